@@ -15,14 +15,13 @@ from pathlib import Path
 from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
-from sweet.report.schema import bounds_in_words
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults, read_results
+from sweet.units import count, percent, percent_bounds
 from sweet.view import safe_markdown
 from sweet.view.report.scales import minus
 from sweet.view.study import plots, study_series
 from sweet.view.study.display_names import METHODS, about
-from sweet.view.terminal import count
 
 FAMILY = "micro"
 RESULTS = Path("benchmarks/results/micro.json")
@@ -37,6 +36,7 @@ ALTERNATIVES = {
     "credit": "mean advantage by kind of turn",
 }
 """Descriptions of the parts of the picture."""
+NO_BOUNDS = (None, None)
 HEADER = ("method", "what it is", "success", "greedy", "`sweet` minus it")
 
 
@@ -61,8 +61,8 @@ def block(results: StudyResults) -> str:
         f"{results.test_tasks:,} unseen tasks.",
         f"![{_alternative(results)}]({PICTURE})",
         safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
-        "Success at temperature 1 and greedy in per cent: means over seeds with a 95 % t-interval over seeds. The "
-        "difference on the same tasks in percentage points, with a 95 % interval over tasks.",
+        "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The difference on "
+        "the same tasks in percentage points, with a 95 % interval over tasks.",
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
         f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
@@ -87,15 +87,11 @@ def _row(one: MethodResult) -> list[str]:
 
 
 def _percent(share: float, ci: Bounds | None) -> str:
-    return minus(f"{100 * share:.1f}{_bounds(ci)}")
+    return minus(f"{percent(share)} {percent_bounds(*(ci or NO_BOUNDS))}".rstrip())
 
 
 def _points(difference: float, ci: Bounds | None) -> str:
-    return minus(f"{100 * difference:+.1f}{_bounds(ci)}")
-
-
-def _bounds(ci: Bounds | None) -> str:
-    return "" if ci is None else f" {bounds_in_words(100 * ci[0], 100 * ci[1], '.1f')}"
+    return minus(f"{percent(difference, signed=True)} {percent_bounds(*(ci or NO_BOUNDS), signed=True)}".rstrip())
 
 
 def _p(p_value: float) -> str:

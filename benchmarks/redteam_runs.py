@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "view": ("view", "RUN", "--from", "rollouts-1", "--print", "--limit", "2"),
     "report": ("report", "RUN"),
     "eval": ("eval", "RUN", "--from", "rollouts-1"),
-    "label": ("label", "RUN", "--from", "scores-1"),
+    "label": ("label", "RUN", "--from", "scores-1", "--allow-test"),
     "compare": ("compare", "RUN:scores-1", "RUN:scores-2"),
     "export": ("data", "export", "RUN", "--out", "RUN/exported.jsonl"),
 }

@@ -38,13 +38,13 @@ from sweet.device import Device
 from sweet.errors import SweetError, TooManyFailures, UsageError
 from sweet.files import replacing, write_whole
 from sweet.hf import resolve_device
+from sweet.pipeline.steps import StepCache
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.record import Flat, Record
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
-from sweet.study.step_cache import StepCache
 from sweet.study.study import RESULTS, run_study
 from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG

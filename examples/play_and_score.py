@@ -24,7 +24,7 @@ def main(path: Path) -> None:
         for turn in trajectory.dialogue_history:
             print(f"{'agent' if turn.role == 'assistant' else 'human'}: {turn.content}")
     metrics = result.as_json()["metrics"]
-    print(f"\n{metrics['trajectories']} dialogues, {metrics['tests_passed']:.0%} of the hidden tests passed")
+    print(f"\n{metrics['trajectories']} dialogues, {100 * metrics['tests_passed']:.1f} % of the hidden tests passed")
 
 
 if __name__ == "__main__":

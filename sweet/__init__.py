@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         rank,
         read_trajectories,
         rollout,
+        train,
         train_actor,
         train_critic,
     )
     from sweet.errors import SweetError
+    from sweet.pipeline.config import LoopConfig
     from sweet.preferences.config import LabelConfig, PairConfig
     from sweet.ranking.config import RankConfig
     from sweet.rollouts.config import RolloutConfig
@@ -44,6 +46,7 @@ _MODULES = {
     "CompareConfig": "sweet.scoring.results.compare",
     "EvalConfig": "sweet.scoring.config",
     "LabelConfig": "sweet.preferences.config",
+    "LoopConfig": "sweet.pipeline.config",
     "PairConfig": "sweet.preferences.config",
     "RankConfig": "sweet.ranking.config",
     "Reporter": "sweet.stages.base",
@@ -64,6 +67,7 @@ _MODULES = {
     "rank": "sweet.api",
     "read_trajectories": "sweet.api",
     "rollout": "sweet.api",
+    "train": "sweet.api",
     "train_actor": "sweet.api",
     "train_critic": "sweet.api",
 }
@@ -72,6 +76,7 @@ __all__ = [
     "CompareConfig",
     "EvalConfig",
     "LabelConfig",
+    "LoopConfig",
     "PairConfig",
     "RankConfig",
     "Reporter",
@@ -93,6 +98,7 @@ __all__ = [
     "rank",
     "read_trajectories",
     "rollout",
+    "train",
     "train_actor",
     "train_critic",
 ]

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
-from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
+from sweet.stages.base import PlannedConfig, Reporter, Silent, StageConfig, StageResult
+from sweet.stages.resuming import with_settings_of_unfinished
 
 if TYPE_CHECKING:
     from sweet.judges.function import ScoreReplies
+    from sweet.pipeline.config import LoopConfig
+    from sweet.pipeline.metrics import LoopMetrics
     from sweet.preferences.config import LabelConfig, PairConfig
     from sweet.preferences.metrics import LabelMetrics, PairMetrics
     from sweet.ranking.config import RankConfig
@@ -34,21 +37,32 @@ if TYPE_CHECKING:
     from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
-def load_tasks(tasks: str | Path | None = None, *, split: str = "test", kind: str = "code") -> list[Task]:
+def load_tasks(
+    tasks: str | Path | None = None,
+    *,
+    split: str = "test",
+    kind: str = "code",
+    holdout: float | None = None,
+    holdout_validation: float | None = None,
+) -> list[Task]:
     """Load the tasks of a named dataset or of a JSON Lines file.
 
     Args:
         tasks: a dataset such as `micro`, or the path of a file; None for the first dataset of the kind.
-        split: which part of a named dataset.
+        split: which part of a named dataset, or of a file whose rows name their `split`. All tasks of another file.
         kind: the kind of task: `code`, `html`, or one that an installed package brings.
+        holdout: the share of a file's tasks that are the split `test`, as in `RolloutConfig`.
+        holdout_validation: the share of them that are the split `validation`.
 
     Raises:
         SweetError: there is no such kind, dataset or file, or a row of the file is wrong.
     """
     from sweet.tasks.registry import task_kind
+    from sweet.tasks.splits import Holdout, load_split
 
     found = task_kind(kind)
-    return found.load(found.default_tasks() if tasks is None else str(tasks), split)
+    source = found.default_tasks() if tasks is None else str(tasks)
+    return load_split(found, source, split, Holdout(holdout, holdout_validation)).tasks
 
 
 def import_trajectories(
@@ -59,7 +73,7 @@ def import_trajectories(
     prompts: str | Path | None = None,
     reporter: Reporter | None = None,
 ) -> Run:
-    """Make a run of trajectories that another program played, or add them to a run.
+    """Make a run of dialogues that another program played, or add them to a run.
 
     Args:
         file: JSON Lines or a JSON list in the published layout: `task`, `dialogue_history` and `answer` in each row.
@@ -77,7 +91,7 @@ def import_trajectories(
 
 
 def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Trajectory]:
-    """Yield the trajectories of a run, in their order, with the rewards of the newest scores.
+    """Yield the dialogues of a run, in their order, with the rewards of the newest scores.
 
     Args:
         rollouts: the id of the rollouts, such as `rollouts-2`; None for the newest.
@@ -88,6 +102,24 @@ def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Traject
     from sweet.datasets.layout import rewarded_trajectories
 
     return rewarded_trajectories(run, rollouts, needed_by="read_trajectories")
+
+
+def train(run: Run, config: LoopConfig | None = None, *, reporter: Reporter | None = None) -> StageResult[LoopMetrics]:
+    """Train an agent on tasks: all stages, round after round, by one recipe (docs/train.md).
+
+    Called again on the same run, it continues where it stopped.
+
+    Args:
+        config: without one, the recipe of the run.
+
+    Raises:
+        SweetError: a stage failed; or changed settings would repeat finished steps, see `LoopConfig.redo`.
+    """
+    from sweet.pipeline.config import LoopConfig
+    from sweet.pipeline.stage import run_train
+
+    with _outside_of_event_loops():
+        return run_train(run, config or LoopConfig(), reporter or Silent())
 
 
 def rollout(
@@ -194,8 +226,11 @@ def _call(
 ) -> StageResult[Any]:
     stage = stage_named(name)
     assert stage is not None
+    reporter, settings = reporter or Silent(), config or stage.config()
+    if isinstance(settings, PlannedConfig) and settings.resume and not any(arguments.values()):
+        run, settings = with_settings_of_unfinished(run, name, settings, reporter)
     with _outside_of_event_loops():
-        result: StageResult = stage.run(run, config or stage.config(), reporter or Silent(), **arguments)
+        result: StageResult = stage.run(run, settings, reporter, **arguments)
     return result
 
 

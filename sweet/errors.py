@@ -8,14 +8,15 @@
     └── Interrupted             exit 130 stopped by the user; finished work is kept
 
 An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
-one of these, and `sweet.cli` draws the panel. Any other exception is a bug in `sweet`. Each of the three texts may be a
-`sweet.hints.Hint`, which names options as flags to users of the command line and as arguments to users of the package.
-API keys and passwords are removed from all three (`sweet.redaction`): a server may repeat them in its messages.
+one of these, and `sweet.cli` draws the panel, and with `--json` prints it as an object. Any other exception is a bug in
+`sweet`. Each of the three texts may be a `sweet.hints.Hint`, which names options as flags to users of the command line
+and as arguments to users of the package. API keys and passwords are removed from all three (`sweet.redaction`): a
+server may repeat them in its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class SweetError(Exception):
 
     title = "The stage failed"
     exit_code = 1
+    found: Mapping[str, Any] | None = None
+    """What the call found in spite of the error, which `--json` prints with the error as one object."""
 
     def __init__(self, what: str, *, where: str | Path | None = None, fix: str | None = None) -> None:
         super().__init__(_shown(what))

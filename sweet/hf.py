@@ -22,6 +22,10 @@ HUB_TIMEOUT = 10.0
 """Seconds that the hub may take to say whether it has a model."""
 
 
+class UnknownModel(UsageError):
+    """Neither a directory nor the hub has a model of this name."""
+
+
 def resolve_device(device: Device) -> torch.device:
     """The torch device for an option value.
 

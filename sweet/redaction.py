@@ -1,8 +1,8 @@
 """Remove API keys and passwords from text that is shown or written.
 
-Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`),
-wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in an address, a bearer token, a
-key in the form of OpenAI or the model hub.
+Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`) and
+those that were given to `hide`, wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in
+an address, a bearer token, a key in the form of OpenAI or the model hub.
 
 A placeholder that is set because a client wants a key (`EMPTY`, `none`) is also an ordinary word. Therefore values
 below `SHORTEST` characters stay. The text of a reply (`reply_redactor`) becomes data and is scored: in it values that
@@ -20,9 +20,11 @@ from urllib.parse import quote
 
 VARIABLES = (
     *("SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY"),
-    *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN"),
+    *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN", "SWEET_NOTIFY"),
 )
-"""The environment variables that hold keys of this program and of the libraries that it uses."""
+"""The environment variables that hold keys of this program and of its libraries, and the one that holds an address."""
+
+_HIDDEN_VALUES: set[str] = set()
 
 SHORTEST = 6
 """Shorter values of the variables are placeholders."""
@@ -40,6 +42,11 @@ _PATTERNS = (
     (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "sk-***"),
     (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "hf_***"),
 )
+
+
+def hide(secret: str) -> None:
+    """Have a value that is in no variable, such as that of an option, removed as those of the variables are."""
+    _HIDDEN_VALUES.add(secret)
 
 
 def redacted(text: str) -> str:
@@ -86,7 +93,7 @@ def _redacted(text: str, keys: list[str]) -> str:
 
 def _keys(shortest: int) -> list[str]:
     """Return the values of the variables, the longest first: one may contain another."""
-    found = {value.strip() for name in VARIABLES if (value := os.environ.get(name))}
+    found = {value.strip() for name in VARIABLES if (value := os.environ.get(name))} | _HIDDEN_VALUES
     return sorted((value for value in found if len(value) >= shortest), key=len, reverse=True)
 
 

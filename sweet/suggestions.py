@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar; None if none is similar enough."""
+def nearest(word: str, known: Iterable[str], least: float = 0.5) -> str | None:
+    """Return the known word that is most similar; None if none is similar enough.
+
+    Args:
+        least: similarity that it has at least, from 0 to 1 (difflib's ratio), unless it is the only one that the word
+            begins.
+    """
     import difflib  # only needed for errors
 
     folded: dict[str, str] = {}
@@ -16,7 +21,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     extended = [name for key, name in folded.items() if word and key.startswith(word)]
     if word not in folded and len(extended) == 1:
         return extended[0]
-    close = difflib.get_close_matches(word, folded, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, folded, n=1, cutoff=least)
     return folded[close[0]] if close else None
 
 

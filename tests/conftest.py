@@ -77,3 +77,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, made the current one: `runs/` of a command lands in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def one_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages start one browser in this process, however many cores there are: a start takes seconds."""
+    monkeypatch.setattr("sweet.render.browsers.MAX_BROWSERS", 1)

@@ -1,6 +1,7 @@
 """Python programs in processes of their own, most of them forked by a zygote that has imported `sweet`.
 
-`tests.zygote` is that process: each process of pytest has one, from the first program to its own end.
+`tests.zygote` is that process. Each process of pytest has one, from the first program to its own end, and a second one
+for the programs that need torch: the fork and the exit of a process that has torch take seven times as long.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ def start(
     PYTHONUNBUFFERED, or a `preexec_fn`.
 
     Args:
-        torch: the program needs torch and transformers, which the zygote then imports; `sweet train-critic` and
+        torch: the program needs torch and transformers, which its zygote has imported; `sweet train-critic` and
             `train-actor` always do.
     """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
+    needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
     if hasattr(os, "pidfd_open") and options.get("preexec_fn") is None:
-        own = _zygote().environment
+        zygote = _zygote(needs_torch)
+        own = zygote.environment
         different = {name for name in own.keys() | environment.keys() if own.get(name) != environment.get(name)}
         if all(name.startswith(READ_BY_CALLS) for name in different):
-            needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
-            return Forked(words, needs_torch, environment, **options)
+            return Forked(zygote, words, environment, **options)
     return subprocess.Popen([sys.executable, *words], env=environment, **options)
 
 
@@ -64,15 +66,15 @@ def run(arguments: Sequence[str | Path], *, timeout: float = 120, **options: Any
 
 
 class _Zygote:
-    """The zygote of this process."""
+    """A zygote of this process, with torch or without."""
 
-    def __init__(self) -> None:
+    def __init__(self, torch: bool) -> None:
         self.environment = dict(os.environ)
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open until the zygote ends)
         with other:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.zygote", str(other.fileno()), "." * 8192],
+                [sys.executable, "-m", "tests.zygote", str(other.fileno()), "torch" * torch, "." * 8192],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -93,29 +95,25 @@ class _Zygote:
 
 
 @functools.cache
-def _zygote() -> _Zygote:
-    zygote = _Zygote()
+def _zygote(torch: bool) -> _Zygote:
+    zygote = _Zygote(torch)
     atexit.register(zygote.close)
     return zygote
 
 
 class Forked(subprocess.Popen[Any]):
-    """A child of the zygote. The methods of Popen that are replaced start the process and wait for its end."""
+    """A child of a zygote. The methods of Popen that are replaced start the process and wait for its end."""
 
     def __init__(
         self,
+        zygote: _Zygote,
         arguments: Sequence[str],
-        torch: bool,
         environment: Mapping[str, str],
         start_new_session: bool = False,
         **options: Any,
     ) -> None:
-        self._request = {
-            "arguments": arguments,
-            "torch": torch,
-            "environment": environment,
-            "new_session": start_new_session,
-        }
+        self._zygote = zygote
+        self._request = {"arguments": arguments, "environment": environment, "new_session": start_new_session}
         super().__init__([sys.executable, *arguments], **options)
 
     def _execute_child(self, *given: Any) -> None:
@@ -123,11 +121,11 @@ class Forked(subprocess.Popen[Any]):
         cwd, pipes = given[5], given[10:16]
         streams = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         self._end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        zygote, folder = _zygote(), os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             with other:
                 message = json.dumps(self._request).encode()
-                socket.send_fds(zygote.control, [message], [*streams, folder, other.fileno()])
+                socket.send_fds(self._zygote.control, [message], [*streams, folder, other.fileno()])
             pid = self._end.recv(64)
         except (BrokenPipeError, ConnectionResetError):
             pid = b""
@@ -135,7 +133,7 @@ class Forked(subprocess.Popen[Any]):
             os.close(folder)
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
         if not pid:
-            raise RuntimeError(zygote.failure())
+            raise RuntimeError(self._zygote.failure())
         self.pid, self._child_created = int(pid), True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
@@ -145,7 +143,7 @@ class Forked(subprocess.Popen[Any]):
         with self._end:
             status = self._end.recv(64)
         if not status:
-            raise RuntimeError(_zygote().failure())
+            raise RuntimeError(self._zygote.failure())
         return self.pid, int(status)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:

@@ -18,7 +18,7 @@ import pytest
 FILE = Path(__file__).with_name("durations.json")
 RECORDED = 0.1
 """Seconds from which a test function is recorded."""
-QUICK = 0.3
+QUICK = 0.2
 """Seconds up to which a test is quick."""
 LONG = 3.0
 """Seconds from which a module is begun early."""

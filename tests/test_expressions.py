@@ -50,7 +50,6 @@ TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(FOLDER.rglo
 CALLS = {"compile", "search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"}
 
 NOT_FOREIGN = {
-    "cli/config_file.py": "an error of the TOML parser",
     "datasets/layout.py": "a file name",
     "datasets/new_task.py": "the name of the user's package",
     "learn/distributed.py": "the user's file of hosts",
@@ -60,10 +59,12 @@ NOT_FOREIGN = {
     "learn/slurm.py": "a variable's name",
     "llm/gpus.py": "a process's name",
     "llm/pretrained.py": "the name of the user's model",
+    "pipeline/slurm.py": "the user's run",
     "render/embeddings.py": "the name of a similarity",
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",
     "tasks/declared_types.py": "a type",
+    "toml_file.py": "an error of the TOML parser",
     "training/layout.py": "the user's address",
     "view/search_worker.py": "the user's expression, searched in a process that can be ended",
 }

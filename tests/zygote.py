@@ -1,8 +1,9 @@
-"""A process that has imported `sweet` and forks a child for each program to run: `python -m tests.zygote SOCKET PAD`.
+"""A process that has imported `sweet` and forks a child for each program to run.
 
-Imports take most of the time of a short program. A forked child is a process of its own, with its own arguments,
-environment, folder, streams, signals and exit, and it runs what `python` with the same arguments runs. `tests.programs`
-sends the requests; this process ends when the other end of the socket is closed.
+`python -m tests.zygote SOCKET torch PAD`; without `torch`, an empty word is in its place. Imports take most of the time
+of a short program. A forked child is a process of its own, with its own arguments, environment, folder, streams,
+signals and exit, and it runs what `python` with the same arguments runs. `tests.programs` sends the requests; this
+process ends when the other end of the socket is closed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ def import_training() -> None:
 def serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Fork a child for each request. Return the request and its files in the child, None in the zygote at its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    has_torch = False
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
         while True:
@@ -69,10 +69,6 @@ def serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
                 if not message:
                     return None
                 request = json.loads(message)
-                with collector.paused():
-                    if request["torch"] and not has_torch:
-                        import_training()
-                        has_torch = True
                 gc.freeze()  # a collection in a child would copy every page
                 pid = os.fork()
                 if pid == 0:
@@ -139,6 +135,8 @@ def _show_arguments(arguments: Sequence[str]) -> None:
 if __name__ == "__main__":
     with collector.paused():
         import_commands()
+        if sys.argv[2] == "torch":
+            import_training()
     with socket.socket(fileno=int(sys.argv[1])) as control:
         call = serve(control)
     if call is not None:

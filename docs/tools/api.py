@@ -21,6 +21,7 @@ PAGE = Path("docs/api.md")
 SECTIONS = {
     "Runs": ("Run", "StageResult"),
     "Tasks and trajectories": ("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory"),
+    "All stages in one call": ("train", "LoopConfig"),
     "Stages": ("rollout", "evaluate", "label", "train_critic", "rank", "pair", "train_actor"),
     "Configurations": (
         "RolloutConfig",

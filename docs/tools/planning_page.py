@@ -14,8 +14,8 @@ from typing import Any
 from docs.tools.planning import DEVICES, MEASURED, SCALES, plan, read_measured
 from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
+from sweet.units import format_bytes
 from sweet.view.safe_markdown import table
-from sweet.view.units import format_bytes
 
 PAGE = Path("docs/planning.md")
 BEGIN = "<!-- plan: python -m docs.tools.planning_page -->"

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sweet.cli import index
-from sweet.cli.declaration import Declaration
+from sweet.cli.declaration import HELP, HELP_ALL, Declaration
 from sweet.cli.registry import Registry
 from sweet.cli.unknown import unknown_command, unknown_option
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sweet.cli.command import Command
 
 MODULES = {
-    "Start here": ("demo",),
+    "Start here": ("demo", "train"),
     "The pipeline, in order": (
         "serve_sim",
         "rollout",
@@ -32,13 +32,13 @@ MODULES = {
         "pair",
         "train_actor",
     ),
-    "Results": ("view", "compare", "report", "status"),
+    "Results": ("view", "compare", "report", "status", "control"),
     "Data and machine": ("data", "doctor"),
 }
 """Modules of `sweet.cli.commands`, by the title under which the help lists their `COMMANDS`. A module has the name of
 the first word of its commands."""
 
-GROUPS = {"data": "Download, import and export datasets and trajectories."}
+GROUPS = {"data": "Check, download, import and export datasets and dialogues."}
 
 INTRODUCTION = """SWEET-RL and ColBench end to end: collaborate, score, credit each turn, learn.
 
@@ -51,8 +51,6 @@ EXAMPLES = (
 
 COMPLETE = "_SWEET_COMPLETE"
 """The variable in which a shell asks for completions, or for its completion file."""
-
-HELP = ("-h", "--help")
 
 
 def build(commands: Sequence[Command[Any]] | None = None) -> Registry:
@@ -84,16 +82,17 @@ def declarations() -> list[Declaration]:
 
 def run(arguments: Sequence[str], registry: Registry | None = None) -> int:
     """Run the program once and return the exit code."""
-    from sweet.cli.exits import exit_code_of  # completion draws nothing
+    from sweet.cli.exits import asks_for_json, exit_code_of  # completion draws nothing
 
-    return exit_code_of(lambda: _dispatch(registry or build(), list(arguments)))
+    words = list(arguments)
+    return exit_code_of(lambda: _dispatch(registry or build(), words), as_json=asks_for_json(words))
 
 
 def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None) -> int:
     """Run the command that the words name, or show the help that they ask for."""
     path = "sweet" if group is None else f"sweet {group}"
     word, rest = (words[0], words[1:]) if words else (HELP[0], [])
-    if word in HELP:
+    if word in (*HELP, HELP_ALL):
         return _show(_help(registry, group))
     if word.startswith("-"):
         if group is None and word == "--version":
@@ -105,15 +104,15 @@ def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None
         return _dispatch(registry, rest, group=word)
     if group is None and word not in registry.members(None):
         raise unknown_command(path, word, registry.members(None))
-    asks_help = any(other in HELP for other in takewhile(lambda other: other != "--", rest))
+    asked = [other for other in takewhile(lambda other: other != "--", rest) if other in (*HELP, HELP_ALL)]
     try:
-        declaration = registry.declaration(word if group is None else f"{group} {word}", from_index=asks_help)
+        declaration = registry.declaration(word if group is None else f"{group} {word}", from_index=bool(asked))
     except KeyError:
         raise unknown_command(path, word, registry.members(group)) from None
-    if asks_help:
+    if asked:
         from sweet.cli import help
 
-        return _show(help.command_help(declaration))
+        return _show(help.command_help(declaration, complete=HELP_ALL in asked))
     from sweet.cli.calls import call
 
     return call(registry, declaration, rest)

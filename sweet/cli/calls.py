@@ -7,20 +7,23 @@ do the work, show the result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from sweet import collector
 from sweet.cli.command import Call, Command, Common
 from sweet.cli.config_file import read_config
-from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
-from sweet.cli.environment import from_environment
+from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
+from sweet.cli.environment import NO, YES, from_environment
 from sweet.cli.exits import exit_code_of
 from sweet.cli.options import resolve
 from sweet.cli.parser import parse
+from sweet.cli.quiet import without_warnings
 from sweet.cli.registry import Registry
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.settings import from_environment_of, from_words, with_current_values
+from sweet.cli.unknown import unknown_variables
 from sweet.cli.verbose import Verbose
 from sweet.errors import Interrupted, UsageError
 from sweet.stages.base import Reporter, Silent, StageConfig
@@ -39,16 +42,18 @@ def call(registry: Registry, declaration: Declaration, words: Sequence[str]) -> 
         UsageError: the words cannot be parsed.
     """
     values = parse(declaration, words)
-    common = _common(declaration.name, values)
-    return exit_code_of(lambda: _call(registry, declaration, common, values), debug=common.debug)
+    common = _common(declaration, values)
+
+    def work() -> int:
+        with without_warnings() if common.quiet and not common.verbose else nullcontext():
+            return _call(registry, declaration, common, values)
+
+    return exit_code_of(work, debug=common.debug, as_json=common.json)
 
 
-def _common(command: str, values: Values) -> Common:
-    found = {option.key.replace("-", "_"): _common_value(option, values) for option in common_options(command)}
+def _common(declaration: Declaration, values: Values) -> Common:
+    found = {option.key.replace("-", "_"): _common_value(option, values) for option in declaration.common}
     return Common(**{**found, "config": None if found["config"] is None else Path(found["config"])})
-
-
-_YES, _NO = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off")
 
 
 def _common_value(option: OptionSpec, values: Values) -> Any:
@@ -61,11 +66,11 @@ def _common_value(option: OptionSpec, values: Values) -> Any:
     if text is None:
         return False
     word = str(text).strip().lower()
-    if word not in (*_YES, *_NO):
+    if word not in (*YES, *NO):
         raise UsageError(
             f"{option.envvar}: should be 1 or 0, not {text!r}.", where=option.envvar, fix="set it to 1 or 0"
         )
-    return word in _YES
+    return word in YES
 
 
 def _call(registry: Registry, declaration: Declaration, common: Common, values: Values) -> int:
@@ -87,13 +92,22 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)
     this: Call[StageConfig] = Call(command, config, arguments, common, flags, reporter)
-    for warning in warnings:
+    for warning in (*warnings, *unknown_variables(registry)):
         reporter.warn(warning)
     verbose = Verbose(this) if common.verbose else None
     if verbose:
         verbose.settings(declaration, settings)
+    act = command.preview if common.dry_run else command.detach if common.detach else command.work
+    notifier = None
+    if declaration.long_work:
+        from sweet.cli.notify import Notifier, given_address
+
+        this.notify = given_address(common.notify, declaration.name)
+        if act == command.work:
+            notifier = Notifier(declaration.name, this.notify, reporter, quiet=common.quiet)
     try:
-        (command.preview if common.dry_run else command.work)(this)
+        with nullcontext() if notifier is None else notifier.of(this):
+            act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
         raise Interrupted(what, where=this.run, fix=this.resume_command()) from stop

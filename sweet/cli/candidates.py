@@ -185,7 +185,7 @@ def _datasets(values: Values, typed: str) -> Iterable[str]:
 _BY_KEY: dict[str, Source] = {
     "task": _tasks,
     "tasks": _datasets,
-    "split": lambda _, __: ("train", "test"),
+    "split": lambda _, __: ("train", "validation", "test"),
     "model": lambda _, typed: _checkpoints(typed),
     "reference": lambda _, typed: _checkpoints(typed),
     "similarity": lambda _, __: ("clip", "pixels"),

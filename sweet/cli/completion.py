@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sweet.cli import candidates
-from sweet.cli.declaration import Declaration, OptionSpec
+from sweet.cli.declaration import HELP, HELP_ALL, Declaration, OptionSpec, complete_help
 from sweet.cli.environment import from_environment
 from sweet.cli.registry import Registry
 from sweet.cli.shell_scripts import SCRIPTS
@@ -69,7 +69,7 @@ def completions(registry: Registry, words: Sequence[str]) -> list[Candidate]:
     before, typed = list(words[1:-1]), words[-1]
     group = before.pop(0) if before and before[0] in registry.groups else None
     if not before:
-        flags = ["-h", "--help", *(["--version"] if group is None else [])]
+        flags = [*HELP, *(["--version"] if group is None else [])]
         return _starting_with(typed, [*map(Candidate, flags)] if typed.startswith("-") else _commands(registry, group))
     name = before[0] if group is None else f"{group} {before[0]}"
     try:
@@ -102,9 +102,11 @@ def _of_command(declaration: Declaration, before: Sequence[str], typed: str) -> 
 def _flags(declaration: Declaration, line: WordsRead) -> Iterator[Candidate]:
     """The options that can still be given."""
     for option in declaration.accepted:
-        if option.is_list or option.field not in line.given:
+        if not option.hidden and (option.is_list or option.field not in line.given):
             yield from (Candidate(flag, option.help) for flag in option.flags)
-    yield from (Candidate(flag, "Show this help.") for flag in ("-h", "--help"))
+    yield from (Candidate(flag, "Show this help.") for flag in HELP)
+    if complete_help(declaration.options) == HELP_ALL:
+        yield Candidate(HELP_ALL, "Show the help with every option.")
 
 
 def _starting_with(typed: str, items: Sequence[Candidate] | Iterator[Candidate]) -> list[Candidate]:

@@ -7,16 +7,13 @@ before hours of work with a default instead.
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweet.cli.declaration import OptionSpec
 from sweet.cli.options import Setting
-from sweet.errors import InputError, UsageError
-from sweet.suggestions import nearest
+from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
 
 
 def table_name(command: str) -> str:
@@ -33,7 +30,7 @@ def read_config(path: Path, command: str, commands: Mapping[str, Sequence[Option
         InputError: no such file, or not TOML.
         UsageError: a table or key that no command has; suggests the most similar one.
     """
-    document = _load(path)
+    document = parse_toml(read_text(path, "configuration file", path.read_bytes), path)
     tables = {table_name(name): specs for name, specs in commands.items()}
     every = [option for options in commands.values() for option in options]
     shared: dict[str, Any] = {}
@@ -41,13 +38,13 @@ def read_config(path: Path, command: str, commands: Mapping[str, Sequence[Option
         if not isinstance(value, dict):
             shared[_known_key(name, name, every, path)] = value
         else:
-            table = _known(_kebab(name), name, tables, path, "table ")
+            table = _known(spelled(name), name, tables, path, "table ")
             for key in value:
                 _known_key(key, f"{name}.{key}", tables[table], path)
-    own: dict[str, Any] = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
+    own: dict[str, Any] = next((value for name, value in document.items() if spelled(name) == table_name(command)), {})
     found: dict[str, Setting] = {}
     for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
-        by_key = {_kebab(key): value for key, value in values.items()}
+        by_key = {spelled(key): value for key, value in values.items()}
         for spec in commands[command]:
             for key, renamed_to in ((spec.former_key, spec.key), (spec.key, "")):
                 if key in by_key:
@@ -55,40 +52,16 @@ def read_config(path: Path, command: str, commands: Mapping[str, Sequence[Option
     return found
 
 
-def _kebab(name: str) -> str:
-    return name.replace("_", "-").rstrip("-")
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError("There is no such configuration file.", path=path) from None
-    except OSError as error:
-        raise InputError(f"The configuration file cannot be read: {error.strerror}.", path=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("The configuration file is not UTF-8 text.", path=path) from error
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
-
-
 def _known_key(key: str, shown: str, options: Iterable[OptionSpec], path: Path) -> str:
     """Return the key with dashes. Former keys are accepted, and not suggested."""
-    name, options = _kebab(key), list(options)
+    name, options = spelled(key), list(options)
     if name not in {option.former_key for option in options} - {""}:
-        _known(name, shown, {option.key for option in options}, path, "")
+        _known(name, shown, {option.key for option in options}, path, "key ")
     return name
 
 
 def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str) -> str:
-    allowed = sorted(allowed)
-    if name in allowed:
-        return name
-    suggestion = nearest(name, allowed)
-    raise UsageError(
-        f"The configuration has an unknown {what or 'key '}{shown!r}."
-        + (f" Did you mean {suggestion}?" if suggestion else ""),
-        where=f"{path}, {what or 'key '}{shown}",
-        fix=f"write {suggestion}" if suggestion else f"known here: {', '.join(allowed)}",
-    )
+    allowed = list(allowed)
+    if name not in allowed:
+        raise unknown_name("configuration", shown, allowed, str(path), what, alike=name)
+    return name

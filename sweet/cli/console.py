@@ -23,8 +23,8 @@ from rich.text import Text
 
 from sweet.errors import SweetError
 from sweet.redaction import redacted, redacted_json
+from sweet.units import format_bytes, format_duration, format_metric, format_value, metric_name
 from sweet.view.text import printable, printable_json
-from sweet.view.units import format_bytes
 
 if TYPE_CHECKING:
     from sweet.stages.base import StageResult
@@ -35,6 +35,8 @@ NARROW = 70
 """Columns below which a table is shown as paragraphs."""
 MIN_COLUMNS = 20
 """Smaller values of `COLUMNS` are raised to this."""
+PANEL_SIDES = 4
+"""Columns of a panel's borders and padding."""
 PAGE = 120
 """Columns of running text in a file or a pipe."""
 
@@ -58,6 +60,12 @@ def _console(*, stderr: bool) -> Console:
     width = columns() or (None if stream.isatty() else UNWRAPPED)
     kind = _Narration if stderr else _Console
     return kind(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+
+
+def can_redraw_output() -> bool:
+    """Return whether stdout is a terminal that can move its cursor."""
+    console = output_console()
+    return console.file.isatty() and not console.is_dumb_terminal
 
 
 def columns() -> int | None:
@@ -84,8 +92,18 @@ class _Narration(_Console):
             self._buffer.clear()
 
 
+_printed = 0
+
+
+def printed() -> int:
+    """Return how many JSON values this process has printed."""
+    return _printed
+
+
 def print_json(value: Any) -> None:
     """Print one JSON value on stdout, without keys. NaN and infinity, which JSON lacks, are null."""
+    global _printed
+    _printed += 1
     from pydantic_core import to_json, to_jsonable_python  # not needed for the help
 
     shown = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
@@ -98,22 +116,42 @@ def write_json(text: str) -> None:
 
 
 def show_error(error: SweetError) -> None:
-    """Print the error panel on stderr: what is wrong, where, and how to fix it."""
+    """Print the error panel on stderr: what is wrong, where, and how to fix it.
+
+    A fix that does not fit into a line of the panel follows it on one line, so that a command in it can be copied.
+    """
     rows: list[Text] = [safe_text(line) for line in error.what.splitlines()]
     if error.where:
         rows.append(Text().append("where  ", "dim").append_text(safe_text(error.where)))
-    if error.fix:
-        rows.append(Text().append("try    ", "dim").append_text(safe_text(error.fix, "bold")))
-    _panel(error.title, rows)
+    fix = Text().append("try    ", "dim").append_text(safe_text(error.fix or "", "bold"))
+    fits = fix.cell_len <= narration_console().width - PANEL_SIDES
+    _panel(error.title, [*rows, fix] if error.fix and fits else rows)
+    if error.fix and not fits:
+        narration_console().print(fix, soft_wrap=True)
+
+
+BUG_FIX = "the same command with --debug, and report what it prints"
 
 
 def show_bug(error: BaseException) -> None:
     """Print the panel for an unexpected exception."""
     rows = [safe_text(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
-    rows.append(
-        Text().append("try    ", "dim").append("the same command with --debug, and report what it prints", "bold")
-    )
+    rows.append(Text().append("try    ", "dim").append(BUG_FIX, "bold"))
     _panel("This is a bug in sweet", rows)
+
+
+def print_error(error: BaseException, known: SweetError | None) -> None:
+    """Print a failure as a JSON object on stdout, together with what was found in spite of it.
+
+    Args:
+        known: the same as an error of `sweet`; None for a bug.
+    """
+    if known is None:
+        bug = {"error": f"{type(error).__name__}: {error}", "where": None, "fix": BUG_FIX}
+        print_json({**bug, "exit_code": SweetError.exit_code})
+    else:
+        shown = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
+        print_json({**(known.found or {}), **shown})
 
 
 def show_traceback(error: BaseException) -> None:
@@ -156,8 +194,12 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
         show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
 
 
-def show_plan(title: str, plan: Mapping[str, Any]) -> None:
-    """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout, with the source of its rates."""
+def show_plan(title: str, plan: Mapping[str, Any], *, missing: str = "") -> None:
+    """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout, with the source of its rates.
+
+    Args:
+        missing: what to give where a rate is not known.
+    """
     heading(title)
     table = Table(show_header=False)
     table.add_column(style="bold")
@@ -167,33 +209,30 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
         name = {"hours": "time"}.get(name, name)
         table.add_row(safe_text(name), safe_text(value))
     for name, size in plan.get("memory", {}).items():
-        shown = f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
-        table.add_row(f"memory, {name}", shown)
+        table.add_row(f"memory, {name}", format_bytes(size))
     show(table)
     for name, rate in plan.get("rates", {}).items():
-        show(safe_text(f"{name.replace('_', ' ')}: {_rate_text(rate)}"))
+        show(safe_text(f"{metric_name(name)}: {_rate_text(name, rate, missing)}"))
     for sentence in plan.get("assumed", []):
         show(safe_text(f"assumed: {sentence}"))
 
 
 def _with_units(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of a plan that are shown with a unit."""
-    formats = {"flops": lambda count: f"{count:.3g}", "bytes": format_bytes, "hours": _duration}
+    formats: dict[str, Callable[[float], str]] = {
+        "flops": lambda count: f"{count:.3g}",
+        "bytes": format_bytes,
+        "hours": lambda hours: format_duration(3600 * hours),
+    }
     return {name: format(plan[name]) for name, format in formats.items() if plan.get(name) is not None}
 
 
-def _duration(hours: float) -> str:
-    """Return a duration in hours in the unit that suits it."""
-    if hours >= 1:
-        return f"{hours:,.1f} h"
-    return f"{60 * hours:.1f} min" if hours >= 1 / 60 else f"{3600 * hours:.2g} s"
-
-
-def _rate_text(rate: Mapping[str, Any] | None) -> str:
+def _rate_text(name: str, rate: Mapping[str, Any] | None, missing: str) -> str:
     if rate is None:
-        return "not known from earlier attempts (--rates RUN)"
+        return f"not known from earlier attempts{f' ({missing})' if missing else ''}"
     other = f", where {', '.join(rate['differs'])} differ" if rate["differs"] else ""
-    return f"{format_value(rate['value'])} {rate['unit']}, by {rate['from']}{other}"
+    value = format_bytes(rate["value"]) if name == "bytes" else format_value(rate["value"])
+    return f"{value} {rate['unit']}, by {rate['from']}{other}"
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
@@ -230,6 +269,11 @@ def show(renderable: RenderableType) -> None:
     output_console().print(renderable)
 
 
+def show_command(renderable: RenderableType) -> None:
+    """Print a line with a command to be copied, which is not broken to the width of the terminal."""
+    output_console().print(renderable, soft_wrap=True)
+
+
 def show_page(renderable: RenderableType) -> None:
     """Print running text, which wraps in a file too."""
     console = output_console()
@@ -245,32 +289,13 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
             continue
         if isinstance(value, Mapping):
-            shown = ", ".join(f"{key} {format_value(item)}" for key, item in value.items()) or "none"
+            shown = ", ".join(f"{key} {format_metric(key, item)}" for key, item in value.items()) or "none"
         elif isinstance(value, list | tuple):
             shown = ", ".join(format_value(item) for item in value) or "none"
         else:
-            shown = with_interval(metrics, name)
-        rows.append((name.replace("_", " "), shown))
+            shown = format_metric(name, value, metrics)
+        rows.append((metric_name(name), shown))
     return rows
-
-
-def with_interval(metrics: Mapping[str, Any], name: str) -> str:
-    """Return a metric with its confidence interval, if it has one: `0.31 [0.26, 0.37]`."""
-    low, high = metrics.get(f"{name}_ci_low"), metrics.get(f"{name}_ci_high")
-    shown = format_value(metrics.get(name))
-    return shown if low is None or high is None else f"{shown} [{format_value(low)}, {format_value(high)}]"
-
-
-def format_value(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return str(value)
 
 
 def drop_output(stream: TextIO | None = None) -> None:

@@ -7,9 +7,16 @@ does not import the libraries that a configuration needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from sweet.topics import TOPICS
+
+HELP = ("-h", "--help")
+HELP_ALL = "--help-all"
+LONG = 15
+"""Options of a command above which `--help` shows only the main ones."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,10 @@ class OptionSpec:
         default: as a JSON value; None if there is none to show.
         bounds: in words; empty if there are none.
         operational: whether it changes how the work is done, not its outcome.
+        topic: the heading under which it is listed (`sweet.topics`); empty if it has none.
+        main: whether the short help of a command with many options shows it.
+        rare: whether only the complete help shows it.
+        hidden: whether it is accepted, but neither shown nor completed.
         former_key: the key before the option was renamed; empty if it never was.
         former_values: the current spelling of each value that has been renamed.
     """
@@ -41,6 +52,10 @@ class OptionSpec:
     bounds: str
     required: bool
     operational: bool
+    topic: str
+    main: bool
+    rare: bool
+    hidden: bool
     former_key: str
     former_values: Mapping[str, str]
 
@@ -114,6 +129,7 @@ class Declaration:
         arguments: the positional arguments.
         tail: the words after `--`, if the command accepts any.
         options: one for each field of the configuration.
+        long_work: whether it has the options of long work, too (`LONG_WORK`).
     """
 
     name: str
@@ -123,6 +139,7 @@ class Declaration:
     arguments: tuple[ArgumentSpec, ...]
     tail: ArgumentSpec | None
     options: tuple[OptionSpec, ...]
+    long_work: bool = False
 
     @property
     def flags(self) -> list[OptionSpec]:
@@ -131,9 +148,25 @@ class Declaration:
         return [option for option in self.options if option.field not in arguments]
 
     @property
+    def shown(self) -> list[OptionSpec]:
+        """The flags that the complete help and the documentation list."""
+        return [option for option in self.flags if not option.hidden]
+
+    @property
+    def main(self) -> list[OptionSpec]:
+        """The flags of the short help, in the order of the topics: all but the rare, of a long list the main ones."""
+        in_order = [option for options in by_topic(self.shown).values() for option in options]
+        return [option for option in in_order if (option.main if len(in_order) > LONG else not option.rare)]
+
+    @property
     def accepted(self) -> list[OptionSpec]:
         """The command's own flags and the common ones."""
-        return [*self.flags, *common_options(self.name)]
+        return [*self.flags, *self.common]
+
+    @property
+    def common(self) -> list[OptionSpec]:
+        """The options that are no field of the configuration."""
+        return [_common_option(self.name, *one) for one in (*COMMON, *(LONG_WORK if self.long_work else ()))]
 
     @property
     def former(self) -> list[OptionSpec]:
@@ -165,6 +198,19 @@ class Declaration:
         )
 
 
+def complete_help(options: Iterable[OptionSpec]) -> str:
+    """Return the flag of the help that lists every option of a command."""
+    shown = [option for option in options if not option.hidden]
+    return HELP_ALL if len(shown) > LONG or any(option.rare for option in shown) else HELP[1]
+
+
+def by_topic(options: Iterable[OptionSpec]) -> dict[str, list[OptionSpec]]:
+    """Return options under their headings: those without a topic under "Options", then the topics in their order."""
+    options = list(options)
+    found = {topic or "Options": [option for option in options if option.topic == topic] for topic in ("", *TOPICS)}
+    return {title: members for title, members in found.items() if members}
+
+
 def env_prefix(command: str) -> str:
     return "SWEET_" + variable_part(command)
 
@@ -184,25 +230,36 @@ COMMON = (
 )
 """The options that every command has: key, placeholder of the value, help."""
 
+LONG_WORK = (
+    ("detach", "", "Go on without the terminal: return when the work has begun, and print how to follow and stop it."),
+    (
+        "notify",
+        "URL",
+        "Send a JSON object to this address when the work ends. off: not even the bell of the terminal and the "
+        "notification of the desktop, which work of a minute or more ends with.",
+    ),
+)
+"""The options that every stage has besides."""
 
-def common_options(command: str) -> list[OptionSpec]:
-    prefix = env_prefix(command)
-    return [
-        OptionSpec(
-            field=f"common_{key.replace('-', '_')}",
-            key=key,
-            envvar=f"{prefix}_{variable_part(key)}",
-            metavar=metavar,
-            choices=(),
-            is_switch=not metavar,
-            is_list=False,
-            default=None if metavar else False,
-            help=help,
-            bounds="",
-            required=False,
-            operational=False,
-            former_key="",
-            former_values={},
-        )
-        for key, metavar, help in COMMON
-    ]
+
+def _common_option(command: str, key: str, metavar: str, help: str) -> OptionSpec:
+    return OptionSpec(
+        field=f"common_{key.replace('-', '_')}",
+        key=key,
+        envvar=f"{env_prefix(command)}_{variable_part(key)}",
+        metavar=metavar,
+        choices=(),
+        is_switch=not metavar,
+        is_list=False,
+        default=None if metavar else False,
+        help=help,
+        bounds="",
+        required=False,
+        operational=False,
+        topic="",
+        main=False,
+        rare=False,
+        hidden=False,
+        former_key="",
+        former_values={},
+    )

@@ -1,18 +1,35 @@
-"""Turns every exception into a panel on stderr and an exit code (`sweet.errors` lists them)."""
+"""Turns every exception into a panel on stderr and an exit code (`sweet.errors` lists them).
+
+With `--json` the failure is an object on stdout, too: `{"error", "where", "fix", "exit_code"}`. A call prints one
+object, so what it found in spite of the failure has these keys besides its own, and a failure after the result has been
+printed adds none.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from sweet.cli import console
+from sweet.cli.declaration import env_prefix
+from sweet.cli.environment import YES
 from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.full_disk import full_disk
 
 
-def exit_code_of(work: Callable[[], int], *, debug: bool = False) -> int:
-    """Do the work and return its exit code. An exception is shown on stderr, and its exit code is returned."""
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Return whether the words of a call, which may be invalid, or the variable of its command ask for `--json`."""
+    own = list(takewhile(lambda word: word != "--", words))
+    variables = (f"{env_prefix(' '.join(own[:count]))}_JSON" for count in (1, 2))
+    return "--json" in own or any(os.environ.get(name, "").strip().lower() in YES for name in variables)
+
+
+def exit_code_of(work: Callable[[], int], *, debug: bool = False, as_json: bool = False) -> int:
+    """Do the work and return its exit code. An exception is shown, and its exit code is returned."""
+    before = console.printed()
     try:
         return work()
     except BrokenPipeError:  # the reader of stdout is gone (`| head`)
@@ -24,9 +41,11 @@ def exit_code_of(work: Callable[[], int], *, debug: bool = False) -> int:
         known = as_sweet_error(error)
         if known is None:
             console.show_bug(error)
-            return SweetError.exit_code
-        console.show_error(known)
-        return known.exit_code
+        else:
+            console.show_error(known)
+        if as_json and console.printed() == before:
+            console.print_error(error, known)
+        return SweetError.exit_code if known is None else known.exit_code
 
 
 def as_sweet_error(error: BaseException) -> SweetError | None:

@@ -13,7 +13,17 @@ from rich.console import Console
 from rich.text import Text
 
 from sweet.cli import console
-from sweet.cli.declaration import Declaration, OptionSpec, common_options, env_prefix
+from sweet.cli.declaration import (
+    HELP,
+    HELP_ALL,
+    LONG,
+    Declaration,
+    OptionSpec,
+    by_topic,
+    complete_help,
+    env_prefix,
+)
+from sweet.units import count
 
 MAX_WIDTH = 100
 """Columns of the widest help: longer lines are hard to read."""
@@ -23,8 +33,6 @@ NARROW = 60
 """Columns below which a list has one column."""
 MAX_LEFT_COLUMN = 30
 """Largest width of the left column; the description of a longer word starts on the next line."""
-
-OPERATIONAL_PANEL = "Execution (the outcome stays the same)"
 
 Rows = Iterable[tuple[str, str]]
 
@@ -55,24 +63,46 @@ def group_help(name: str, summary: str, rows: Rows) -> str:
     return drawn.get().rstrip()
 
 
-def command_help(command: Declaration) -> str:
-    """Return the help of one command."""
+def command_help(command: Declaration, *, complete: bool = False) -> str:
+    """Return the help of one command.
+
+    Args:
+        complete: list every option, by topic, and not only the main ones.
+    """
     out = _console()
     with out.capture() as drawn:
         _usage(out, command.usage)
         _examples(out, command.examples)
         _paragraphs(out, command.summary, command.text)
         _list(out, "Arguments", ((argument.metavar, argument.help) for argument in command.positional))
-        _list(out, "Options", _options(option for option in command.flags if not option.operational))
-        _list(out, OPERATIONAL_PANEL, _options(option for option in command.flags if option.operational))
-        _list(out, "Common", [*_options(common_options(command.name)), ("-h, --help", "Show this help.")])
-        variable = f"{env_prefix(command.name)}_OPTION"
-        _paragraphs(
-            out,
-            f"Every option can also be set by a variable named {variable}, and every option except the common ones "
-            "by --config FILE.",
-        )
+        left_out = len(command.shown) - len(command.main)
+        common = command.common
+        if left_out and not complete:
+            short = by_topic(command.main) if len(command.shown) <= LONG else {"Main options": command.main}
+            for title, options in short.items():
+                _list(out, title, _options(options))
+            _paragraphs(
+                out,
+                f"sweet {command.name} {HELP_ALL} shows {count(left_out, 'more option')}. The command also has "
+                f"{', '.join(option.flag for option in common)}.",
+            )
+        else:
+            for title, options in by_topic(command.shown).items():
+                _list(out, title, _options(options))
+            _list(out, "Common", [*_options(common), *_help_rows(command)])
+            _paragraphs(
+                out,
+                f"Every option can also be set by a variable named {env_prefix(command.name)}_OPTION, and every option "
+                "except the common ones by --config FILE.",
+            )
     return drawn.get().rstrip()
+
+
+def _help_rows(command: Declaration) -> Iterator[tuple[str, str]]:
+    short = complete_help(command.options) == HELP_ALL
+    yield ", ".join(HELP), "Show the examples and the main options." if short else "Show this help."
+    if short:
+        yield HELP_ALL, "Show this help."
 
 
 def _options(options: Iterable[OptionSpec]) -> Iterator[tuple[str, str]]:

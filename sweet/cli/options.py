@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from sweet.cli.declaration import OptionSpec, env_prefix, variable_part
+from sweet.cli.declaration import OptionSpec, complete_help, env_prefix, variable_part
 from sweet.errors import UsageError
-from sweet.stages.base import StageConfig, former_spellings, option_key, recorded
+from sweet.stages.base import StageConfig, former_spellings, has_mark, option_key, recorded
 from sweet.suggestions import did_you_mean
 
 C = TypeVar("C", bound=StageConfig)
@@ -50,7 +50,7 @@ def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
 
 
 def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
-    extra = info.json_schema_extra
+    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     former_name, former_values = former_spellings(info)
     required = info.is_required()
     kind, is_list = _value_type(info.annotation)
@@ -67,7 +67,11 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
         help=" ".join((info.description or "").split()),
         bounds=_bounds(info),
         required=required,
-        operational=isinstance(extra, dict) and bool(extra.get("operational")),
+        operational=has_mark(info, "operational"),
+        topic=str(extra.get("topic", "")),
+        main=has_mark(info, "main"),
+        rare=has_mark(info, "rare"),
+        hidden=has_mark(info, "hidden"),
         former_key=option_key(former_name),
         former_values=former_values,
     )
@@ -118,7 +122,9 @@ def resolve(config: type[C], specs: Sequence[OptionSpec], settings: Mapping[str,
             if source and source not in sources:
                 sources.append(source)
         raise UsageError(
-            "\n".join(problems), where=", ".join(sources) or None, fix=f"sweet {command} --help shows what is allowed"
+            "\n".join(problems),
+            where=", ".join(sources) or None,
+            fix=f"sweet {command} {complete_help(specs)} shows what is allowed",
         ) from error
 
 

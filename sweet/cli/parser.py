@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from sweet.cli.declaration import Declaration, OptionSpec
+from sweet.cli.declaration import HELP, Declaration, OptionSpec, complete_help
 from sweet.cli.unknown import unknown_option
 from sweet.errors import UsageError
 
@@ -41,7 +41,7 @@ def parse(declaration: Declaration, words: Sequence[str]) -> dict[str, Any]:
         if stray := values[declaration.tail.name]:
             raise UsageError(
                 f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go after --.",
-                fix=f"{_path(declaration)} --help shows what is allowed",
+                fix=_fix(declaration),
             )
         values[declaration.tail.name] = tail or None
     return values
@@ -57,11 +57,16 @@ def _path(declaration: Declaration) -> str:
 
 
 def _usage_error(declaration: Declaration, error: typer.TyperException) -> UsageError:
-    path, known = _path(declaration), [flag for option in declaration.accepted for flag in option.flags]
     flag = getattr(error, "option_name", None)  # of an unknown option, and of one without a value
-    if flag is not None and flag not in known:
-        return unknown_option(path, flag, [*known, "--help"])
-    return UsageError(error.format_message(), fix=f"{path} --help shows what is allowed")
+    if flag is not None and not any(flag in option.flags for option in declaration.accepted):
+        shown = [flag for option in declaration.accepted if not option.hidden for flag in option.flags]
+        help_flag = complete_help(declaration.options)
+        return unknown_option(_path(declaration), flag, [*shown, HELP[1], help_flag], help_flag)
+    return UsageError(error.format_message(), fix=_fix(declaration))
+
+
+def _fix(declaration: Declaration) -> str:
+    return f"{_path(declaration)} {complete_help(declaration.options)} shows what is allowed"
 
 
 def _app(declaration: Declaration) -> typer.Typer:

@@ -16,6 +16,7 @@ VARIABLES: dict[str, str] = {
     "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
     "SWEET_SIM_API_KEY": "the same for the simulated human",
     "SWEET_JUDGE_API_KEY": "the same for the judge",
+    "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
     "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities; "
     "default: the user's cache folder",
@@ -32,15 +33,18 @@ VARIABLES: dict[str, str] = {
 
 RECORDS = {
     "demo": ("sweet.study.metrics:DemoMetrics", "sweet.study.metrics:StudyMetrics"),
+    "train": ("sweet.pipeline.metrics:LoopMetrics",),
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
     "view": ("sweet.view.view_metrics:ViewMetrics",),
     "report": ("sweet.report.schema:ReportMetrics",),
     "status": ("sweet.inspection.status:StatusMetrics",),
+    "control": ("sweet.inspection.controlling:ControlMetrics",),
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
     "data micro-agent": ("sweet.datasets.metrics:MicroAgentMetrics",),
+    "data check": ("sweet.datasets.metrics:CheckMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),
     "data export": ("sweet.datasets.metrics:ExportMetrics",),
     "data new-task": ("sweet.datasets.metrics:NewTaskMetrics",),

@@ -25,7 +25,8 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from sweet.cli.console import format_value, narration_console, safe_text
+from sweet.cli.console import narration_console, safe_text
+from sweet.units import format_duration, format_metric, format_rate
 
 REDRAWS_PER_SECOND = 4
 SECONDS_BETWEEN_LINES = 5.0
@@ -58,6 +59,11 @@ class ConsoleReporter:
         with self._lock:
             self.console.print(self._stamp().append("warning: ", "yellow").append_text(safe_text(text)))
 
+    def offer(self, text: str) -> None:
+        """Report a line with a command to be copied: it is not broken to the width of the terminal."""
+        with self._lock:
+            self.console.print(self._stamp().append_text(safe_text(text)), soft_wrap=True)
+
     def _stamp(self) -> Text:
         return Text().append(f"{time.monotonic() - self.started:8.2f} s  " if self.stamped else "", "dim")
 
@@ -88,7 +94,8 @@ class ConsoleReporter:
                     self._bars.stop()
                     self._bars = None
             if finished:
-                self.say(f"{bar.title}: {bar.count_text()}, {time.monotonic() - bar.started:.1f} s{bar.notes_text()}")
+                took = format_duration(time.monotonic() - bar.started)
+                self.say(f"{bar.title}: {bar.count_text()}, {took}{bar.notes_text()}")
 
 
 def _can_redraw(console: Console) -> bool:
@@ -122,7 +129,7 @@ class Bar:
         return f"{self.count:,}" if self.total is None else f"{self.count:,}/{self.total:,}"
 
     def notes_text(self) -> str:
-        return "".join(f" · {name} {format_value(value)}" for name, value in self.notes.items())
+        return "".join(f" · {name} {format_metric(name, value)}" for name, value in self.notes.items())
 
 
 class LiveBar(Bar):
@@ -154,7 +161,7 @@ class LineBar(Bar):
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
             rate = self.count / max(now - self.started, 1e-9)
-            self.reporter.say(f"{self.title}: {self.count_text()}, {rate:.3g}/s{self.notes_text()}")
+            self.reporter.say(f"{self.title}: {self.count_text()}, {format_rate(rate)}{self.notes_text()}")
 
 
 class _Bars(Progress):

@@ -9,10 +9,9 @@ from typing import Any
 from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.errors import TooManyFailures
-from sweet.report.schema import bounds_in_words
 from sweet.scoring.results.statistics import p_in_words
 from sweet.stages.base import StageResult
-from sweet.view.terminal import count
+from sweet.units import count, format_duration, percent, percent_bounds, plain_bounds
 
 
 def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
@@ -21,17 +20,21 @@ def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
         result = study()
     except TooManyFailures as error:
         if error.result is not None:
-            _show(call, error.result)
+            if call.common.json:
+                error.found = error.result.as_json()
+            else:
+                show_study(error.result)
+            _write(call, error.result)
         raise
-    _show(call, result)
+    console.print_result(result, as_json=call.common.json, draw=show_study)
+    _write(call, result)
 
 
-def _show(call: Call[Any], result: StageResult) -> None:
-    """Print the tables, or JSON, on stdout, and write the page next to the results."""
+def _write(call: Call[Any], result: StageResult) -> None:
+    """Write the page next to the results."""
     from sweet.study.results import read_results
     from sweet.view.study import write_report
 
-    console.print_result(result, as_json=call.common.json, draw=show_study)
     written = write_report(result.run, read_results(Path(result.as_json()["metrics"]["results"])))
     if written.remark:
         call.reporter.say(written.remark)
@@ -42,12 +45,12 @@ def show_study(result: StageResult) -> None:
     """Print the results of a study as tables."""
     metrics = result.as_json()["metrics"]
     console.heading(f"sweet demo --study · {result.run}")
-    scope = f"{count(len(metrics['seeds']), 'seed')}, {metrics['test_tasks']} unseen tasks"
-    console.show(console.safe_text(f"{scope}: % [95 % interval over seeds]"))
+    scope = f"{count(len(metrics['seeds']), 'seed')}, {count(metrics['test_tasks'], 'unseen task')}"
+    console.show(console.safe_text(f"{scope}: mean [95 % interval over seeds]"))
     header = ["method", "success", "tests passed", "greedy"]
     console.show_rows(header, map(_method, metrics["methods"]), right=header[1:])
     console.heading("sweet minus the method, in points")
-    header = ["method", "difference [over tasks]", "[over seeds]", "p", "seconds"]
+    header = ["method", "difference [over tasks]", "[over seeds]", "p", "time"]
     console.show_rows(header, map(_against, metrics["methods"]), right=header[1:])
     _show_columns("best of N replies at each turn", "N", metrics["best_of_turns"], "n")
     _show_columns("best of N finished dialogues", "N", metrics["best_of"], "n")
@@ -63,7 +66,7 @@ def _method(row: Mapping[str, Any]) -> list[str]:
 
 def _against(row: Mapping[str, Any]) -> list[str]:
     """Return the difference with its intervals, and the seconds that the actor's training took."""
-    against, seconds = row["against_sweet"], f"{row['seconds']:.0f}"
+    against, seconds = row["against_sweet"], format_duration(row["seconds"])
     if against is None:
         return [row["method"], "", "", "", seconds]
     difference = _percent(against["difference"], against["ci"], signed=True)
@@ -117,17 +120,13 @@ def _spread(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
     low, high = row["ci"] or (None, None)
-    return f"{row['mean']:+.3f} {bounds_in_words(low, high, '+.3f')}".rstrip()
+    return f"{row['mean']:+.3f} {plain_bounds(low, high)}".rstrip()
 
 
 def _percent(value: float, bounds: Sequence[float] | None, *, signed: bool = False) -> str:
-    return f"{100 * value:{_form(signed)}} {_bounds(bounds, signed=signed)}".rstrip()
+    return f"{percent(value, signed=signed)} {_bounds(bounds, signed=signed)}".rstrip()
 
 
-def _bounds(bounds: Sequence[float] | None, *, signed: bool) -> str:
-    low, high = (None, None) if bounds is None else (100 * bound for bound in bounds)
-    return bounds_in_words(low, high, _form(signed))
-
-
-def _form(signed: bool) -> str:
-    return "+.1f" if signed else ".1f"
+def _bounds(bounds: Sequence[float] | None, *, signed: bool = False) -> str:
+    low, high = bounds or (None, None)
+    return percent_bounds(low, high, signed=signed)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.cli.declaration import Declaration
 from sweet.cli.options import Setting
@@ -19,7 +18,7 @@ from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, option_key
-from sweet.view.units import format_bytes
+from sweet.units import count, format_bytes, format_duration, format_value
 
 
 class Verbose:
@@ -34,14 +33,14 @@ class Verbose:
         values: dict[str, Any] = self._call.config.model_dump(mode="json")
         for option in declared.options:
             source = given[option.field].where if option.field in given else "default"
-            self._call.reporter.say(f"setting {option.key} = {console.format_value(values[option.field])}  ({source})")
+            self._call.reporter.say(f"setting {option.key} = {format_value(values[option.field])}  ({source})")
 
     def finish(self) -> None:
         """Report each artifact that was read or written, and the total time."""
         if self._call.run is not None:
             for line in _of_run(Run(self._call.run), self._call):
                 self._call.reporter.say(line)
-        self._call.reporter.say(f"{time.monotonic() - self._began:.1f} s in total")
+        self._call.reporter.say(f"{format_duration(time.monotonic() - self._began)} in total")
 
 
 def _of_run(run: Run, call: Call[StageConfig]) -> Iterator[str]:
@@ -59,11 +58,12 @@ def _of_run(run: Run, call: Call[StageConfig]) -> Iterator[str]:
                 yield f"wrote {call.run}/{artifact.path}, {_size(artifact)}"
         yield f"wrote {call.run}/{attempt.log}"
         if attempt.finished is not None:
-            yield f"{attempt.id}: {attempt.status}, {(attempt.finished - attempt.started).total_seconds():.1f} s"
+            took = format_duration((attempt.finished - attempt.started).total_seconds())
+            yield f"{attempt.id}: {attempt.status}, {took}"
 
 
 def _size(artifact: Artifact) -> str:
-    rows = "" if artifact.rows is None else f"{artifact.rows:,} rows, "
+    rows = "" if artifact.rows is None else f"{count(artifact.rows, 'row')}, "
     return f"{rows}{format_bytes(artifact.bytes)}"
 
 

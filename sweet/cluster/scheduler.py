@@ -32,6 +32,7 @@ from sweet.device import CORES
 from sweet.errors import SweetError, described
 from sweet.hints import option
 from sweet.installation import VERSION
+from sweet.units import count
 
 CHUNKS_PER_WORKER = 6
 """Default number of chunks that a worker holds at a time."""
@@ -349,7 +350,7 @@ class Scheduler(Generic[Item, Result]):
             self._enqueue(chunk)
         deadly = next((chunk for chunk in chunks if chunk.lost >= MAX_FAILURES), None)
         if deadly is not None:
-            what = f"{deadly.lost} workers were lost over the same {len(deadly.items)} items: {fault.what}"
+            what = f"{deadly.lost} workers were lost over the same {count(len(deadly.items), 'item')}: {fault.what}"
             raise SweetError(what, where=fault.where or slot.node.name, fix=fault.fix)
         slot.failures += 1
         if gone:

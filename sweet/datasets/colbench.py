@@ -27,7 +27,7 @@ TRAJECTORIES = "colbench_code_offline_15k_llama8b.jsonl"
 
 class ColBenchConfig(StageConfig):
     trajectories: bool = False
-    """Also fetch the published offline trajectories (hundreds of MB), for sweet data import."""
+    """Also fetch the published offline dialogues (hundreds of MB), for sweet data import."""
     revision: str = "main"
     """Revision of the dataset."""
     force: bool = False
@@ -65,7 +65,7 @@ def run_data_colbench(
         else:
             metrics[name] = count(local)
     if config.trajectories:
-        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN imports the trajectories into a run.")
+        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN imports the dialogues into a run.")
     return StageResult("data colbench", folder, ColBenchMetrics(**metrics))
 
 

@@ -43,6 +43,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import NO_MODEL, agent_system, recorded_model
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.units import count
 
 NAMED = 5
 """Tasks that a warning names."""
@@ -50,11 +51,11 @@ NAMED = 5
 
 class DataExportConfig(StageConfig):
     from_: str | None = None
-    """Rollouts to export; by default the newest."""
+    """Rollouts to export; default: the newest."""
     out: Path | None = None
-    """File to write; by default the rows go to stdout."""
+    """File to write; default: stdout."""
     tokenizer: str | None = None
-    """Model whose chat template renders the prompts of the agent's turns; by default the agent's, if that is a model on
+    """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""
     incomplete: Literal["keep", "drop"] = "keep"
     """Tasks with fewer dialogues than others: keep their rows after the blocks, or drop them."""
@@ -106,14 +107,17 @@ class Blocks:
 
     def report(self, incomplete: Literal["keep", "drop"], reporter: Reporter) -> None:
         """Say what the blocks are, and warn of tasks that are not in them."""
-        reporter.say(f"{self.samples} blocks, each with a dialogue of the same {self.tasks} tasks in the same order.")
+        blocks, tasks = count(self.samples, "block"), count(self.tasks, "task")
+        reporter.say(f"{blocks}, each with a dialogue of the same {tasks} in the same order.")
         if self.incomplete:
             names = ", ".join(self.incomplete[:NAMED]) + (", …" if len(self.incomplete) > NAMED else "")
-            rows = f"their {len(self.rest)} rows"
-            done = f"{rows} are dropped" if incomplete == "drop" else f"{rows} follow the blocks"
+            rows = count(len(self.rest), "row")
+            done = f"dropped: {rows}" if incomplete == "drop" else f"after the blocks: {rows}"
             more = "" if incomplete == "drop" else ", where the published evaluation refuses them (--incomplete drop)"
-            count = len(self.incomplete)
-            reporter.warn(f"{count} tasks have fewer than {self.samples} dialogues ({names}): {done}{more}.")
+            reporter.warn(
+                f"With fewer than {count(self.samples, 'dialogue')}: {count(len(self.incomplete), 'task')} ({names}); "
+                f"{done}{more}."
+            )
 
 
 class PromptWriter:

@@ -21,12 +21,14 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED, given_prompts
 from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
 from sweet.tasks.trajectory import Trajectory, dump
+from sweet.units import count
 
 MOST_PROMPTS = 10
 """Different system prompts that the metrics of an import count."""
@@ -36,7 +38,7 @@ class DataImportConfig(StageConfig):
     task: str = "code"
     """Kind of task of a new run: code, html, or a kind of an installed package."""
     prompts: Path | None = None
-    """Folder with agent.txt: the agent's system prompt in rows that record none (default: the packaged one)."""
+    """Folder with agent.txt: the agent's system prompt in rows that record none; default: the packaged one."""
 
 
 class _ImportRecord(DataImportConfig):
@@ -94,7 +96,7 @@ class _Survey:
         """
         for text, rows in self.prompts.most_common(3):
             shown = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
-            reporter.say(f"System prompt of the agent in {rows} of {self.trajectories} rows: {shown}.")
+            reporter.say(f"System prompt of the agent in {rows} of {count(self.trajectories, 'row')}: {shown}.")
         if len(self.prompts) > 3:
             reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
         fallback = "the packaged one" if given is None else f"that of {given}"
@@ -128,9 +130,10 @@ def run_data_import(
     survey.report(config.prompts, reporter)
     run = Run.open_or_create(folder, config.task)
     record = _ImportRecord(task=config.task, prompts=config.prompts, file=str(file))
-    with reporter.progress("importing", survey.trajectories) as bar, run.attempt("data-import", record) as attempt:
+    with run.attempt("data-import", record) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json())
-        with JsonlWriter(draft.path) as writer:
+        importing = LiveReporter(reporter, attempt).progress("importing", survey.trajectories)
+        with JsonlWriter(draft.path) as writer, importing as bar:
             for trajectory in read_trajectories(file):
                 writer.write(dump(_with_system(trajectory)))
                 bar.advance()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sweet.stages.record import Record
+from sweet.tasks.findings import Problem
 
 
 class ImportMetrics(Record):
@@ -84,3 +85,41 @@ class NewTaskMetrics(Record):
     """name of the Python package"""
     files: int
     """files written"""
+
+
+class TaskFinding(Record):
+    line: int | None
+    """line of the task in its file; null for a dataset"""
+    task: str
+    """id of the task"""
+    problem: Problem
+    """what sort of problem it is"""
+    unusable: bool
+    """whether no answer to the task can be scored"""
+    what: str
+    """the problem"""
+    fix: str
+    """what to change"""
+
+
+class CheckMetrics(Record):
+    tasks: int
+    """tasks checked"""
+    unusable: int
+    """tasks to which no answer can be scored: sweet eval calls them invalid"""
+    invalid: int
+    """tasks whose reference or a test fails"""
+    flaky: int
+    """tasks whose reference gives other values when it runs again"""
+    slow: int
+    """tasks whose reference takes half of a time limit, or more"""
+    trivial: int
+    """tasks that an answer passes which does nothing, or always returns the same"""
+    duplicates: int
+    """tasks that an earlier one is the same as, or has the same reference as"""
+    leaks: int
+    """tasks whose request contains most of the reference"""
+    findings: list[TaskFinding]
+    """every finding: line, task, problem, whether the task is unusable, what, fix"""
+    seconds: float
+    """duration"""

@@ -27,6 +27,7 @@ from sweet.files import replacing
 from sweet.render.assets import ASSETS, Asset, asset_folder
 from sweet.render.photo import PHOTO_FILE, read_photo
 from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.units import count
 
 NETWORKS = ("https://cdn.jsdelivr.net/npm", "https://unpkg.com")
 """Content networks that serve a file of a package at ADDRESS/PACKAGE@VERSION/MEMBER."""
@@ -174,7 +175,7 @@ def _fetch(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:
         if _matches(asset, content):
             return content
         wrong = True
-        reasons.append(f"a file of {len(content)} bytes with another sha256")
+        reasons.append(f"a file of {count(len(content), 'byte')} with another sha256")
     kind = SweetError if wrong else ServerError
     raise kind(
         f"{asset.member} of {asset.package} could not be fetched: {'; '.join(reasons)}.",

@@ -46,7 +46,7 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
     for line, row in rows:
         yield reader.trajectory(line, row)
     if not reader.count:
-        raise InputError("The file contains no trajectory.", path=path, fix="one JSON object per line, or a JSON list")
+        raise InputError("The file contains no dialogue.", path=path, fix="one JSON object per line, or a JSON list")
 
 
 class _Reader:
@@ -60,7 +60,7 @@ class _Reader:
 
     def trajectory(self, line: int, row: Any) -> Trajectory:
         if not isinstance(row, dict):
-            raise self._wrong(line, "A trajectory must be a JSON object.")
+            raise self._wrong(line, "A dialogue must be a JSON object.")
         self._check_text(line, row)
         fields = dict(row)
         fields["id"] = self._name(line, row.get("id"), "id") or f"{self.path.stem}-{self.count:05d}"
@@ -81,7 +81,7 @@ class _Reader:
                 f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}.",
                 path=self.path,
                 line=line,
-                fix="give every trajectory a different id, or none",
+                fix="give every dialogue a different id, or none",
             )
         self.lines[trajectory.id] = line
         self.count += 1
@@ -90,7 +90,7 @@ class _Reader:
     def _task(self, line: int, row: dict[str, Any]) -> dict[str, Any]:
         given = row.get("task")
         if not isinstance(given, dict):
-            raise self._wrong(line, "The trajectory has no 'task' (an object with problem_description, ground_truth).")
+            raise self._wrong(line, "The dialogue has no 'task' (an object with problem_description, ground_truth).")
         task = dict(given)
         if isinstance(task.get("test_cases"), list):
             task["test_cases"] = {f"test{number}": call for number, call in enumerate(task["test_cases"], 1)}
@@ -110,7 +110,7 @@ class _Reader:
 
     def _turns(self, line: int, given: Any) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise self._wrong(line, "The trajectory has no 'dialogue_history' (a non-empty list).")
+            raise self._wrong(line, "The dialogue has no 'dialogue_history' (a non-empty list).")
         turns = []
         for number, entry in enumerate(given):
             role = entry.get("role") if isinstance(entry, dict) else None

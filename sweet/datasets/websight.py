@@ -32,6 +32,7 @@ from sweet.runs.jsonl import JsonlWriter, encode, plain, scan_jsonl
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.tasks.datasets import websight_file
 from sweet.tasks.html.page import extract_page
+from sweet.units import count
 
 WEBSIGHT = "HuggingFaceM4/WebSight"
 AGAIN = "sweet data websight"
@@ -109,7 +110,9 @@ class _SplitBuilder:
         tasks = sum(1 for _ in scan_jsonl(self.file))
         rows = max(last + 1, self.rows.stop) - self.rows.start
         if rows > tasks:
-            self.reporter.warn(f"{rows - tasks} of {rows} {self.split} rows have no page or no description.")
+            self.reporter.warn(
+                f"Without a page or a description: {rows - tasks:,} of {count(rows, 'row')} of the split {self.split}."
+            )
         with self.file.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {self.split: tasks, f"{self.split}_passed_over": rows - tasks, f"{self.split}_sha256": digest}

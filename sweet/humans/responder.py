@@ -12,17 +12,17 @@ from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
 
+NAME = "scripted-human"
+"""The model that it serves. The name `scripted` means the scripted human that runs without a server."""
+
 
 class ScriptedResponder:
-    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of given tasks.
-
-    The name `scripted` is not used here, since it means the scripted human that runs without a server.
-    """
+    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of given tasks."""
 
     context = None
     limiter = None
 
-    def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = "scripted-human") -> None:
+    def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = NAME) -> None:
         self.kind, self.model = kind, model
         self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
 

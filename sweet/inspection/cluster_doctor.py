@@ -10,6 +10,7 @@ from typing import Any
 from sweet.cluster.nodes import Node, open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
+from sweet.units import count
 
 WHY = "work that is done with --ray"
 
@@ -50,7 +51,13 @@ def nodes_as_json(nodes: dict[str, list[Check]]) -> dict[str, Any]:
 
 
 def _node_check(node: Node) -> Check:
-    return Check("node", "ok", f"contributes {node.cpus} cores and {node.gpus} GPUs to the cluster", WHY, required=True)
+    return Check(
+        "node",
+        "ok",
+        f"contributes {count(node.cpus, 'core')} and {count(node.gpus, 'GPU')} to the cluster",
+        WHY,
+        required=True,
+    )
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from sweet.files import UNFINISHED
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.attempt import LOGS
 from sweet.runs.manifest import Manifest
-from sweet.runs.stages import KINDS
+from sweet.runs.stages import KINDS, stage_named
 from sweet.runs.store import TEMPORARY
+from sweet.runs.unfinished import STOPPED
 
 LOW_SPACE = 5_000_000_000
 """Bytes of free space below which a warning is shown."""
@@ -99,10 +100,14 @@ def _why_disposable(name: str) -> str | None:
 
 
 def _partial(root: Path, manifest: Manifest) -> Iterator[Disposable]:
+    """Yield the partial artifacts of stopped attempts that no later one goes on with."""
     for artifact in manifest.artifacts:
         maker = manifest.attempt(artifact.attempt)
-        if artifact.status == "partial" and maker is not None and maker.status in ("failed", "interrupted"):
+        stage = None if maker is None else stage_named(maker.stage)
+        if stage is not None and stage.resumes != "never":
+            continue
+        if artifact.status == "partial" and maker is not None and maker.status in STOPPED:
             size = size_below(root / artifact.path)
             if size:
-                why = f"{artifact.id} is unfinished, {maker.id} was {maker.status}; needed to resume it"
+                why = f"{artifact.id} is unfinished, {maker.id} was {maker.status}; {maker.stage} begins again"
                 yield Disposable(path=artifact.path, bytes=size, why=why)

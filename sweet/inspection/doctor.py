@@ -33,6 +33,7 @@ from sweet.paths import RUNS
 from sweet.plugins import Plugin, plugins
 from sweet.stages.base import StageConfig, formerly
 from sweet.tasks.registry import task_kind
+from sweet.units import count, format_bytes
 
 Status = Literal["ok", "missing", "problem"]
 
@@ -145,7 +146,8 @@ def _run_python(python: str, code: str, timeout: float) -> tuple[str | None, str
 
 
 def check_python() -> list[Check]:
-    found = f"{platform.python_version()} at {sys.executable}, {os.cpu_count()} cores, {platform.platform(terse=True)}"
+    cores = count(os.cpu_count() or 1, "core")
+    found = f"{platform.python_version()} at {sys.executable}, {cores}, {platform.platform(terse=True)}"
     status: Status = "ok" if sys.version_info >= (3, 11) else "problem"
     fix = "" if status == "ok" else "install Python 3.11 or newer and make a virtual environment with it"
     return [Check("Python", status, found, "everything", fix, required=True)]
@@ -201,7 +203,7 @@ def check_torch(timeout: float) -> list[Check]:
     if output is None:
         return [Check("torch", "problem", f"{version} does not import: {problem}", why, fix, required=True)]
     facts = json.loads(output.splitlines()[-1])
-    device = ", ".join(facts["gpus"]) or f"no GPU, {facts['threads']} CPU threads"
+    device = ", ".join(facts["gpus"]) or f"no GPU, {count(facts['threads'], 'CPU thread')}"
     transformers = installed_version("transformers")
     checks = [Check("torch", "ok", f"{facts['torch']}, {device}", why, required=True)]
     if transformers is None:
@@ -219,7 +221,7 @@ def check_micro_agent() -> list[Check]:
     wrong = checkpoint_problem(folder)
     if wrong is None:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-        return [Check("micro agent", "ok", f"{folder}, {size / 1e6:.1f} MB", why, required=True)]
+        return [Check("micro agent", "ok", f"{folder}, {format_bytes(size)}", why, required=True)]
     status: Status = "problem" if folder.is_dir() else "missing"
     return [Check("micro agent", status, wrong, why, fix, required=True)]
 
@@ -291,7 +293,7 @@ def check_disk(runs: Path) -> list[Check]:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:.1f} GB free at {folder}"
+    found = f"{format_bytes(free)} free at {folder}"
     why = "run directories"
     if not os.access(folder, os.W_OK):
         return [Check("disk", "problem", f"{folder} cannot be written", why, f"chmod u+w {folder}", required=True)]
@@ -400,4 +402,4 @@ def check_firefox() -> list[Check]:
     if missing:
         what = f"{', '.join(missing)} not in {folder}"
         return [*checks, Check("page assets", "missing", what, why, "sweet data assets")]
-    return [*checks, Check("page assets", "ok", f"{len(ASSETS)} files in {folder}", why)]
+    return [*checks, Check("page assets", "ok", f"{count(len(ASSETS), 'file')} in {folder}", why)]

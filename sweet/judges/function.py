@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from sweet.errors import UsageError
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.tasks.base import Message, Task
+from sweet.units import count
 
 ScoreReplies = Callable[[Task, Sequence[Message], Sequence[str]], Sequence[float | None]]
 """Scores replies: task (with its hidden information), messages before the reply, texts of the replies -> one number for
@@ -37,7 +38,7 @@ class FunctionJudge:
         scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
             raise UsageError(
-                f"The judge returned {scores} for {len(replies)} replies.",
+                f"The judge returned {scores} for {count(len(replies), 'reply')}.",
                 where=function_name(self._function),
                 fix="return one finite number, or None, for each reply",
             )

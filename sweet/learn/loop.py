@@ -95,7 +95,8 @@ class Loop:
         digest: identifies the training; a checkpoint of another one is refused.
         checkpoint: the checkpoint file.
         on_reference: called when the reference log-probabilities are computed and training begins.
-        on_step: called with the metrics of each step, as they are written to the metrics file.
+        on_step: called with the metrics of each step, as they are written to the metrics file. It may wait, which does
+            not count as time of the training.
         make_engine: creates the engine from the model and the maximum gradient norm.
         cache: the cache of reference log-probabilities.
 
@@ -118,6 +119,7 @@ class Loop:
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
+    _waited: float = 0.0
     _reference_counts: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -175,7 +177,7 @@ class Loop:
             work += self._step(step, chosen, reference)
             tokens += token_count(self.pool, chosen)
             self._finish_step(step + 1, reference)
-        return self._summary(tokens, work, time.monotonic() - started)
+        return self._summary(tokens, work, time.monotonic() - started - self._waited)
 
     def final_weights(self) -> dict[str, torch.Tensor] | None:
         """After `run`: the resulting trained weights by name, complete, on rank 0; None on the others."""
@@ -218,8 +220,13 @@ class Loop:
             "grad_norm": norm,
             **speeds(token_count(self.pool, examples), work, seconds, self.flops, self.peak),
         }
-        self.on_step(rounded(record))
+        self._report(rounded(record))
         return work
+
+    def _report(self, record: Record) -> None:
+        began = time.monotonic()
+        self.on_step(record)
+        self._waited += time.monotonic() - began
 
     def _order(self, epoch: int) -> list[int]:
         return epoch_order(self.examples, self.settings.seed, epoch, grouped=self.settings.grouped)
@@ -239,7 +246,7 @@ class Loop:
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
             self._heldout = self.evaluate(self.heldout, reference)
-            self.on_step({"step": done, "heldout_accuracy": rounded(self._heldout)})
+            self._report({"step": done, "heldout_accuracy": rounded(self._heldout)})
             if self.best is not None:
                 self.best.update(done, self._heldout)
         every = self.settings.save_every or self.steps_per_epoch

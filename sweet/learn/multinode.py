@@ -33,6 +33,7 @@ from sweet.learn.failure import LOG_PREFIX, error_fields, error_of, error_paths,
 from sweet.learn.heartbeat import ENDED, HEARTBEAT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
 from sweet.learn.launcher import child_environment, start, stop, torch_launcher, with_loopback
 from sweet.regular import read_regular
+from sweet.units import count
 
 RENDEZVOUS = "nodes.json"
 """The file in a job's folder with its `Rendezvous`."""
@@ -280,7 +281,8 @@ def _check_devices(rank: int, wanted: int) -> None:
             if available
             else Hint("allocate GPUs on every node (sbatch --gpus-per-node), or ", option("device", "cpu"))
         )
-        raise UsageError(f"torch sees {available} GPUs, but {wanted} are required.", where=_name(rank), fix=fix)
+        what = f"torch sees {count(available, 'GPU')}, but {wanted} are required."
+        raise UsageError(what, where=_name(rank), fix=fix)
 
 
 def _name(rank: int) -> str:

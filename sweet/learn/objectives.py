@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, mse_loss
 
 Normalize = Literal["turn", "trajectory", "none"]
-"""How a trajectory's log-ratios are averaged: per turn (3), over all its tokens (published code), or not at all."""
+"""How a dialogue's log-ratios are averaged: per turn (3), over all its tokens (published code), or not at all."""
 
 Target = Literal["preference", "dialogue", "binary", "real"]
 """What a regression head's scores learn: to replace A in equation (2); preferences between whole dialogues, with one

@@ -57,7 +57,8 @@ def run(folder: Path) -> None:
 
     # An adapter to start from must be merged into unpartitioned weights.
     partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
-    with partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext():
+    loading = partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext()
+    with collector.paused(freeze=True), loading:  # it imports transformers
         trainee = Trainee.load(job.start, job.device if partitioned else "cpu")
     loop = Loop(
         trainee.model,

@@ -11,8 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from sweet.device import Device
+from sweet.errors import UsageError
+from sweet.hf import UnknownModel
+from sweet.hints import Hint, option
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import LocalServing
+from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
 
 
 @asynccontextmanager
@@ -68,6 +72,10 @@ async def open_client(
         else:
             from sweet.llm.embedded import EmbeddedClient
 
-            client = EmbeddedClient.load(model, device=device)
+            try:
+                client = EmbeddedClient.load(model, device=device)
+            except UnknownModel as error:
+                at_server = Hint(option(URL_OPTIONS[role], "URL"), ", if a server serves it; else ", error.fix or "")
+                raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
         stack.push_async_callback(client.aclose)
         yield client

@@ -13,12 +13,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 PROBE_TIMEOUT = 20.0
 """Time-out in seconds of each probe; a faulty driver can hang."""
+
+_IN_USE: ContextVar[frozenset[str]] = ContextVar("_IN_USE", default=frozenset())
 
 _VERSION = "import importlib.metadata as m; print(m.version('vllm'))"
 _QUERY = "--query-gpu=index,uuid,memory.free,memory.total"
@@ -44,10 +48,16 @@ class Build:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that a child process sees. `free` is the free share of its memory, None if unknown."""
+    """A GPU that a child process sees.
+
+    Attributes:
+        free: the free share of its memory, None if unknown.
+        word: what selects it in CUDA_VISIBLE_DEVICES: the word there, otherwise its index.
+    """
 
     name: str
     free: float | None = None
+    word: str = field(default="", compare=False)
 
 
 def find_build(program: str) -> Build:
@@ -78,7 +88,7 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     gpus: dict[str, Gpu] = {}
     for row in csv.reader((output or "").splitlines(), skipinitialspace=True):
         if len(row) == 4 and row[0].isdecimal():
-            gpus[row[0]] = Gpu(row[1], _share(row[2], row[3]))
+            gpus[row[0]] = Gpu(row[1], _share(row[2], row[3]), row[0])
     allowed = environment.get("CUDA_VISIBLE_DEVICES")
     if allowed is None or not gpus:
         return list(gpus.values())
@@ -87,8 +97,31 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
         found = Gpu(word) if word.startswith("MIG-") else _find_gpu(word, gpus)
         if found is None:  # as in CUDA, entries after an unknown one are ignored
             break
-        seen.append(found)
+        seen.append(replace(found, word=word))
     return seen
+
+
+def free_gpus() -> list[Gpu]:
+    """The visible GPUs that are not `in_use`."""
+    return [gpu for gpu in visible_gpus() if gpu.name not in _IN_USE.get()]
+
+
+@contextmanager
+def in_use(gpus: Iterable[Gpu]) -> Iterator[None]:
+    """Within the block, `free_gpus` leaves these out: servers run on them."""
+    token = _IN_USE.set(_IN_USE.get() | {gpu.name for gpu in gpus})
+    try:
+        yield
+    finally:
+        _IN_USE.reset(token)
+
+
+def restricted_to(gpus: Sequence[Gpu], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables with which a process sees only these of the `visible_gpus(environment)`, in this order."""
+    variables = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.word for gpu in gpus)}
+    if "CUDA_VISIBLE_DEVICES" not in environment:  # the indices are those of nvidia-smi, by default CUDA has others
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return variables
 
 
 def _find_gpu(word: str, gpus: Mapping[str, Gpu]) -> Gpu | None:

@@ -23,10 +23,14 @@ from typing import Any, Literal
 
 from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
+from sweet.hf import cached_file
+from sweet.hints import Hint, option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
-from sweet.llm.gpus import Build, Gpu, find_build, visible_gpus
+from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
+from sweet.llm.roles import URL_OPTIONS
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_installed, option_value
+from sweet.units import format_duration
 
 EngineChoice = Literal["auto", "vllm", "embedded"]
 
@@ -38,9 +42,9 @@ EXIT_TIMEOUT = 3.0
 SMALL_MODEL_BYTES = 64 << 20
 """Bytes of weights up to which a model in this process answers before vllm would have started."""
 
-_ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
-_RESERVED_OPTIONS = ("--host", "--port", "--api-key")
-_DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
+ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
+RESERVED_OPTIONS = ("--host", "--port", "--api-key")
+DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
 """Not the defaults of all vllm versions: prompts of a dialogue share prefixes, and top_k or a repetition penalty in the
 model's generation_config.json must not change the sampling distribution."""
 _MAX_MEMORY_SHARE = 0.9
@@ -95,7 +99,7 @@ class LocalServing:
 
     @cached_property
     def gpus(self) -> list[Gpu]:
-        return visible_gpus()
+        return free_gpus()
 
     @cached_property
     def build(self) -> Build | None:
@@ -113,7 +117,7 @@ class LocalServing:
         self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).build]
         if not self.options:
             return
-        reserved = next((name for name in _RESERVED_OPTIONS if option_value(self.options, name) is not None), None)
+        reserved = next((name for name in RESERVED_OPTIONS if option_value(self.options, name) is not None), None)
         if reserved:
             raise UsageError(
                 f"The vllm that is started here has its {reserved} chosen for it.",
@@ -180,7 +184,7 @@ class LocalServing:
         engine = "embedded" if choice.build is None else "vllm"
         self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
         engine_text = "in this process (embedded engine)" if choice.build is None else f"by {choice.build}"
-        self.say(f"{_ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
+        self.say(f"{ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
         return choice
 
     @asynccontextmanager
@@ -211,16 +215,20 @@ class LocalServing:
 
     async def _start(self, model: str, role: Role) -> _Running:
         started = time.monotonic()
-        server = await VllmServer.start(self._settings(model), Path(f"{self.logs}{role}.log"), _environment())
+        server = await VllmServer.start(self._settings(model), Path(f"{self.logs}{role}.log"), self._environment())
         try:
             self.say(f"vllm is starting; its output goes to {server.log}.")
             await self._wait_until_healthy(server, started)
             version = await server.version()
-        except BaseException:
+        except BaseException as error:
             await server.stop()
+            if isinstance(error, SweetError) and not _is_here(model):
+                error.fix = Hint(
+                    option(URL_OPTIONS[role], "URL"), ", if a server serves the model; or ", error.fix or ""
+                )
             raise
         self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
-        self.say(f"vllm {version or ''} answers at {server.url} after {time.monotonic() - started:.0f} s.")
+        self.say(f"vllm {version or ''} answers at {server.url} after {format_duration(time.monotonic() - started)}.")
         return _Running(server, version)
 
     async def _wait_until_healthy(self, server: VllmServer, started: float) -> None:
@@ -234,9 +242,8 @@ class LocalServing:
                 await asyncio.wait({healthy}, timeout=min(PROGRESS_INTERVAL, left))
                 if not healthy.done():
                     lines = last_lines(server.log, 1)
-                    self.say(
-                        f"vllm is starting, {time.monotonic() - started:.0f} s: {lines[0][:160] if lines else '…'}"
-                    )
+                    so_far = format_duration(time.monotonic() - started)
+                    self.say(f"vllm is starting, {so_far}: {lines[0][:160] if lines else '…'}")
             await healthy
         finally:
             healthy.cancel()
@@ -244,8 +251,8 @@ class LocalServing:
                 await healthy
 
     def _settings(self, model: str) -> VllmSettings:
-        options = list(_DEFAULT_OPTIONS)
-        gpus_per_replica = math.prod(_count(self.options, *names) for names in _PARALLEL_OPTIONS)
+        options = list(DEFAULT_OPTIONS)
+        gpus_per_replica = math.prod(_count(self.options, *names) for names in PARALLEL_OPTIONS)
         replicas = len(self.gpus) // gpus_per_replica if self.build and self.build.needs_gpu else 1
         if replicas > 1 and option_value(self.options, "--data-parallel-size", "-dp") is None:
             options += ["--data-parallel-size", str(replicas)]
@@ -261,25 +268,35 @@ class LocalServing:
             images=self.images.get(model, 0),
         )
 
+    def _environment(self) -> dict[str, str]:
+        """The environment of a vllm, which takes every GPU that it sees."""
+        free = self.gpus if self.build and self.build.needs_gpu else []
+        return server_environment() | (restricted_to(free) if free and len(free) < len(visible_gpus()) else {})
+
     def _memory(self, model: str) -> list[str]:
         """Options that divide the GPUs' memory: by default vllm takes nearly all of it."""
         if self.build is None or not self.build.needs_gpu:
             return []
         # Models planned before this one have their share already; this one and the later ones divide the rest.
         remaining = len(self._planned) - self._planned.index(model) if model in self._planned else 1
-        free = [gpu.free for gpu in visible_gpus() if gpu.free is not None]
+        free = [gpu.free for gpu in free_gpus() if gpu.free is not None]
         if not free or (remaining + self.other_users == 1 and min(free) >= _UNUSED_SHARE):
             return []
         share = min(_MAX_MEMORY_SHARE, (min(free) - _SPARE_MEMORY_SHARE) / (remaining + self.other_users))
         return ["--gpu-memory-utilization", f"{max(share, 0.01):.2f}"]
 
 
-_PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
+PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
 
 
 def _count(options: Sequence[str], *names: str) -> int:
     text = option_value(options, *names) or "1"
     return max(int(text), 1) if text.isdecimal() else 1
+
+
+def _is_here(model: str) -> bool:
+    """Whether a model is in a directory or in the local cache."""
+    return _weights(model) is not None or cached_file(model, "config.json") is not None
 
 
 def _weights(model: str) -> int | None:
@@ -291,7 +308,7 @@ def _weights(model: str) -> int | None:
     return sum(path.stat().st_size for path in files) if files else None
 
 
-def _environment() -> dict[str, str]:
+def server_environment() -> dict[str, str]:
     """The server's environment: without an API key, and without usage reports unless the user enables them."""
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
     return {"VLLM_NO_USAGE_STATS": "1"} | environment

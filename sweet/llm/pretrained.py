@@ -14,17 +14,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
 
 from sweet.device import Device
-from sweet.errors import UsageError, first_line
-from sweet.hf import check_hub_model, resolve_device, without_progress_bars
+from sweet.errors import UsageError
+from sweet.hf import UnknownModel, check_hub_model, resolve_device, without_progress_bars
 from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
+
+_VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.model", "*.tiktoken", "tekken.json", "*.codes")
+"""Files of which a tokenizer has one, as patterns."""
+
+_LONGEST_REASON = 600
+"""Characters of a library's message that are shown."""
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -61,8 +68,18 @@ def load_tokenizer(name: str) -> Any:
     auto_class: Any = AutoTokenizer
     adapter = find_adapter(name)
     path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
-    with _loading_errors(name):
-        tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
+    try:
+        with _loading_errors(name):
+            tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
+    except UsageError as error:
+        if Path(path).is_dir() and not _has_vocabulary(Path(path)):
+            raise UsageError(
+                f"The model {name} has no tokenizer: its directory has no {', '.join(_VOCABULARIES[:3])} or the like.",
+                where=path,
+                fix="copy tokenizer.json, tokenizer_config.json and chat_template.jinja into it from the model that it "
+                "was trained from",
+            ) from error
+        raise
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
             f"The model {name} has no chat template, so it cannot be prompted with a dialogue.",
@@ -70,6 +87,10 @@ def load_tokenizer(name: str) -> Any:
             fix="use the instruction-tuned model of the family, or copy its chat_template.jinja into this directory",
         )
     return tokenizer
+
+
+def _has_vocabulary(folder: Path) -> bool:
+    return any(file.is_file() for pattern in _VOCABULARIES for file in folder.glob(pattern))
 
 
 def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
@@ -237,7 +258,7 @@ def _locate(name: str) -> str:
             f"{name} is a file; a model is a directory in Hugging Face layout.", where=path, fix="name the directory"
         )
     if not _HUB_ID.fullmatch(path) or path.startswith("."):
-        raise UsageError(f"There is no model directory {name}.", where=path, fix="check the path")
+        raise UnknownModel(f"There is no model directory {name}.", where=path, fix="check the path")
     check_hub_model(path, partial(_unknown, path))
     return path
 
@@ -258,8 +279,8 @@ def _check_directory(name: str, path: Path) -> None:
         ) from error
 
 
-def _unknown(name: str, why: str) -> UsageError:
-    return UsageError(
+def _unknown(name: str, why: str) -> UnknownModel:
+    return UnknownModel(
         f"There is no model {name!r}: no such directory, not in the local cache, and {why}.",
         where=name,
         fix="micro, a directory in Hugging Face layout, or a hub id that this machine can download",
@@ -276,7 +297,7 @@ def _loading_errors(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageError(
-            f"The model {name} cannot be loaded: {first_line(error)}",
+            f"The model {name} cannot be loaded: {shorten(str(error), _LONGEST_REASON) or type(error).__name__}",
             where=model_path(name),
             fix="name a complete causal language model in Hugging Face layout",
         ) from error

@@ -46,6 +46,7 @@ from sweet.llm.roles import api_key
 from sweet.llm.served import choose_name, served_names
 from sweet.redaction import reply_redactor
 from sweet.tasks.base import Message
+from sweet.units import count
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
 MAX_FAILURES = 3
@@ -374,7 +375,8 @@ def _completion(raw: object, sampling: Sampling, target: _Target, redacted: Call
         raise RequestFailed(f"The server's answer is malformed: {describe(error)}.", where=target.url) from error
     if len(answer.choices) != sampling.n:
         raise RequestFailed(
-            f"The server returned {len(answer.choices)} replies; {sampling.n} were requested.", where=target.url
+            f"The server returned {count(len(answer.choices), 'reply')} and not {sampling.n}, as requested.",
+            where=target.url,
         )
     return Completion(
         replies=answer.replies(redacted),

@@ -15,6 +15,8 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
 
 MODEL_OPTIONS: dict[Role, str] = {"agent": "agent", "sim": "sim", "judge": "judge_model"}
 
+URL_OPTIONS: dict[Role, str] = {"agent": "agent_url", "sim": "sim_url", "judge": "judge_url"}
+
 
 def api_key(role: Role) -> str:
     """The API key; a placeholder if there is none, for servers that do not require one."""

@@ -129,10 +129,11 @@ def _module(name: str, adapter: Adapter) -> str:
 class VllmServer:
     """A running `vllm serve`. Created by `start`; `stop` must be called."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path, log_start: int) -> None:
         self.process = process
         self.url = url
         self.log = log
+        self._log_start = log_start
         self._answered = False
         self._end = asyncio.create_task(process.wait())
 
@@ -155,6 +156,7 @@ class VllmServer:
             port = socket.getsockname()[1]
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
+            log_start = output.tell()
             process = await asyncio.create_subprocess_exec(
                 *supervisor.supervised(command(program, settings), ORPHAN_TIMEOUT),
                 env=environment,
@@ -163,7 +165,7 @@ class VllmServer:
                 stderr=output,
                 start_new_session=True,
             )
-        return cls(process, url_of(settings.host, port), log)
+        return cls(process, url_of(settings.host, port), log, log_start)
 
     async def wait_until_healthy(self) -> None:
         """Wait until the server is ready.
@@ -171,8 +173,7 @@ class VllmServer:
         Raises:
             SweetError: it ended before.
         """
-        address = self.url.removesuffix("/v1") + "/health"
-        while not await asyncio.to_thread(_is_healthy, address):
+        while not await asyncio.to_thread(is_healthy, self.url):
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
@@ -193,7 +194,7 @@ class VllmServer:
 
     def failure(self, what: str | None = None) -> SweetError:
         """The error for a server that ended unexpectedly, or for `what`, with the last lines of its log."""
-        output = "\n".join(last_lines(self.log))
+        output = "\n".join(last_lines(self.log, start=self._log_start))
         return SweetError(
             (what or f"vllm ended with status {self.process.returncode}.")
             + (f" Its last lines:\n{output}" if output else ""),
@@ -220,17 +221,22 @@ class VllmServer:
         await self._end
 
 
-def last_lines(log: Path, count: int = LAST_LINES) -> Sequence[str]:
-    """The last lines of a log, without terminal escape sequences."""
+def last_lines(log: Path, count: int = LAST_LINES, start: int = 0) -> Sequence[str]:
+    """The last lines of a log, without terminal escape sequences.
+
+    Args:
+        start: the byte from which it is read.
+    """
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - (1 << 16)))
+        file.seek(max(start, log.stat().st_size - (1 << 16)))
         text = file.read().decode(errors="replace")
     lines = [_ESCAPES.sub("", line).rstrip() for line in text.splitlines()]
     return [line for line in lines if line][-count:]
 
 
-def _is_healthy(address: str) -> bool:
-    return _get(address) is not None
+def is_healthy(url: str) -> bool:
+    """Whether the server at an API's address answers /health with success within `HEALTH_TIMEOUT` seconds."""
+    return _get(url.removesuffix("/v1") + "/health") is not None
 
 
 def _get(address: str) -> bytes | None:

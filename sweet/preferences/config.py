@@ -6,22 +6,34 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import PlannedConfig
+from sweet.stages.base import ADDED, HIDDEN, OPERATIONAL, PlannedConfig, about
 
 Strategy = Literal["random-halves", "best-worst"]
 
 
-class LabelConfig(PlannedConfig):
+class _ShortConfig(PlannedConfig):
+    """A stage that takes seconds, so that hardly anybody asks for its duration."""
+
+    rates: list[str] = Field(
+        default_factory=list, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL, HIDDEN)
+    )
+    """With --dry-run: another run, whose finished attempts are used to estimate the duration if RUN has none."""
+
+
+class LabelConfig(_ShortConfig):
     from_: str | None = None
-    """Scores to label by; by default the newest finished ones, those of the test split only if there are no others."""
+    """Scores to label by; default: the newest finished ones that are not of the test split."""
+    allow_test: bool = Field(default=False, json_schema_extra=ADDED)
+    """Also accept scores of dialogues on test tasks; an actor that learns from them cannot be measured on these
+    tasks."""
     margin: float | None = Field(default=None, ge=0, le=1)
-    """Least difference of the rewards of a preference; 0 accepts every lower reward. By default that of the kind of
-    task: 0 for code, 0.1 for pages."""
+    """Least difference of the rewards of a preference; 0 accepts every lower reward. Default: that of the kind of task:
+    0 for code, 0.1 for pages."""
 
 
-class PairConfig(PlannedConfig):
+class PairConfig(_ShortConfig):
     from_: str | None = None
-    """Candidates to pair; by default the newest finished ones."""
+    """Candidates to pair; default: the newest finished ones."""
     pairs: int = Field(default=4, ge=1)
     """Maximum number of pairs of each turn."""
     strategy: Strategy = "random-halves"

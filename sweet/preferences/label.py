@@ -19,53 +19,43 @@ from sweet.hints import Hint, option, stage
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.metrics import LabelMetrics, LabelWork
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
-from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.meta import PreferencesMeta, RolloutsMeta, ScoresMeta
+from sweet.stages.meta import PreferencesMeta, ScoresMeta
 from sweet.stages.plans import Plan, plan_rows
 from sweet.stages.rows import Preference
+from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
+from sweet.units import count
 
 _ROUNDING = 1e-9
 """Tolerance of margins: 0.9 - 0.8 is slightly less than 0.1 in binary."""
 
 
-def newest_to_learn(run: Run, kind: Kind, named: str | None, *, needed_by: str) -> Artifact:
-    """Return the scores or rollouts to learn from: those that are named, else the newest.
-
-    Dialogues on the test split are for evaluation, so without a name they are used only if there are no others.
-
-    Raises:
-        UsageError: there are none.
-    """
-    if named is None:
-        for artifact in reversed(run.manifest().of_kind(kind, "done")):
-            if RolloutsMeta.of(run.input_of(artifact, "rollouts")).split != "test":
-                named = artifact.id
-                break
-    return run.find(kind, named, needed_by=needed_by)
+class NoPreference(SweetError):
+    """No task has two dialogues with a preference."""
 
 
 def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[LabelMetrics]:
     """Write the preferences of the run's scores.
 
     Raises:
-        SweetError: no task has two dialogues with a preference.
+        NoPreference: no task has two dialogues with a preference.
     """
     rule = _rule(run, config)
-    scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
+    scores = newest_to_learn(run, "scores", config.from_, allow_test=config.allow_test, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
-    with run.attempt("label", config, inputs=[scores, rollouts], verify=config.verify) as attempt:
+    with run.attempt("label", config, inputs=[scores, rollouts], verify=config.verify, warn=reporter.warn) as attempt:
         rewards, usable, scored = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _no_preference(usable, rewards, rule)
         meta = PreferencesMeta(rollouts=rollouts.id, margin=rule.margin, scorer=ScoresMeta.of(scores).scorer)
-        draft = attempt.start_artifact("preferences", meta=meta.as_json())
+        draft = attempt.start_artifact("preferences", meta=meta.as_json(), restart=True)
         with JsonlWriter(draft.path) as writer:
             for preference in found:
                 writer.write(preference)
@@ -83,7 +73,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
 
 def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelWork]:
     """Return the plan of `run_label`: the preferences are made, and not written."""
-    scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
+    scores = newest_to_learn(run, "scores", config.from_, allow_test=config.allow_test, needed_by="label")
     reporter.say(f"Reading the dialogues of {scores.id}.")
     rewards, usable, scored = _rewarded(run, scores, run.input_of(scores, "rollouts"))
     pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
@@ -107,14 +97,12 @@ def _rule(run: Run, config: LabelConfig) -> RewardRule:
 
 
 def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable], int]:
-    """Return the rewards by dialogue, the dialogues to learn from, and the number of dialogues with a reward."""
+    """Return the rewards by dialogue, the dialogues to learn from, and the number of rewards."""
     rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
     usable: list[Usable] = []
-    scored = 0
     for trajectory in read_jsonl(run.file(rollouts), Trajectory):
-        scored += trajectory.id in rewards
         usable += usable_dialogues([trajectory], rewards)
-    return rewards, usable, scored
+    return rewards, usable, len(rewards)
 
 
 class Usable(NamedTuple):
@@ -164,9 +152,9 @@ def _compared(
     return ((best, other) for other in dialogues) if rewards[best.id] >= rule.solved else ()
 
 
-def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
+def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRule) -> NoPreference:
     tasks = {t.task_id for t in usable}
-    why = f"{len(usable)} dialogues on {len(tasks)} tasks"
+    why = f"{count(len(usable), 'dialogue')} on {count(len(tasks), 'task')}"
     if rule.solved is None:
         what = "no task has two dialogues whose rewards differ enough"
     else:
@@ -174,7 +162,7 @@ def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: Rew
         why += f", {sum(rewards[t.id] >= rule.solved for t in usable)} of them solve theirs"
     margin = (", ", option("margin", rule.margin)) if rule.margin else ()
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
-    return SweetError(
+    return NoPreference(
         Hint(f"There is nothing to prefer: {what} ({why}", *margin, ")."),
         fix=Hint(
             stage("rollout"),

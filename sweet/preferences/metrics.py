@@ -39,7 +39,8 @@ class LabelMetrics(Record):
     trajectories: int
     """usable dialogues"""
     left_out: int
-    """scored dialogues that are not usable: ended by a fault, or without a turn of the agent"""
+    """scored dialogues that are not usable: ended by a fault, without a turn of the agent, or not among the
+    rollouts any more"""
 
 
 class PairMetrics(Record):

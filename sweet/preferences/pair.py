@@ -22,6 +22,7 @@ from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.meta import PairsMeta
 from sweet.stages.plans import Plan, plan_rows
 from sweet.stages.rows import Candidate, CandidateRow, Pair
+from sweet.units import count
 
 
 def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[PairMetrics]:
@@ -32,13 +33,14 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     """
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
-    with run.attempt("pair", config, inputs=[candidates], verify=config.verify) as attempt:
+    with run.attempt("pair", config, inputs=[candidates], verify=config.verify, warn=reporter.warn) as attempt:
         used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
         found = [pair for row in used for pair in turn_pairs(row, config)]
         if not found:
             raise SweetError(
                 Hint(
-                    f"No pair can be made of {len(used)} turns: the candidates of a turn are equal, or none differ by ",
+                    f"No pair can be made of {count(len(used), 'turn')}: ",
+                    "the candidates of a turn are equal, or none differ by ",
                     option("min_gap", config.min_gap),
                     ".",
                 ),
@@ -54,7 +56,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
                 ),
             )
         meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
-        draft = attempt.start_artifact("pairs", meta=meta.as_json())
+        draft = attempt.start_artifact("pairs", meta=meta.as_json(), restart=True)
         with JsonlWriter(draft.path) as writer:
             for pair in found:
                 writer.write(pair)

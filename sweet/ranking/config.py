@@ -14,90 +14,97 @@ from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     ADDED,
     BEHIND_DASHES,
+    MAIN,
     OPERATIONAL,
     Packing,
     PlannedConfig,
+    about,
     formerly,
 )
 from sweet.tasks.base import Recipe, ReferenceContext
 
 
 class RankConfig(PlannedConfig):
-    judge: JudgeName = "critic"
+    judge: JudgeName = Field(default="critic", json_schema_extra=about("Judge", MAIN))
     """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
     oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the critic
     starts from, by how much likelier the training-time information makes the reply."""
-    judge_model: str | None = None
+    judge_model: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The model that judges with --judge llm: a directory or a hub id."""
-    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
     """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
-    judge_prompt: Path | None = None
+    judge_prompt: Path | None = Field(default=None, json_schema_extra=about("Judge"))
     """File with the judge's prompt, instead of the packaged one; without {reference} in it the judge does not see the
     training-time information."""
-    judge_tokens: int = Field(default=512, ge=1)
+    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Judge"))
     """Tokens of the judge's answer at most; a model that reasons first needs more."""
-    from_: str | None = None
-    """The critic to rank by; the newest finished one where not given."""
-    rollouts: str | None = None
-    """Dialogues whose turns are ranked; where not given the newest ones on the split of the critic's own tasks, for
-    another judge the newest ones of the split train."""
-    replies: str | None = None
+    from_: str | None = Field(default=None, json_schema_extra=about("Judge", MAIN))
+    """The critic to rank by; default: the newest finished one."""
+    rollouts: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
+    """Dialogues whose turns are ranked; default: the newest ones on the split of the critic's own tasks, for another
+    judge the newest ones of the split train."""
+    replies: str | None = Field(default=None, json_schema_extra=about("Data"))
     """Candidates of an earlier ranking: their replies are judged again, and nothing is sampled."""
-    candidates: int = Field(default=16, ge=2)
+    allow_test: bool = Field(default=False, json_schema_extra=about("Data", ADDED))
+    """Also accept dialogues on test tasks, and a critic that learned from them; an actor that learns from their turns
+    cannot be measured on these tasks."""
+    candidates: int = Field(default=16, ge=2, json_schema_extra=about("Agent", MAIN))
     """Replies sampled at each turn."""
-    fraction: float = Field(default=0.1, gt=0, le=1)
+    fraction: float = Field(default=0.1, gt=0, le=1, json_schema_extra=about("Data", MAIN))
     """Share of the turns, drawn by the seed; with recipe upstream all turns of the first dialogues, this share of
     them."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
     """Rank at most this many turns."""
-    agent: str | None = None
-    """The model that replies: micro, a directory or a hub id; the agent of the rollouts where not given."""
-    agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    agent: str | None = Field(default=None, json_schema_extra=about("Agent", MAIN))
+    """The model that replies: micro, a directory or a hub id; default: the agent of the rollouts."""
+    agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the agent; may be given several times. Without one it runs in this process."""
-    reference: str | None = None
-    """The frozen model that the advantage is measured against; the critic's starting model where not given. For
-    --judge untrained the model that judges; the agent of the dialogues where not given."""
-    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=ADDED)
+    reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
+    """The frozen model that the advantage is measured against; default: the critic's starting model. For --judge
+    untrained the model that judges; default: the agent of the dialogues."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
     """What the reference reads before a reply. hidden: the training-time information and the dialogue, as the critic
     does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic has
     learned nothing. Default: hidden with the recipe paper, dialogue with upstream."""
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0, json_schema_extra=about("Agent"))
     """Sampling temperature."""
-    max_tokens: int = Field(default=1024, ge=1)
+    max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
     """Tokens of one reply at most."""
-    max_length: int | None = Field(default=None, ge=8)
-    """Tokens of a scored sequence at most; longer ones lose early turns. The critic's context where not given."""
-    recipe: Recipe | None = None
-    """paper or upstream, see sweet.learn.critic; the critic's own recipe where not given."""
-    seed: int = Field(default=0, ge=0)
+    max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Judge"))
+    """Tokens of a scored sequence at most; longer ones lose early turns. Default: the critic's context."""
+    recipe: Recipe | None = Field(default=None, json_schema_extra=about("Judge"))
+    """paper or upstream, see sweet.learn.critic; default: the critic's own recipe."""
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of the sample of turns and of the replies."""
-    concurrency: int = Field(default=64, ge=1, json_schema_extra=OPERATIONAL)
+    concurrency: int = Field(default=64, ge=1, json_schema_extra=about("Machine", MAIN, OPERATIONAL))
     """Turns that are sampled at the same time."""
-    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
-    packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
+    packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
     """tree: shared prefixes of a dialogue's replies are computed once. plain: each reply separately, as a check."""
-    retry_timeout: float = Field(default=20.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    retry_timeout: float = Field(
+        default=20.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("patience"))
+    )
     """Seconds to keep trying a server that cannot be reached."""
-    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server, until all of its answer has come."""
-    follow_redirects: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
     """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
-    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
+    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Failed turns that are not yet an error: a share if below 1, otherwise a count."""
-    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=about("Machine", MAIN, OPERATIONAL))
     """Where the critic and the embedded engine run."""
-    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    ray: str | None = Field(default=None, json_schema_extra=about("Machine", OPERATIONAL))
     """Run the critic on the nodes of a Ray cluster, a replica on each GPU, or on each node of a cluster without GPUs:
     auto (the cluster of this machine), HOST:PORT, or local to start one here. All nodes must see the run's folder."""
-    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """The engine of an agent without an address: vllm, started and stopped here, where it is installed and fits the
     machine (auto), always, or never (embedded). The agent micro is always embedded."""
     startup_timeout: float = Field(
-        default=STARTUP_TIMEOUT, gt=0, json_schema_extra={**OPERATIONAL, **formerly("start_up")}
+        default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("start_up"))
     )
     """Seconds to wait for a vllm that is started here."""
-    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", BEHIND_DASHES))
     """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.meta import RolloutsMeta
+from sweet.stages.unseen_tasks import check_not_test
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class RankInputs:
 
 
 def find_inputs(
-    run: Run, *, by_critic: bool, critic: str | None, replies: str | None, rollouts: str | None
+    run: Run, *, by_critic: bool, critic: str | None, replies: str | None, rollouts: str | None, allow_test: bool
 ) -> RankInputs:
     """Find the inputs by their names.
 
@@ -35,9 +36,10 @@ def find_inputs(
         critic: the newest finished critic where None.
         replies: no earlier replies where None.
         rollouts: where None, those of `replies`, or those that `_default_rollouts` chooses.
+        allow_test: accept dialogues on test tasks, and what was made from them.
 
     Raises:
-        UsageError: an artifact is missing or not finished.
+        UsageError: an artifact is missing or not finished, or was made from dialogues on test tasks.
         InputError: one is not as it was finished.
     """
     found = run.find("critic", critic, needed_by="rank") if by_critic else None
@@ -45,11 +47,13 @@ def find_inputs(
         earlier = run.find("candidates", replies, needed_by="rank --replies")
         chosen = run.input_of(earlier, "rollouts")
     else:
-        earlier = None
+        earlier, rollouts = None, rollouts or run.read_instead("rollouts")
         default = None if rollouts is not None else _default_rollouts(run, found)
         chosen = default or run.find("rollouts", rollouts, needed_by="rank")
+    inputs = RankInputs(found, earlier, chosen)
+    check_not_test(run, inputs.artifacts, allow=allow_test, needed_by="rank")
     run.verify(chosen, sums=False)
-    return RankInputs(found, earlier, chosen)
+    return inputs
 
 
 def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:

@@ -14,8 +14,9 @@ from sweet.llm.base import RequestFailed
 from sweet.ranking.sampler import CandidateSampler
 from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import JsonlWriter
-from sweet.stages.base import Progress, Reporter
+from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
+from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.rows import Candidate, CandidateRow
 
 MIN_CANDIDATES = 2
@@ -56,7 +57,7 @@ async def rank_turns(
     sampler: CandidateSampler,
     judge: Judge,
     writer: RankingWriter,
-    reporter: Reporter,
+    live: LiveReporter,
     *,
     concurrency: int,
 ) -> None:
@@ -86,6 +87,7 @@ async def rank_turns(
 
     async def sample_some(remaining: Iterator[SelectedTurn], bar: Progress) -> None:
         for turn in remaining:
+            await live.unpaused()
             try:
                 await sampled.put(await sampler.sample(turn))
             except RequestFailed as error:
@@ -103,11 +105,18 @@ async def rank_turns(
                     if entry is not None:
                         batch.append(entry)
             if batch:
+                await live.unpaused()
                 for turn, judged in zip(batch, await judge.judge(batch), strict=True):
                     writer.write(turn, judged)
                     advance(bar)
 
-    with reporter.progress("turns", len(turns)) as bar:
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            live.poll()
+
+    with live.progress("turns", len(turns)) as bar:
+        polling = asyncio.create_task(poll())
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(sample_all(bar))
@@ -115,6 +124,8 @@ async def rank_turns(
                     group.create_task(judge_some(bar))
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
+        finally:
+            polling.cancel()
 
 
 def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:

@@ -43,10 +43,19 @@ from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSo
 from sweet.ranking.turns import SelectedTurn, first_turns, published_order, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_of, agent_system
+from sweet.stages.artifacts import agent_of, agent_system, given_model
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.critics import CriticSettings, check_reference, used_recipe, warn_dropped_turns
+from sweet.stages.critics import (
+    CriticSettings,
+    check_reference,
+    couples_in,
+    used_recipe,
+    warn_dropped_turns,
+    warn_if_at_chance,
+    warn_of_chance,
+)
 from sweet.stages.failures import check_failures
+from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import CandidatesMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
@@ -54,6 +63,7 @@ from sweet.stages.rates import GPUS, STARTUP
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory
+from sweet.units import count
 
 
 def run_rank(
@@ -77,12 +87,16 @@ def run_rank(
         check_credit_known(scorer, map(_given_reply, turns))
     choice = _choose_judge(run, config, inputs)
     reporter.say(f"Ranking {_replies_name(chosen)} by {choice.title}.")
+    if inputs.critic is not None:
+        warn_if_at_chance(run, inputs.critic, reporter)
     _say_left_out(chosen, reporter)
     models = _models(choice, chosen.agent, config)
     local = plan_models(config, models, reporter, others=int(choice.load is not None))
     meta, held = _meta(choice, chosen), {GPUS: _gpus(config, choice, models)}
-    with run.attempt("rank", config, inputs=inputs.artifacts, environment=held, verify=config.verify) as attempt:
+    attempted = run.attempt("rank", config, inputs.artifacts, held, verify=config.verify, warn=reporter.warn)
+    with attempted as attempt:
         draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
+        reporter = live = LiveReporter(reporter, attempt, PAUSE)
         missing = _missing(turns, draft.path, reporter)
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
@@ -91,7 +105,7 @@ def run_rank(
                 start = time.monotonic()
                 with _open_judge(choice, config, scorer, reporter, function) as judge:
                     asked = choice if judge is None else judge
-                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, reporter)
+                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, live)
                     served, ready = asyncio.run(ranking)
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(judge, RayJudge):
@@ -107,6 +121,8 @@ def run_rank(
         )
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=written)
+        if inputs.critic is not None and known.agreement is not None:
+            warn_of_chance(inputs.critic, known.agreement, couples_in(artifact), reporter)
         result = StageResult("rank", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
         check_failures(failed, len(missing), config.fail_on_error, what="turns", log=log_path, result=result)
@@ -174,6 +190,7 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
         critic=config.from_,
         replies=config.replies,
         rollouts=config.rollouts,
+        allow_test=config.allow_test,
     )
     if inputs.critic is not None:
         check_reference(inputs.critic, config.reference, config.reference_context)
@@ -187,7 +204,7 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     recorded: dict[TurnKey, CandidateRow] = {}
     agent = None
     if inputs.replies is None:
-        agent = config.agent or agent_of(run, inputs.rollouts, "agent")
+        agent = given_model(run, config.agent) if config.agent else agent_of(run, inputs.rollouts, "agent")
         if inputs.critic is not None and used_recipe(inputs.critic, config.recipe) == "upstream":
             ordered = dialogues if is_imported(inputs.rollouts) else published_order(dialogues)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
@@ -221,7 +238,7 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
         raise InputError(what, path=path, fix=Hint("another ", option("seed")))
     missing = [turn for turn in turns if turn.key not in finished]
     if finished:
-        reporter.say(f"{len(finished)} turns are finished already, {len(missing)} remain.")
+        reporter.say(f"Finished already: {count(len(finished), 'turn')}; missing: {len(missing):,}.")
     return missing
 
 
@@ -274,7 +291,7 @@ async def _sample_and_judge(
     system: str,
     local: LocalServing,
     writer: RankingWriter,
-    reporter: Reporter,
+    live: LiveReporter,
 ) -> tuple[dict[str, str], float]:
     """Open the clients of the models that are asked, and rank the turns.
 
@@ -317,7 +334,7 @@ async def _sample_and_judge(
             [(model, urls)] = judge.asked
             judge = judge.asking(await open_role("judge", model, urls))
         sampler, ready = CandidateSampler(source, system), time.monotonic()
-        await rank_turns(turns, sampler, judge, writer, reporter, concurrency=config.concurrency)
+        await rank_turns(turns, sampler, judge, writer, live, concurrency=config.concurrency)
     return served, ready
 
 

@@ -15,7 +15,7 @@ FILE = "report.html"
 
 class ReportConfig(StageConfig):
     out: Path | None = None
-    """Write the page to this file; by default to report.html in the run, unless --markdown or --json is given."""
+    """Write the page to this file; default: report.html in the run, unless --markdown or --json is given."""
     markdown: bool = False
     """Print a short report for a pull request."""
     dialogues: bool = True

@@ -29,6 +29,7 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import REWARD, Evaluation
+from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
@@ -52,6 +53,7 @@ class _Collection:
         self.problems: list[str] = []
         self.kind = self._kind()
         self.rule = None if self.kind is None else self.kind.rewards
+        self.record = None if self.kind is None else TrainingRecord(self.kind)
         self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
         self._scores: dict[str, row_reader.Scores] = {}
         self._unreadable: set[str] = set()
@@ -129,7 +131,8 @@ class _Collection:
 
     def _result(self, artifact: Artifact) -> ScoresFact:
         """Return the recorded metrics of an evaluation; of an unfinished one, metrics of its rows."""
-        fact = evaluation_facts.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
+        known = self.artifacts[artifact.id]
+        fact = evaluation_facts.scores_fact(self.manifest, artifact, known, self.names, self._trained_on(artifact))
         if fact.rates:
             return fact
         rows = self._rows_of(artifact)
@@ -144,6 +147,14 @@ class _Collection:
             "outcomes": dialogue_facts.outcomes(rows.by_id),
         }
         return fact.model_copy(update=update)
+
+    def _trained_on(self, artifact: Artifact) -> int | None:
+        """Return how many of the tasks of scores their agent was trained on; None where this is not known."""
+        if self.record is None:
+            return None
+        tasks = self._rows_of(artifact).values
+        evaluation = Evaluation(self.run, self.manifest, artifact)
+        return trained_on(evaluation, self.record, tasks.ids.keys() | tasks.invalid)
 
     def _comparisons(self) -> Iterator[ComparisonFact]:
         for before, after in evaluation_facts.before_and_after(self.manifest, self.names):

@@ -33,7 +33,9 @@ CURVES = ("pass_at_k", "best_of_k", "best_of")
 """Metrics of an evaluation that are rates by a number."""
 
 
-def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names) -> ScoresFact:
+def scores_fact(
+    manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names, trained_on_tasks: int | None
+) -> ScoresFact:
     rollouts = input_of(manifest, artifact, "rollouts")
     attempt = manifest.attempt(artifact.attempt)
     metrics = attempt.metrics if attempt and artifact.status == "done" else {}
@@ -52,6 +54,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
         max_turns=_count(meta.get("max_turns")),
         trajectories=_count(metrics.get("trajectories")),
         tasks=_count(metrics.get("tasks")),
+        trained_on_tasks=trained_on_tasks,
         rates=list(_rates(metrics)),
         outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),

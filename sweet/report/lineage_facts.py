@@ -79,7 +79,7 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
     changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
     command = None
     if defaults is not None:
-        command = command_of(attempt.model_copy(update={"config": config}), RUN, resume=False)
+        command = command_of(attempt.model_copy(update={"config": config}), RUN)
     end = attempt.finished
     return AttemptFact(
         id=attempt.id,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from sweet import units
 from sweet.installation import VERSION
 from sweet.report.schema import ComparisonFact, Rate, Report, ScoresFact
 from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.scoring.results.trained_on import in_words
 
 SHORT = 12
 """Hex digits of a sha256 in running text."""
@@ -22,8 +24,8 @@ PAPER = """@article{zhou2025sweetrl,
 
 
 def rate_text(rate: Rate) -> str:
-    """Return `0.422 [0.297, 0.531]`."""
-    return f"{rate.mean:.3f} {rate.bounds}".rstrip()
+    """Return `42.2 % [29.7, 53.1]`."""
+    return units.rate(rate.mean, rate.low, rate.high)
 
 
 def p_value_text(p_value: float) -> str:
@@ -33,7 +35,7 @@ def p_value_text(p_value: float) -> str:
 
 
 def rate_name(name: str) -> str:
-    return name.replace("_", " ")
+    return units.metric_name(name)
 
 
 def paragraph(report: Report, quoted: Callable[[str], str] = str) -> str:
@@ -47,7 +49,7 @@ def paragraph(report: Report, quoted: Callable[[str], str] = str) -> str:
     if headline is None or result is None:
         return ""
     before = next((one for one in report.comparisons if one.after == result.id), None)
-    sentences = [_result(result, report.task, headline.rate, quoted)]
+    sentences = [_result(result, report.task, headline.rate, quoted), trained_on(result)]
     if before is not None:
         sentences.append(_difference(before, report, quoted))
     if report.method:
@@ -56,17 +58,26 @@ def paragraph(report: Report, quoted: Callable[[str], str] = str) -> str:
     return " ".join(sentences)
 
 
+def trained_on(result: ScoresFact) -> str:
+    """Say on how many of the tasks of an evaluation its agent was trained."""
+    return in_words(result.trained_on_tasks, result.tasks or 0)
+
+
 def _result(result: ScoresFact, task: str, rate: Rate, quoted: Callable[[str], str]) -> str:
-    size = f"{result.trajectories or '?'} dialogues on {result.tasks or '?'} tasks"
-    turns = f" and at most {result.max_turns} turns" if result.max_turns else ""
+    size = f"{_counted(result.trajectories, 'dialogue')} on {_counted(result.tasks, 'task')}"
+    turns = f" and at most {units.count(result.max_turns, 'turn')}" if result.max_turns else ""
     human = f" with the simulated human {quoted(result.sim)}{turns}" if result.sim else ""
     where = f" in the sandbox {quoted(result.sandbox)}" if result.sandbox else ""
     return (
         f"In {size} of {quoted(result.dataset or task)} ({quoted(task)}){human}, the agent "
         f"{quoted(result.agent or 'of an import')} reaches a {quoted(rate_name(rate.name))} of {rate_text(rate)} "
-        "(mean and 95% bootstrap interval over tasks), "
+        "(mean and 95 % bootstrap interval over tasks), "
         f"scored by {quoted(result.scorer or 'an unnamed scorer')}{where}."
     )
+
+
+def _counted(number: int | None, noun: str) -> str:
+    return f"an unknown number of {noun}s" if number is None else units.count(number, noun)
 
 
 def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], str]) -> str:
@@ -74,11 +85,12 @@ def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], s
     former = report.result(found.before)
     agent = former.agent if former else found.before
     return (
-        f"On the same {found.tasks:,} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: "
-        f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference:+.3f} "
-        f"{measure.bounds}, {p_value_text(measure.p_value)} "
-        f"({TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
-        f"{measure.ties} ties)."
+        f"On the same {units.count(found.tasks, 'task')} {quoted(agent)}, from which it was trained, reaches "
+        f"{measure.before_text}: "
+        f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference_text} "
+        f"{measure.bounds_text}, {p_value_text(measure.p_value)} "
+        f"({TESTS[measure.test]}; {units.count(measure.wins, 'win')}, "
+        f"{units.count(measure.losses, 'loss')}, {units.count(measure.ties, 'tie')})."
     )
 
 
@@ -96,7 +108,10 @@ def bibtex(report: Report) -> str:
     key = result.sha256[:SHORT] if result is not None and result.sha256 else f"{report.created:%Y%m%d%H%M}"
     note = f"sweet {' and '.join(report.versions)}"
     if headline is not None and result is not None:
-        note += f"; {rate_name(headline.rate.name)} {rate_text(headline.rate)}; scores sha256 {result.sha256}"
+        note += f"; {rate_name(headline.rate.name)} {rate_text(headline.rate)}"
+        if result.trained_on_tasks:
+            note += f"; trained on {result.trained_on_tasks} of the {result.tasks} tasks"
+        note += f"; scores sha256 {result.sha256}"
     run = (
         f"@misc{{sweet-run-{key},\n"
         f"  title = {{The sweet run {_plain(report.run)} on {_plain(report.task)} tasks}},\n"
@@ -109,7 +124,7 @@ def bibtex(report: Report) -> str:
 
 def _plain(text: str) -> str:
     """Escape a text for TeX: it contains no commands or braces."""
-    return re.sub(r"[^\w\s.,;:/()\[\]+-]", "-", text).replace("_", r"\_")
+    return re.sub(r"[^\w\s.,;:/()\[\]+%-]", "-", text).replace("_", r"\_").replace("%", r"\%")
 
 
 def versions(found: list[str]) -> list[str]:

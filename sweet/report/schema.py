@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.inspection.status import ArtifactStatus
 from sweet.stages.record import Flat, Record
+from sweet.units import rate_bounds, rate_value
 
 MAX_VALUE = 1e15
 """No metric of a run is larger. A larger value was not written by this program and would break every scale."""
@@ -27,26 +28,17 @@ def words(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def bounds_in_words(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """Return `[0.297, 0.531]`; empty without bounds."""
-    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
-
-
 class _Fact(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class Rate(_Fact):
-    """A mean with the bounds of its 95% interval, if it has one."""
+    """A mean with the bounds of its 95 % interval, if it has one."""
 
     name: str
     mean: float
     low: float | None = None
     high: float | None = None
-
-    @property
-    def bounds(self) -> str:
-        return bounds_in_words(self.low, self.high)
 
 
 class ArtifactFact(ArtifactStatus):
@@ -88,10 +80,6 @@ class Point(_Fact):
     low: float | None = None
     high: float | None = None
 
-    @property
-    def bounds(self) -> str:
-        return bounds_in_words(self.low, self.high)
-
 
 class Series(_Fact):
     name: str
@@ -121,6 +109,8 @@ class ScoresFact(_Fact):
     max_turns: int | None
     trajectories: int | None
     tasks: int | None
+    trained_on_tasks: int | None
+    """Those of the tasks that the agent was trained on; None where this is not known."""
     rates: list[Rate]
     """The most informative first."""
     outcomes: dict[str, int]
@@ -150,9 +140,22 @@ class Measure(_Fact):
     ties: int
 
     @property
-    def bounds(self) -> str:
+    def before_text(self) -> str:
+        return rate_value(self.before, self.after, self.difference)
+
+    @property
+    def after_text(self) -> str:
+        return rate_value(self.after, self.before, self.difference)
+
+    @property
+    def difference_text(self) -> str:
+        """The difference, without its interval."""
+        return rate_value(self.difference, self.before, self.after, signed=True)
+
+    @property
+    def bounds_text(self) -> str:
         """The interval of the difference."""
-        return bounds_in_words(self.low, self.high, "+.3f")
+        return rate_bounds(self.difference, self.low, self.high, self.before, self.after, signed=True)
 
 
 class ComparisonFact(_Fact):
@@ -280,7 +283,10 @@ class Report(_Fact):
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        metrics = ReportMetrics() if self.headline is None else ReportMetrics.of(self.headline.rate)
+        result = None if self.headline is None else self.result(self.headline.scores)
+        metrics = ReportMetrics()
+        if self.headline is not None and result is not None:
+            metrics = ReportMetrics.of(self.headline.rate, result.trained_on_tasks)
         return {"stage": "report", "metrics": metrics.as_json(), **self.model_dump(mode="json")}
 
 
@@ -295,8 +301,11 @@ class ReportMetrics(Record):
         ),
     ] = Field(default_factory=dict)
     """The rate that the page begins with."""
+    trained_on_tasks: int | None = None
+    """tasks of these scores that their agent was trained on; null where this is not known"""
 
     @classmethod
-    def of(cls, rate: Rate) -> ReportMetrics:
-        """Return the metrics of a rate."""
-        return cls(headline={rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high})
+    def of(cls, rate: Rate, trained_on_tasks: int | None) -> ReportMetrics:
+        """Return the metrics of a rate and of the scores that it is from."""
+        headline = {rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high}
+        return cls(headline=headline, trained_on_tasks=trained_on_tasks)

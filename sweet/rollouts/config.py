@@ -12,7 +12,7 @@ from sweet.device import Device
 from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
-from sweet.stages.base import ADDED, BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
+from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, PlannedConfig, about, formerly
 from sweet.tasks.base import Recipe, ReferenceContext
 from sweet.tasks.markers import MAX_TURNS
 
@@ -21,109 +21,120 @@ CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
 
 
 class RolloutConfig(PlannedConfig):
-    task: str = "code"
+    task: str = Field(default="code", json_schema_extra=about("Dialogue", MAIN))
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
-    tasks: str | None = None
-    """Dataset by name (code: micro, micro-long, colbench; html: pages, websight) or a JSONL file; by default the one of
+    tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
+    """Dataset by name (code: micro, micro-long, colbench; html: pages, websight) or a JSONL file; default: the one of
     the kind of task: ColBench or WebSight if it is downloaded, else micro or pages."""
-    split: str = "train"
-    """Split of a named dataset: train, validation or test."""
-    agent: str = "micro"
-    """The agent's model: micro, a directory (such as a trained actor) or a hub id; scripted for a rule-based agent, if
-    the kind of task has one (html)."""
-    agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    split: str = Field(default="train", json_schema_extra=about("Data", MAIN))
+    """Split to play: train, validation or test. A file has splits if its rows name one ("split") or with --holdout;
+    otherwise all of its tasks are played, as this split."""
+    holdout: float | None = Field(default=None, gt=0, lt=1, json_schema_extra=about("Data", ADDED))
+    """With a file: share of its tasks that are the split test, by a hash of the problem, so that a task keeps its split
+    when rows are added. Give the same share to each rollout."""
+    holdout_validation: float | None = Field(default=None, gt=0, lt=1, json_schema_extra=about("Data", ADDED))
+    """With a file: share of its tasks that are the split validation, in the same way."""
+    agent: str = Field(default="micro", json_schema_extra=about("Agent", MAIN))
+    """The agent's model: micro, an actor of the run by its id (actor-1), a directory or a hub id; scripted for a
+    rule-based agent, if the kind of task has one (html)."""
+    agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the agent; may be given several times. Without it the agent runs in this process."""
-    sim: str = "scripted"
+    sim: str = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
     """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference (html: a vision
     model)."""
-    sim_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times."""
-    num_tasks: int | None = Field(default=None, ge=1)
+    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
     """Play only the first N tasks."""
-    draw_tasks: bool = False
+    draw_tasks: bool = Field(default=False, json_schema_extra=about("Data"))
     """Play N random tasks, drawn by the seed, instead of the first N."""
-    samples: int = Field(default=1, ge=1)
+    skip_invalid: bool = Field(default=False, json_schema_extra=about("Data", ADDED))
+    """Leave out tasks that cannot be scored, such as one whose reference does not compile, instead of refusing them
+    all; sweet data check lists them."""
+    samples: int = Field(default=1, ge=1, json_schema_extra=about("Data", MAIN))
     """Dialogues for each task."""
-    max_turns: int = Field(default=MAX_TURNS, ge=1)
+    max_turns: int = Field(default=MAX_TURNS, ge=1, json_schema_extra=about("Dialogue"))
     """Maximum number of the agent's turns."""
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, json_schema_extra=about("Agent"))
     """Sampling temperature of the agent; 0 is greedy."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=about("Agent"))
     """Nucleus sampling (top-p) of the agent."""
-    max_tokens: int = Field(default=1024, ge=1)
+    max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
     """Maximum number of tokens of a reply."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of the whole rollout; with task and sample it names a dialogue."""
-    prompts: Path | None = None
+    prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
     """Folder with agent.txt, human.txt or both, instead of the packaged prompts."""
-    recipe: Recipe = "paper"
+    recipe: Recipe = Field(default="paper", json_schema_extra=about("Dialogue"))
     """paper, or upstream to follow the published code where the two differ."""
-    window: Window | None = Field(default=None, json_schema_extra=ADDED)
-    """Pages: size of the browser's window, WIDTHxHEIGHT; by default 1280x720, with recipe upstream the published code's
+    window: Window | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    """Pages: size of the browser's window, WIDTHxHEIGHT; default: 1280x720, with recipe upstream the published code's
     1366x682."""
-    pictures: PictureRule | None = Field(default=None, json_schema_extra=ADDED)
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
     """Pages: what is shown for images of picsum.photos: placeholder (gradients), or photo, the one that the published
-    code shows (sweet data assets --photo). By default placeholder, with recipe upstream photo if it is downloaded."""
-    token_limit: int | None = Field(default=None, ge=1)
-    """Tokens of a dialogue, prompts and all candidates included, at which it ends with the answer so far; no limit by
-    default."""
-    best_of: int | None = Field(default=None, ge=1, json_schema_extra=ADDED)
+    code shows (sweet data assets --photo). Default: placeholder, with recipe upstream photo if it is downloaded."""
+    token_limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Dialogue"))
+    """Tokens of a dialogue, prompts and all candidates included, at which it ends with the answer so far; default: no
+    limit."""
+    best_of: int | None = Field(default=None, ge=1, json_schema_extra=about("Best of N", ADDED))
     """Sample N replies at each turn of the agent; the judge chooses the one that the dialogue goes on with. 1 is the
     ordinary rollout, without a judge."""
-    judge: JudgeName | None = Field(default=None, json_schema_extra=ADDED)
+    judge: JudgeName | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """What chooses with --best-of: a critic of the run (default), a language model that scores each reply
     (--judge-model), or a control. oracle: the credit that the tasks themselves know. random: chance. untrained: the
     model that critics start from. All but random and critics of the variant no-info see the training-time
     information."""
-    critic: str | None = Field(default=None, json_schema_extra=ADDED)
+    critic: str | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """The critic that chooses; default: the newest finished one."""
-    judge_model: str | None = Field(default=None, json_schema_extra=ADDED)
+    judge_model: str | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """The model that chooses with --judge llm: a directory or a hub id."""
-    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Best of N", OPERATIONAL))
     """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
-    judge_prompt: Path | None = Field(default=None, json_schema_extra=ADDED)
+    judge_prompt: Path | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """File with the judge's prompt, instead of the packaged one; without {reference} in it the judge does not see the
     training-time information."""
-    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=ADDED)
+    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Best of N", ADDED))
     """Tokens of the judge's answer at most; a model that reasons first needs more."""
-    reference: str | None = Field(default=None, json_schema_extra=ADDED)
-    """The frozen model that the critic is measured against; its starting model where not given. For --judge untrained
-    the model that judges; the agent where not given."""
-    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=ADDED)
+    reference: str | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
+    """The frozen model that the critic is measured against; default: its starting model. For --judge untrained the
+    model that judges; default: the agent."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """What the critic's reference reads before a reply: hidden, as the critic does, or dialogue; see sweet rank."""
-    max_length: int | None = Field(default=None, ge=8, json_schema_extra=ADDED)
-    """Tokens of a sequence that a critic or untrained judges at most; longer ones lose early turns. Its context where
-    not given."""
-    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Best of N", ADDED))
+    """Tokens of a sequence that a critic or untrained judges at most; longer ones lose early turns. Default: its
+    context."""
+    ray: str | None = Field(default=None, json_schema_extra=about("Machine", OPERATIONAL))
     """Use the nodes of a Ray cluster, auto (that of this machine), HOST:PORT, or local to start one here: to render the
     pages that the human sees, or, on tasks without pages, to run the critic of --best-of (all nodes must see the run's
     folder)."""
-    concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
-    """Maximum number of dialogues at once. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets
-    it."""
-    deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", MAIN, OPERATIONAL))
+    """Maximum number of dialogues at once. sweet control RUN concurrency N sets it meanwhile, and so does a number in
+    RUN/concurrency; SIGUSR1 doubles it, SIGUSR2 halves it."""
+    deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Seconds after which a dialogue fails; time for rendering pages, and waiting for the judge of --best-of, does not
     count."""
-    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    retry_timeout: float = Field(
+        default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("patience"))
+    )
     """Seconds to keep trying a server that cannot be reached."""
-    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server, until all of its answer has come."""
-    follow_redirects: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
     """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
-    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
+    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Number of failed dialogues that is tolerated: a share below 1, or a count."""
-    new: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    new: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Start new rollouts even if unfinished ones with other settings exist."""
-    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Where the embedded engine runs."""
-    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """Engine of a model without an address: auto (vllm if it is installed and suits the machine), vllm, or embedded. A
     vllm is started and stopped by this command. The agent micro is always embedded."""
     startup_timeout: float = Field(
-        default=STARTUP_TIMEOUT, gt=0, json_schema_extra={**OPERATIONAL, **formerly("start_up")}
+        default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("start_up"))
     )
     """Seconds to wait until a vllm that was started answers."""
-    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", BEHIND_DASHES))
     """Arguments after -- are passed unchanged to the vllm that is started (in a configuration file: vllm-options)."""
 
     @model_validator(mode="before")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,7 @@ class Dialogue:
     Args:
         counts: to which the tokens of each turn are added.
         judge: chooses the agent's replies; required if several are sampled.
+        unpaused: is awaited before each turn; its time does not count for the deadline.
     """
 
     def __init__(
@@ -110,7 +111,9 @@ class Dialogue:
         rules: Rules,
         counts: TokenCounts | None = None,
         judge: GatheringJudge | None = None,
+        unpaused: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self.unpaused = unpaused
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.counts, self.judge = counts or TokenCounts(), judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
@@ -128,6 +131,7 @@ class Dialogue:
         """
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
+            await self._wait_while_paused()
             try:
                 move = await self._agent_turn(number, last)
             except ContextOverflow as error:
@@ -140,6 +144,7 @@ class Dialogue:
                 return self._finish("out_of_turns")
             if self._spent():
                 return self._finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
+            await self._wait_while_paused()
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
@@ -147,6 +152,11 @@ class Dialogue:
             if fault is not None:
                 return self._finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
+
+    async def _wait_while_paused(self) -> None:
+        if self.unpaused is not None:
+            with off_the_clock():
+                await self.unpaused()
 
     async def _agent_turn(self, number: int, last: bool) -> Move:
         rules = self.rules

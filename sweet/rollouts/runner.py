@@ -1,10 +1,13 @@
 """Plays many dialogues at once.
 
 Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. The limit can be
-changed meanwhile: SIGUSR1 doubles it, SIGUSR2 halves it, and a number in the file `concurrency` of the run's folder
-sets it. It also bounds the requests at once of both clients, which find their own limit below it
-(sweet.llm.concurrency). The first Ctrl-C starts no more dialogues and lets the running ones end; the second cancels
-them.
+changed meanwhile: by `sweet control` (sweet.stages.live) or a number in the file `concurrency` of the run's folder,
+both of which are looked at twice a second, and by SIGUSR1, which doubles it, and SIGUSR2, which halves it. It also
+bounds the requests at once of both clients, which find their own limit below it (sweet.llm.concurrency). The first
+Ctrl-C starts no more dialogues and lets the running ones end; the second cancels them.
+
+In a pause no turn begins. A dialogue that is requeued is played again from its start: what is under way is cancelled,
+and the row of a finished one is moved from the file to the log, so that no reader finds two rows of one dialogue.
 """
 
 from __future__ import annotations
@@ -14,14 +17,15 @@ import contextlib
 import signal
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sweet.errors import InputError, Interrupted
+from sweet.errors import InputError, Interrupted, UsageError
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.judges.base import Judge
@@ -31,15 +35,19 @@ from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, RolloutMetrics
-from sweet.runs.jsonl import JsonlWriter
-from sweet.stages.base import Progress, Reporter
+from sweet.runs.control import Request
+from sweet.runs.jsonl import JsonlWriter, scan_jsonl
+from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
+from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump
+from sweet.units import count
 
+MOST_AT_ONCE = 100_000
+"""The limit of dialogues at once is at most this."""
 LIMIT_FILE = "concurrency"
 """File in the run's folder: a number in it sets the limit of dialogues at once."""
-_TICK_SECONDS = 0.5
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
@@ -90,6 +98,10 @@ class FinishedDialogues:
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
+        self.recount(rows)
+
+    def recount(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Forget everything, and count these rows."""
         self.ids: set[str] = set()
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -147,7 +159,9 @@ class DialogueRunner:
         folder: of the run, in which `LIMIT_FILE` may be.
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
-        failed, running: numbers of dialogues.
+        live: shows the progress, and what is asked of the stage.
+        find: returns the dialogue of an id; None if it is none of this rollout.
+        failed, running: the dialogues that failed, and that are played now, by their ids.
         draining: whether no more dialogues are started.
     """
 
@@ -159,9 +173,10 @@ class DialogueRunner:
     writer: JsonlWriter
     log: JsonlWriter
     finished: FinishedDialogues
-    reporter: Reporter
-    failed: int = 0
-    running: int = 0
+    live: LiveReporter
+    find: Callable[[str], Assignment | None]
+    failed: set[str] = field(default_factory=set)
+    running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     draining: bool = False
     counts: TokenCounts = field(default_factory=TokenCounts)
 
@@ -190,11 +205,14 @@ class DialogueRunner:
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._missing = total
+        self._requeued: deque[Assignment] = deque()
+        self._restarted: set[str] = set()
+        self._counted: set[str] = set()
         self._limit_file_mtime = 0
         self._cancelled = False
         self._set_limit(self.limit)
         self._check_limit_file()
-        with self.reporter.progress("dialogues", total) as bar, self._signals():
+        with self.live.progress("dialogues", total) as bar, self._signals():
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
             try:
@@ -213,20 +231,25 @@ class DialogueRunner:
             raise self._interrupted()
 
     def _interrupted(self) -> Interrupted:
-        return Interrupted(f"Stopped. {len(self.finished.ids)} dialogues are done, {self._missing} are missing.")
+        return Interrupted(f"Stopped. Done: {count(len(self.finished.ids), 'dialogue')}; missing: {self._missing:,}.")
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
-        for assignment in assignments:
-            while self.running >= self.limit and not self.draining:
-                self._slot_free.clear()
+        left = iter(assignments)
+        while not self.draining:
+            self._slot_free.clear()
+            if self.live.paused or len(self.running) >= self.limit:
                 await self._slot_free.wait()
-            if self.draining:
+            elif (assignment := self._requeued.popleft() if self._requeued else next(left, None)) is not None:
+                self.running[assignment.id] = task = group.create_task(self._one(assignment))
+                task.add_done_callback(partial(self._ended, assignment))
+            elif self.running:  # one of them may be requeued
+                await self._slot_free.wait()
+            else:
                 return
-            self.running += 1
-            group.create_task(self._one(assignment))
 
     async def _one(self, assignment: Assignment) -> None:
-        dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.counts, self.judge)
+        sides, unpaused = (self.agent, self.human), self.live.unpaused
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.counts, self.judge, unpaused)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
@@ -235,26 +258,85 @@ class DialogueRunner:
         except RequestFailed as error:
             self._fail(dialogue, type(error).__name__, str(error))
         else:
+            if assignment.id in self._restarted:  # it is being cancelled
+                return
             row = dump(trajectory)
             self.writer.write(row)
             self.finished.add(row)
             self._missing -= 1
+            self._count(assignment.id)
+
+    def _ended(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
+        """Called at the end of each dialogue's task, also of one that was cancelled before its first step."""
+        del self.running[assignment.id]
+        if assignment.id in self._restarted:
+            self._restarted.remove(assignment.id)
+            self._requeued.append(assignment)
+        self._slot_free.set()
+
+    def _count(self, id: str) -> None:
+        """Show a dialogue as played, once."""
+        if id not in self._counted:
+            self._counted.add(id)
             self._bar.advance()
-        finally:
-            self.running -= 1
-            self._slot_free.set()
 
     def _fail(self, dialogue: Dialogue, kind: str, why: str) -> None:
         """Log a dialogue that may succeed when it is tried again: it becomes no row, so the next call plays it."""
-        self.failed += 1
+        self.failed.add(dialogue.assignment.id)
         self.log.write({"failed": kind, "error": why, **dialogue.record()})
-        self._bar.advance()
+        self._count(dialogue.assignment.id)
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
+            self.live.poll(self._act)
+            self._slot_free.set()  # a pause may have ended
             self._check_limit_file()
             self._note()
+
+    def _act(self, request: Request) -> str:
+        """Do what is asked from another terminal, and return what has been done."""
+        if request.action == "requeue":
+            return self._requeue(request.value)
+        if not request.value.isdecimal() or not 0 < int(request.value) <= MOST_AT_ONCE:
+            raise UsageError(f"The number of dialogues at once is from 1 to {MOST_AT_ONCE:,}.")
+        self._set_limit(int(request.value))
+        return f"At most {count(self.limit, 'dialogue')} at once."
+
+    def _requeue(self, id: str) -> str:
+        """Play a dialogue again, before those that wait.
+
+        Raises:
+            UsageError: it waits to be played, or is none of this rollout, or no dialogue is started any more.
+        """
+        assignment = self.find(id)
+        if assignment is None:
+            raise UsageError(f"{id} is no dialogue of this rollout.")
+        if self.draining:
+            raise UsageError("No dialogue is started any more: the rollout is being stopped.")
+        if task := self.running.get(id):
+            self._restarted.add(id)
+            task.cancel()
+            return f"{id}, which was being played, is played again."
+        if id in self.finished.ids:
+            self._take_back(id)
+            was = "was finished"
+        elif id in self.failed:
+            self.failed.remove(id)
+            was = "had failed"
+        else:
+            raise UsageError(f"{id} has not been played yet; it will be.")
+        self._requeued.append(assignment)
+        self._slot_free.set()
+        return f"{id}, which {was}, is played again."
+
+    def _take_back(self, id: str) -> None:
+        """Move the row of a finished dialogue to the log."""
+        for row in self.writer.remove(lambda row: row["id"] == id):
+            self.log.write({"requeued": id, "row": row})
+        self.finished.recount(scan_jsonl(self.writer.path))
+        self._counted.add(id)  # by this call or an earlier one
+        self._missing += 1
 
     def _check_limit_file(self) -> None:
         file = self.folder / LIMIT_FILE
@@ -265,16 +347,16 @@ class DialogueRunner:
                 try:
                     self._read_limit_file(file)
                 except InputError as error:  # it is not a regular file
-                    self.reporter.warn(f"{file} is not read; {self.limit} stays. {error.what}")
+                    self.live.warn(f"{file} is not read; {self.limit} stays. {error.what}")
 
     def _read_limit_file(self, file: Path) -> None:
         with open_regular(file) as opened:
             text = opened.read(20).strip()
         if text.isdigit() and int(text) > 0:
             self._set_limit(int(text))
-            self.reporter.say(f"At most {self.limit} dialogues at once, as {file} says.")
+            self.live.say(f"At most {count(self.limit, 'dialogue')} at once, as {file} says.")
         else:
-            self.reporter.warn(f"{file} does not hold a number of dialogues; {self.limit} stays.")
+            self.live.warn(f"{file} does not hold a number of dialogues; {self.limit} stays.")
 
     def _set_limit(self, value: int) -> None:
         self.limit = max(1, value)
@@ -286,14 +368,14 @@ class DialogueRunner:
         seconds = max(time.monotonic() - self._started, 1e-9)
         figures: dict[str, object] = {}
         if self.running:
-            figures["running"] = self.running
+            figures["running"] = len(self.running)
         if self.failed:
-            figures["failed"] = self.failed
+            figures["failed"] = len(self.failed)
         if self.finished.ids:
-            figures["answered"] = f"{self.finished.outcomes['answered'] / len(self.finished.ids):.0%}"
-        figures["agent tok/s"] = round(self.counts.agent_tokens / seconds)
+            figures["answered"] = self.finished.outcomes["answered"] / len(self.finished.ids)
+        figures["agent tokens/s"] = round(self.counts.agent_tokens / seconds)
         if self.counts.human_tokens:
-            figures["human tok/s"] = round(self.counts.human_tokens / seconds)
+            figures["human tokens/s"] = round(self.counts.human_tokens / seconds)
         self._bar.note(**figures)
 
     @contextlib.contextmanager
@@ -324,7 +406,7 @@ class DialogueRunner:
 
     def _scale_limit(self, factor: float) -> None:
         self._set_limit(int(self.limit * factor))
-        self.reporter.say(f"At most {self.limit} dialogues at once.")
+        self.live.say(f"At most {count(self.limit, 'dialogue')} at once.")
 
     def _stop(self) -> None:
         if self._play_task is not None:
@@ -332,9 +414,11 @@ class DialogueRunner:
             self._play_task.cancel()
 
     def _interrupt(self) -> None:
-        if self.draining:
+        if self.draining or self.live.paused:  # in a pause no dialogue would come to its end
             self._stop()
             return
         self.draining = True
         self._slot_free.set()
-        self.reporter.say(f"Stopping: {self.running} dialogues are played to their end. Ctrl-C again stops at once.")
+        self.live.say(
+            f"Stopping: {count(len(self.running), 'dialogue')} will be played to the end. Ctrl-C again stops at once."
+        )

@@ -38,9 +38,9 @@ class ServeConfig(StageConfig):
     """Kind of the tasks, code, html or that of an installed package: for the tasks of the scripted human, and for vllm
     to accept images (html)."""
     tasks: str | None = None
-    """Dataset or JSONL file of the scripted human; by default that of rollout."""
+    """Dataset or JSONL file of the scripted human; default: that of rollout."""
     split: str = "train"
-    """Split of a named dataset: train, validation or test."""
+    """Split of a named dataset: train, validation or test. Of a file all tasks are known, whatever their split."""
     host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
     """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks."""
     port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
@@ -50,7 +50,7 @@ class ServeConfig(StageConfig):
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """File for the output of vllm; by default a new one in the folder for temporary files."""
+    """File for the output of vllm; default: a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """Arguments after -- are passed unchanged to vllm."""
 

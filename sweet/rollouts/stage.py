@@ -13,8 +13,10 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from functools import partial
 
 from sweet.cluster.nodes import nodes_of
+from sweet.datasets.checking import refuse_invalid
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.base import PICTURES
@@ -38,22 +40,29 @@ from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.artifacts import given_prompts
+from sweet.stages.artifacts import given_model, given_prompts
 from sweet.stages.base import Reporter, StageResult, digest_of
-from sweet.stages.critics import warn_dropped_turns
+from sweet.stages.critics import warn_dropped_turns, warn_if_at_chance
 from sweet.stages.failures import check_failures
+from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
+from sweet.stages.played_tasks import check_unplayed
 from sweet.stages.rates import GPUS, STARTUP
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import Holdout, load_split
+from sweet.units import count
 
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
     """Play the dialogues that are missing and return the metrics of all of them."""
-    kind, source, tasks = _load_tasks(config)
+    recorded, config = config, _with_paths(run, config)
+    kind, source, tasks, note = _load_tasks(run, config, reporter)
+    if note is not None:
+        reporter.say(note)
     _check_playable(kind, tasks, config)
     judge = choose_judge(run, config)
     models = _models(config, judge)
@@ -67,12 +76,14 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         tasks=source,
         split=config.split,
         tasks_digest=tasks_digest,
-        agent=config.agent,
+        agent=recorded.agent,
         sim=config.sim,
         samples=config.samples,
         max_turns=config.max_turns,
         recipe=config.recipe,
     )
+    shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None}
+    meta = meta.model_copy(update=shares)
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = _rendering(kind, config, reporter)
@@ -83,15 +94,19 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         chosen = {"best_of": config.best_of, "informed": judge.informed}
         meta = meta.model_copy(update=judge.meta() | chosen)
         _say_choice(config, judge, reporter)
+        if judge.critic is not None:
+            warn_if_at_chance(run, judge.critic, reporter)
     environment = {"tasks_digest": tasks_digest, GPUS: _gpus(kind, config, models, judge)}
     inputs = [] if judge is None or judge.critic is None else [judge.critic]
-    with run.attempt("rollout", config, inputs=inputs, environment=environment, verify=config.verify) as attempt:
+    attempted = run.attempt("rollout", recorded, inputs, environment, verify=config.verify, warn=reporter.warn)
+    with attempted as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
         draft.meta |= looks
+        reporter = live = LiveReporter(reporter, attempt, ("concurrency", "requeue", *PAUSE))
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
         missing = [a for a in _assignments(tasks, config) if a.id not in finished.ids]
         if finished.ids:
-            reporter.say(f"{len(finished.ids)} dialogues are finished already, {len(missing)} are missing.")
+            reporter.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
         began = time.monotonic()
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             rules = Rules(
@@ -104,9 +119,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.best_of or 1,
                 logprobs=judge is not None and judge.critic is not None,
             )
-            runner = DialogueRunner(
-                kind, rules, config.concurrency, config.deadline, run.path, writer, log, finished, reporter
-            )
+            find = partial(_assignment, tasks, config)
+            limits = config.concurrency, config.deadline
+            runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find)
             if missing:
                 record_serving(local, attempt)
                 start = time.monotonic()
@@ -119,13 +134,15 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                     if isinstance(opened, CriticJudge | RayJudge):
                         warn_dropped_turns(opened, reporter)
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
-        metrics = finished.metrics(failed=runner.failed, seconds=time.monotonic() - began)
+        metrics = finished.metrics(failed=len(runner.failed), seconds=time.monotonic() - began)
         attempt.metrics.update(metrics.as_json())
         if metrics.choices is not None and metrics.choices.unjudged_turns:
             reporter.warn(_unjudged(metrics.choices.unjudged_turns))
         result = StageResult("rollout", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
-        check_failures(runner.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
+        check_failures(
+            len(runner.failed), len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result
+        )
     return result
 
 
@@ -133,19 +150,23 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     """Return the plan of `run_rollout`; `run` is None where there is no run yet."""
     from sweet.rollouts.plan import plan_dialogues
 
-    kind, source, tasks = _load_tasks(config)
+    digest_of_attempt = config.digest()
+    config = config if run is None else _with_paths(run, config)
+    kind, source, tasks, note = _load_tasks(run, config, reporter)
+    if note is not None:
+        reporter.say(note)
     check_choosing(kind, tasks, config)
     judge = choose_judge(run, config)
     existing: set[str] = set()
     if run is not None:
         digest = _tasks_digest(tasks)
         same = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
-        attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
+        attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == digest_of_attempt}
         critic = [] if judge is None or judge.critic is None else [(judge.critic.id, judge.critic.sha256)]
         same = [a for a in same if a.attempt in attempts and [(ref.id, ref.sha256) for ref in a.inputs] == critic]
         draft = next((run.file(a) for a in reversed(same) if run.file(a).exists()), None)
         existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
-        reporter.say(f"{len(existing)} of the dialogues are finished already.")
+        reporter.say(f"Finished already: {count(len(existing), 'dialogue')}.")
     requested = [assignment.id for assignment in _assignments(tasks, config)]
     nodes = nodes_of(str(config.ray)) if _judges_on_ray(kind, config, judge) and config.device != "cpu" else []
     gpus = _gpus(kind, config, _models(config, judge), judge, sum(node.gpus for node in nodes))
@@ -153,13 +174,29 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus, judge, readers)
 
 
-def _load_tasks(config: RolloutConfig) -> tuple[TaskKind, str, list[Task]]:
-    """Return the kind of task, the dataset, and the tasks that are played."""
+def _with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
+    """Return the configuration with the path of an agent that was given by its id; what is recorded is the id."""
+    return config.model_copy(update={"agent": given_model(run, config.agent)})
+
+
+def _load_tasks(
+    run: Run | None, config: RolloutConfig, reporter: Reporter
+) -> tuple[TaskKind, str, list[Task], str | None]:
+    """Return the kind of task, the dataset, the tasks that are played, and what is to be said about their splits.
+
+    Raises:
+        UsageError: there is no such dataset or split, or the run has dialogues on these tasks as another split.
+        InputError: a row of the file is not a task, or a task cannot be scored.
+    """
     kind = task_kind(config.task)
     if config.prompts is not None:
         kind = kind.with_prompts(config.prompts)
     source = config.tasks or kind.default_tasks()
-    return kind, source, _selected(kind.load(source, config.split), config)
+    chosen = load_split(kind, source, config.split, Holdout(config.holdout, config.holdout_validation))
+    tasks = refuse_invalid(kind, _selected(chosen.tasks, config), source, reporter, skip=config.skip_invalid)
+    if chosen.own and run is not None:
+        check_unplayed(run, kind, tasks, config.split)
+    return kind, source, tasks, chosen.note
 
 
 def _tasks_digest(tasks: Iterable[Task]) -> str:
@@ -214,7 +251,7 @@ def _say_choice(config: RolloutConfig, judge: ChosenJudge, reporter: Reporter) -
 
 def _unjudged(turns: int) -> str:
     return (
-        f"{turns} turns had no candidate that the judge could judge: the first one was taken. Their rows say why "
+        f"At {count(turns, 'turn')} the judge could judge no candidate: the first one was taken. Their rows say why "
         "(choice.unjudged)."
     )
 
@@ -240,7 +277,7 @@ async def _play(
     async with AsyncExitStack() as stack:
         agent = await _agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
-        screenshots, say = runner.folder / SCREENSHOTS, runner.reporter.say
+        screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say, settings)
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
@@ -367,3 +404,8 @@ def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assig
     for sample in range(config.samples):
         for task in tasks:
             yield Assignment(task, sample, config.seed)
+
+
+def _assignment(tasks: Iterable[Task], config: RolloutConfig, id: str) -> Assignment | None:
+    """Return the dialogue of an id; None if it is none of this rollout."""
+    return next((assignment for assignment in _assignments(tasks, config) if assignment.id == id), None)

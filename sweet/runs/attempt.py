@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,8 @@ from filelock import FileLock, Timeout
 
 from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
 from sweet.hints import Hint, option
-from sweet.regular import check_file, check_tree, make_folder, open_descriptor
+from sweet.hints import stage as stage_hint
+from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
 from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
 from sweet.runs.index import save_index
@@ -69,6 +71,8 @@ class ActiveAttempt:
         id: `<stage>-<n>`.
         metrics, environment: may be changed; recorded when an artifact is finished and when the attempt ends.
         log_path: log of errors, for people. metrics_path: JSONL file for metrics during the work.
+        progress_path: file of the progress so far (`sweet.runs.progress`). control_path: file of what other processes
+            ask of it (`sweet.runs.control`).
     """
 
     def __init__(
@@ -91,6 +95,9 @@ class ActiveAttempt:
         logs = store.root / LOGS
         with store.change() as manifest:
             settle_attempts(manifest)
+            for attempt in manifest.attempts:
+                if attempt.status == "interrupted" and attempt.finished is None:  # it died
+                    _remove_live_files(store.root, attempt.id)
             make_folder(logs)
             self.id = next_id(stage, [*(attempt.id for attempt in manifest.attempts), *_stems(logs)])
             manifest.attempts.append(
@@ -110,6 +117,8 @@ class ActiveAttempt:
             )
         self.log_path = logs / f"{self.id}.log"
         self.metrics_path = logs / f"{self.id}.jsonl"
+        self.progress_path = progress_path(store.root, self.id)
+        self.control_path = control_path(store.root, self.id)
         self._log(f"{self.id} started")
 
     def start_artifact(
@@ -118,6 +127,7 @@ class ActiveAttempt:
         suffix: str = ".jsonl",
         meta: dict[str, Any] | None = None,
         resume: bool = False,
+        restart: bool = False,
         allow_new: bool = True,
     ) -> Draft:
         """Register an artifact as partial and lock it; with an empty suffix it is a folder, which is made.
@@ -125,6 +135,7 @@ class ActiveAttempt:
         Args:
             resume: continue the newest artifact, partial or finished, of the same stage, digest, inputs and meta, if
                 there is one.
+            restart: begin the newest of these again, without its content, if it was never finished.
             allow_new: whether a new one may be started if the stage's newest is unfinished and has other settings.
 
         Raises:
@@ -136,7 +147,9 @@ class ActiveAttempt:
             raise ValueError(f"{kind} is not a kind of artifact")
         meta = recordable(meta or {})
         with self._store.change() as manifest:
-            known = self._same(manifest, kind, meta) if resume else None
+            known = self._same(manifest, kind, meta) if resume or restart else None
+            if restart and known is not None and not _is_abandoned(manifest, known):
+                known = None
             if known is None:
                 if not allow_new:
                     self._refuse_others(manifest, kind, meta)
@@ -152,8 +165,10 @@ class ActiveAttempt:
             own = _attempt(manifest, self.id)
             if artifact.id not in own.outputs:
                 own.outputs.append(artifact.id)
-            draft = Draft(artifact.id, kind, path, known is not None, dict(artifact.meta), lock)
+            draft = Draft(artifact.id, kind, path, resume and known is not None, dict(artifact.meta), lock)
             self._drafts[artifact.id] = draft
+        if restart:
+            path.unlink(missing_ok=True)
         make_folder(path.parent if suffix else path)
         return draft
 
@@ -187,7 +202,9 @@ class ActiveAttempt:
             with self._store.change() as manifest:
                 own = self._record(manifest)
                 own.status, own.error, own.finished = status, text, now()
+                own.exit_code = _exit_code(error)
         finally:
+            _remove_live_files(self._store.root, self.id)
             for draft in self._drafts.values():
                 draft.lock.release()
             self._drafts.clear()
@@ -226,7 +243,10 @@ class ActiveAttempt:
             f"{artifact.id} is not finished, and was started with other settings: {what}.",
             where=self._store.root / artifact.path,
             fix=Hint(
-                "the settings it was begun with go on with it; ", option("new", True), " begins another beside it"
+                stage_hint(self.stage, self._store.root, resume=True),
+                " goes on with it; ",
+                option("new", True),
+                " begins another beside it",
             ),
         )
 
@@ -281,6 +301,32 @@ def _outcome(error: BaseException | None) -> tuple[Any, str | None]:
     return ("interrupted" if stopped else "failed"), recordable(text)
 
 
+def progress_path(root: Path, attempt: str) -> Path:
+    """Return the file of the progress of an attempt, below the root of its run."""
+    return root / LOGS / f"{attempt}.progress.json"
+
+
+def control_path(root: Path, attempt: str) -> Path:
+    """Return the file of what other processes ask of an attempt."""
+    return root / LOGS / f"{attempt}.control.json"
+
+
+def _remove_live_files(root: Path, attempt: str) -> None:
+    """Remove the files by which other processes see and ask an attempt."""
+    for path in (progress_path(root, attempt), control_path(root, attempt)):
+        with suppress(OSError, SweetError), place_of(path) as place:
+            place.unlink()
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """Return the exit code with which the command of an attempt ends (`sweet.errors`)."""
+    if error is None:
+        return 0
+    if isinstance(error, SweetError):
+        return error.exit_code
+    return SweetError.exit_code if isinstance(error, Exception) else Interrupted.exit_code
+
+
 def _attempt(manifest: Manifest, id: str) -> Attempt:
     found = manifest.attempt(id)
     if found is None:
@@ -293,6 +339,11 @@ def _artifact(manifest: Manifest, id: str) -> Artifact:
     if found is None:
         raise _removed(id)
     return found
+
+
+def _is_abandoned(manifest: Manifest, artifact: Artifact) -> bool:
+    """Return whether an artifact was never finished, and no running attempt writes it."""
+    return artifact.sha256 is None and _attempt(manifest, artifact.attempt).status != "running"
 
 
 def _removed(id: str) -> SweetError:

@@ -22,11 +22,9 @@ def current_settings(attempt: Attempt) -> dict[str, Any]:
     return attempt.config if stage is None else stage.config.current(attempt.config)
 
 
-def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
-    """Return the command line that repeats an attempt, with the options that differ from the defaults.
-
-    Args:
-        resume: continue a training from its checkpoint.
+def command_of(attempt: Attempt, run: str | Path) -> str:
+    """Return the command line that repeats an attempt from its beginning, with the options that differ from the
+    defaults.
 
     Raises:
         ValueError: it is not an attempt of a stage of the pipeline.
@@ -34,7 +32,5 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
     stage = stage_named(attempt.stage)
     if stage is None:
         raise ValueError(f"{attempt.stage} is not a stage of the pipeline")
-    settings = current_settings(attempt)
-    if "resume" in stage.config.model_fields:
-        settings["resume"] = resume
+    settings = {**current_settings(attempt), "resume": False}
     return shlex.join(["sweet", attempt.stage, str(run), *stage.config.option_words(settings)])

@@ -11,6 +11,7 @@ from pathlib import Path
 from sweet.errors import InputError
 from sweet.regular import check_any, files_below, open_descriptor, open_regular
 from sweet.runs.manifest import Artifact
+from sweet.units import count
 
 CLOCK_SLACK = 0.02
 """Seconds by which the modification time of a file may be behind the system clock."""
@@ -87,7 +88,7 @@ def current_content(path: Path, artifact: Artifact) -> str | None:
         except FileNotFoundError:
             return None
         if size != artifact.bytes:
-            return f"{size} bytes"
+            return count(size, "byte")
     return current_sha256(path, artifact)
 
 

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
+from sweet.files import UNFINISHED, replaced
 from sweet.regular import make_folder, open_descriptor, open_regular
 from sweet.suggestions import did_you_mean
 
@@ -92,6 +93,18 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         InputError: the file does not exist, or a line is not a JSON object; names the line.
     """
+    for number, row in read_any_rows(path):
+        if isinstance(row, InputError):
+            raise row
+        yield number, row
+
+
+def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
+    """Yield what `read_rows` yields, and in the place of a line that is not a JSON object its error.
+
+    Raises:
+        InputError: the file does not exist, or a line is too long.
+    """
     number = 0
 
     def lines() -> Iterator[bytes]:
@@ -107,10 +120,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except EOFError:
             return
         except jsonlines.InvalidLineError as error:
-            raise InputError(_reason(error), path=path, line=number, fix="one JSON object per line") from error
-        except RecursionError as error:
-            raise InputError("The line is nested too deeply.", path=path, line=number) from error
-        yield number, row
+            wrong = InputError(_reason(error), path=path, line=number, fix="one JSON object per line")
+            wrong.__cause__ = error
+            yield number, wrong
+        except RecursionError:
+            yield number, InputError("The line is nested too deeply.", path=path, line=number)
+        else:
+            yield number, row
 
 
 def _reason(error: jsonlines.InvalidLineError) -> str:
@@ -181,7 +197,7 @@ class JsonlWriter:
         self._lock = threading.Lock()
         make_folder(path.parent)
         try:
-            self._file = open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self._file = self._opened()
         except OSError as error:
             raise UsageError(f"The file cannot be written: {error.strerror}.", where=path) from error
         self._open = True
@@ -203,6 +219,30 @@ class JsonlWriter:
             self._append(line)
             self.rows += 1
 
+    def remove(self, chosen: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+        """Remove the rows for which `chosen` returns True, and return them.
+
+        The whole file is written anew and replaced in one step, so it has all rows or those that remain.
+
+        Raises:
+            OSError: it could not be written; the file is unchanged.
+        """
+        removed, rows, size = [], 0, 0
+        with self._lock:
+            temporary = f".{self.path.name}.{os.getpid()}{UNFINISHED}"
+            with replaced(self.path, temporary, durable=True) as rest, open_regular(self.path) as file:
+                for line in bounded_lines(file, self.path):
+                    row = from_json(line) if line.strip() else None
+                    if row is not None and chosen(row):
+                        removed.append(row)
+                        continue
+                    size += rest.write(line)
+                    rows += row is not None
+            before, self._file = self._file, self._opened()
+            os.close(before)
+            self.rows, self._end = rows, size
+        return removed
+
     def close(self) -> None:
         """Flush the file to the disk and close it."""
         if self._open:
@@ -219,6 +259,9 @@ class JsonlWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _opened(self) -> int:
+        return open_descriptor(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def _append(self, line: bytes) -> None:
         rest = memoryview(line)

@@ -64,11 +64,23 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)
 
 
-def replacement(manifest: Manifest, artifact: Artifact) -> Artifact | None:
-    """Return the newest finished artifact of the same role, if its content is different."""
-    own_role = role(manifest, artifact)
-    same = [found for found in manifest.of_kind(artifact.kind, "done") if role(manifest, found) == own_role]
-    return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
+class Replacements:
+    """Which artifacts of one manifest replace others. The role of each is determined once."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._roles: dict[str, tuple[str, str]] = {}
+
+    def __call__(self, artifact: Artifact) -> Artifact | None:
+        """Return the newest finished artifact of the same role, if its content is different."""
+        done = self._manifest.of_kind(artifact.kind, "done")
+        same = [found for found in done if self._role(found) == self._role(artifact)]
+        return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
+
+    def _role(self, artifact: Artifact) -> tuple[str, str]:
+        if artifact.id not in self._roles:
+            self._roles[artifact.id] = role(self._manifest, artifact)
+        return self._roles[artifact.id]
 
 
 class Staleness:
@@ -77,6 +89,7 @@ class Staleness:
     def __init__(self, manifest: Manifest, digest_of: DigestOf) -> None:
         self._manifest = manifest
         self._digest_of = digest_of
+        self._replacement = Replacements(manifest)
         self._digests: dict[str, str | None] = {}
         self._reasons: dict[str, str | None] = {}
 
@@ -113,7 +126,7 @@ class Staleness:
                 return f"its input {ref.id} is stale"
         for ref in artifact.inputs:
             found = self._manifest.artifact(ref.id)
-            newer = replacement(self._manifest, found) if found else None
+            newer = self._replacement(found) if found else None
             if newer is not None and newer.finished and artifact.finished and newer.finished > artifact.finished:
                 return f"{newer.id} is newer than its input {ref.id}"
         return None

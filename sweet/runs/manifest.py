@@ -131,6 +131,8 @@ class Attempt(_Record):
     metrics: dict[str, JsonValue] = Field(default_factory=dict)
     environment: dict[str, JsonValue] = Field(default_factory=dict)
     error: str | None = None
+    exit_code: int | None = Field(default=None, ge=0, le=255)
+    """Of its command, once it has ended; None if that is unknown."""
     log: RunPath
 
     @model_validator(mode="after")
@@ -173,6 +175,10 @@ class Manifest(_Record):
 
     def attempt(self, id: str) -> Attempt | None:
         return next((attempt for attempt in self.attempts if attempt.id == id), None)
+
+    def begun_by(self, pid: int, host: str, since: datetime) -> list[Attempt]:
+        """Return the attempts that a process has begun since a time, in their order."""
+        return [one for one in self.attempts if (one.pid, one.host) == (pid, host) and one.started >= since]
 
     def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
         """Return the artifacts of a kind, the one that was finished last at the end."""

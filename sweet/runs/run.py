@@ -7,21 +7,24 @@ on the same directory. Files are found by the manifest, never by their names.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from sweet.errors import SweetError, UsageError
 from sweet.full_disk import full_disk
-from sweet.hints import Hint, stage
+from sweet.hints import Hint, option, stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.commands import command_of
-from sweet.runs.content import alteration, current_content
-from sweet.runs.lineage import Staleness, input_of
-from sweet.runs.manifest import Artifact, Kind, Manifest, now
+from sweet.runs.content import alteration, current_content, current_sha256
+from sweet.runs.lineage import Staleness, ancestors, input_of
+from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
 from sweet.runs.verification import check_content, check_size
@@ -38,6 +41,7 @@ class Run:
         self.path = Path(path)
         self._root = self.path.absolute()
         self._store = Store(self._root)
+        self._read: dict[str, str] = {}
 
     @classmethod
     def create(cls, path: str | Path, task: str = "code") -> Run:
@@ -148,8 +152,33 @@ class Run:
             raise self._unknown(id, [artifact.id for artifact in manifest.artifacts])
         return found
 
+    def reading(self, inputs: Sequence[ArtifactRef], *, needed_by: str) -> Run:
+        """Return this run with the inputs of an earlier attempt in the place of the newest artifacts.
+
+        Raises:
+            UsageError: one does not exist any more, or has another content than it had then.
+        """
+        manifest, same = self.manifest(), copy(self)
+        same._read = {}
+        for ref in inputs:
+            found = manifest.artifact(ref.id)
+            content = None if found is None else current_sha256(self.file(found), found)
+            if content is None or content != ref.sha256:
+                how = "it does not exist any more" if content is None else "it has changed since"
+                raise UsageError(
+                    f"{needed_by} needs {ref.id} as it was, and {how}.",
+                    where=self.path if found is None else self.file(found),
+                    fix=Hint("restore it from a copy, or begin again without ", option("resume", True)),
+                )
+            same._read.setdefault(ref.id.rpartition("-")[0], ref.id)
+        return same
+
+    def read_instead(self, kind: str) -> str | None:
+        """Return the artifact that is read in the place of the newest of a kind (`reading`); None if there is none."""
+        return self._read.get(kind)
+
     def find(self, kind: Kind, from_id: str | None = None, *, needed_by: str, as_it_is: bool = False) -> Artifact:
-        """Return the newest finished artifact of a kind, or the one that `from_id` names.
+        """Return the newest finished artifact of a kind, or the one that `from_id` or `reading` names.
 
         Args:
             as_it_is: also one whose file has another size than when it was finished.
@@ -160,6 +189,7 @@ class Run:
         """
         manifest = self.manifest()
         done = manifest.of_kind(kind, "done")
+        from_id = from_id or self.read_instead(kind)
         if from_id is not None:
             chosen = manifest.artifact(from_id)
             if chosen is None or chosen.kind != kind:
@@ -233,6 +263,7 @@ class Run:
         environment: dict[str, Any] | None = None,
         *,
         verify: bool = True,
+        warn: Callable[[str], None] | None = None,
     ) -> Iterator[ActiveAttempt]:
         """Record one call of a stage: running within the block, then done, failed or interrupted.
 
@@ -240,6 +271,7 @@ class Run:
             inputs: the artifacts it reads.
             environment: recorded in addition to versions and system.
             verify: whether the sha256 of its inputs is compared, too; their sizes and numbers of rows always are.
+            warn: called with a sentence for each input that is stale.
 
         Raises:
             InputError: an input is not as it was finished.
@@ -247,6 +279,9 @@ class Run:
         """
         for artifact in inputs:
             self.verify(artifact, sums=verify)
+        if warn is not None:
+            for sentence in self._stale_inputs(inputs):
+                warn(sentence)
         attempt = ActiveAttempt(self._store, stage, config, inputs, environment)
         try:
             yield attempt
@@ -261,6 +296,34 @@ class Run:
             raise
         attempt.end(None)
 
+    def _stale_inputs(self, inputs: Sequence[Artifact]) -> Iterator[Hint]:
+        """Yield a sentence for each stale input, and what makes the first stale artifact behind it again."""
+        manifest = self.manifest()
+        stale = self.staleness(manifest)
+        for artifact in inputs:
+            if (why := stale(artifact)) is not None:
+                first = [found for found in ancestors(manifest, artifact) if stale(found) is not None][-1]
+                again = self._again(manifest, first)
+                yield Hint(f"{artifact.id} is stale: {why}. It is used as it is; to make {first.id} again: ", again)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold a lock of the run, which the system releases with the process.
+
+        Raises:
+            UsageError: another process holds it.
+        """
+        lock = FileLock(self._store.lock_path(name), thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout as error:
+            what = f"Another sweet {name} is working on this run."
+            raise UsageError(what, where=self.path, fix="wait for it or stop it") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _maker(self, kind: Kind) -> Hint:
         return stage(stage_making(kind).name, self.path)
 
@@ -270,13 +333,13 @@ class Run:
         if attempt is None or stage_named(attempt.stage) is None:
             return Hint(f"sweet data import FILE {shlex.quote(str(self.path))}")
         in_python = f"{self._maker(artifact.kind).python} with the settings of {attempt.id}"
-        return Hint.of(command_of(attempt, self.path, resume=False), in_python)
+        return Hint.of(command_of(attempt, self.path), in_python)
 
     def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
         return UsageError(
             f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
             where=self.file(artifact),
-            fix=Hint(self._maker(artifact.kind), " with the options it was begun with"),
+            fix=Hint(stage(stage_making(artifact.kind).name, self.path, resume=True), " goes on with it"),
         )
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

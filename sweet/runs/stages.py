@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from sweet.runs.manifest import Kind
@@ -26,6 +26,8 @@ class Stage:
         makes: the kind of artifact that it writes.
         reads: the kinds that `--from` may name; the first is the default.
         next: the stage that reads what it made; None where that depends on what else the run has.
+        resumes: whether an attempt goes on with the artifact that an interrupted one with the same settings began:
+            always, if asked to (`--resume`), or never, so that the work is done again.
         config_reference: its configuration, a `sweet.stages.base.StageConfig`.
         run_reference: its function, `(run, config, reporter) -> StageResult`.
         plan_reference: its plan, for `--dry-run`: `(run, config, reporter) -> Plan`, changing nothing.
@@ -36,6 +38,7 @@ class Stage:
     makes: Kind
     reads: tuple[Kind, ...] = ()
     next: str | None = None
+    resumes: Literal["always", "if asked", "never"] = "never"
     config_reference: str
     run_reference: str
     plan_reference: str
@@ -70,6 +73,7 @@ STAGES = (
     Stage(
         name="rollout",
         makes="rollouts",
+        resumes="always",
         config_reference="sweet.rollouts.config:RolloutConfig",
         run_reference="sweet.rollouts.stage:run_rollout",
         plan_reference="sweet.rollouts.stage:plan_rollout",
@@ -97,6 +101,7 @@ STAGES = (
     Stage(
         name="train-critic",
         makes="critic",
+        resumes="if asked",
         reads=("preferences", "scores"),
         next="rank",
         config_reference="sweet.training.config:TrainCriticConfig",
@@ -107,6 +112,7 @@ STAGES = (
     Stage(
         name="rank",
         makes="candidates",
+        resumes="always",
         reads=("critic",),
         next="pair",
         config_reference="sweet.ranking.config:RankConfig",
@@ -127,6 +133,7 @@ STAGES = (
     Stage(
         name="train-actor",
         makes="actor",
+        resumes="if asked",
         reads=("pairs", "preferences", "scores", "rollouts"),
         config_reference="sweet.training.config:TrainActorConfig",
         run_reference="sweet.training.stage:run_train_actor",

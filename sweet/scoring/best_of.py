@@ -38,6 +38,7 @@ from sweet.tasks.base import ReferenceContext
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
+from sweet.units import count
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
@@ -92,7 +93,7 @@ def measure_best_of(
     warn_dropped_turns(critic.reader, reporter)
     left_out = scored.count(None)
     if left_out:
-        reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not candidates.")
+        reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")
     by_number = _by_number(rollouts, dialogues, scored, rewards, "critic")
     read = used_reference_context(artifact, None, reference_context)
     return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number, reference_context=read)
@@ -120,7 +121,7 @@ def measure_best_of_by_model(
     ]
     reasons = Counter(answer for answer in answers if isinstance(answer, str))
     for reason, times in reasons.most_common(3):
-        reporter.warn(f"{times} dialogues have no score and are not candidates: {reason}")
+        reporter.warn(f"Without a score, and so no candidates: {count(times, 'dialogue')}: {reason}")
     return BestOfMetrics(
         judge_model=config.judge_model,
         judge_prompt=prompt.digest,

@@ -51,6 +51,9 @@ class EvalMetrics(Record):
     """dialogues scored"""
     tasks: int
     """different tasks among them"""
+    trained_on_tasks: int | None
+    """those of these tasks that the agent, or a critic in its lineage, was trained on; null where this is not known, as
+    for a model of the hub"""
     rates: Annotated[
         dict[str, Rate | UnknownRate],
         Flat(

@@ -26,7 +26,7 @@ from sweet.tasks.scores import Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 TOGETHER = 32
-"""Trajectories of one chunk."""
+"""Dialogues of one chunk."""
 
 AT_ONCE = AHEAD // TOGETHER
 """Chunks of a node at once: as many answers as a sandbox looks ahead, so that a hanging answer delays no others."""

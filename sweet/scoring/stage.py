@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -35,17 +35,21 @@ from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
 from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
+from sweet.scoring.results.trained_on import TaskKeys, TrainingRecord, task_keys
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.critics import check_reference
+from sweet.stages.critics import check_reference, warn_if_at_chance
+from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.stages.record import UnknownRate
+from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import SCORER_OPTIONS, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.units import count
 
 
 def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[EvalMetrics]:
@@ -53,7 +57,9 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
     if config.best_of == "critic":
-        check_reference(run.find("critic", config.critic, needed_by=NEEDED_BY), None, config.reference_context)
+        critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
+        check_reference(critic, None, config.reference_context)
+        warn_if_at_chance(run, critic, reporter)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
     request = ScoringRequest(
@@ -69,7 +75,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             "the rates are not those of the agent alone."
         )
     began = time.monotonic()
-    attempted = run.attempt("eval", config, inputs=[rollouts], verify=config.verify)
+    attempted = run.attempt("eval", config, inputs=[rollouts], verify=config.verify, warn=reporter.warn)
     with attempted as attempt, _open_scorer(run, kind, config, request) as scorer:
         attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
         if baseline is not None:
@@ -79,16 +85,18 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         meta = ScoresMeta(
             scoring=to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str), rollouts=rollouts.id
         )
-        draft = attempt.start_artifact("scores", meta=meta.as_json())
-        tally = _Tally(scorer.metrics)
+        draft = attempt.start_artifact("scores", meta=meta.as_json(), restart=True)
+        tally = _Tally(scorer.metrics, lambda task: task_keys(kind, played.tasks, task))
+        reporter = live = LiveReporter(reporter, attempt, PAUSE)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
-            for trajectory, score in scorer.score(read_jsonl(run.file(rollouts), Trajectory)):
+            for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), live):
                 writer.write(score)
                 tally.add(trajectory, score)
                 bar.advance()
         attempt.environment |= scorer.environment
         _warn(tally, reporter)
-        metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment)
+        trained_on = TrainingRecord(kind).count(run, rollouts, tally.tasks.values)
+        metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
         if config.best_of is not None:
             best_of = _measure_best_of(run, rollouts, tally.scores, config, reporter)
             metrics = metrics.model_copy(update={"best_of": best_of})
@@ -101,6 +109,28 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = metrics.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
         attempt.metrics.update(metrics.as_json())
     return StageResult("eval", run.path, metrics, [artifact])
+
+
+def _scored(
+    scorer: TrajectoryScorer, trajectories: Iterator[Trajectory], live: LiveReporter
+) -> Iterator[tuple[Trajectory, Score]]:
+    """Yield each trajectory with its score. In a pause nothing is under way, as what runs there has a limit of time:
+    the scorer gets the trajectories in portions, each of which ends where a pause begins."""
+    left = True
+
+    def portion() -> Iterator[Trajectory]:
+        nonlocal left
+        while not live.paused:
+            trajectory = next(trajectories, None)
+            if trajectory is None:
+                left = False
+                return
+            yield trajectory
+            live.poll()
+
+    while left:
+        live.wait_while_paused()
+        yield from scorer.score(portion())
 
 
 def _measure_best_of(
@@ -194,29 +224,36 @@ _CHOSEN_BY = {
 
 
 class _Tally:
-    """The scores so far, and the counts of faults and invalid tasks."""
+    """The scores so far, the keys of their tasks, and the counts of faults and invalid tasks."""
 
-    def __init__(self, figures: Mapping[str, Metric]) -> None:
+    def __init__(self, figures: Mapping[str, Metric], keys_of: Callable[[Task], TaskKeys]) -> None:
         self.figures = figures
         self.scores: list[Score] = []
         self.values = Values(figures)
         self.faults: Counter[str] = Counter()
         self.invalid: dict[str, str] = {}
+        self.tasks: dict[str, TaskKeys] = {}
+        self._keys_of = keys_of
 
     def add(self, trajectory: Trajectory, score: Score) -> None:
         self.scores.append(score.model_copy(update={"detail": {}}))
         self.values.add(score)
+        if trajectory.task_id not in self.tasks:
+            self.tasks[trajectory.task_id] = self._keys_of(trajectory.task)
         if trajectory.outcome in FAULTS:
             self.faults[trajectory.outcome] += 1
         if score.outcome == "invalid":
             self.invalid[score.task_id] = str(score.detail.get("why", ""))
 
-    def metrics(self, samples: SamplesMetrics, scored_by: Mapping[str, Any]) -> EvalMetrics:
+    def metrics(
+        self, samples: SamplesMetrics, scored_by: Mapping[str, Any], trained_on_tasks: int | None
+    ) -> EvalMetrics:
         rates = self.values.rates()
         outcomes = Counter(score.outcome for score in self.scores)
         return EvalMetrics(
             trajectories=len(self.scores),
             tasks=len({score.task_id for score in self.scores}),
+            trained_on_tasks=trained_on_tasks,
             rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
             outcomes=dict(sorted(outcomes.items())),
             faults=self.faults.total(),
@@ -230,7 +267,7 @@ def _warn(tally: _Tally, reporter: Reporter) -> None:
     for task, why in itertools.islice(tally.invalid.items(), 5):
         reporter.warn(f"Task {task} is invalid and counts in no rate: {why}.")
     if len(tally.invalid) > 5:
-        reporter.warn(f"{len(tally.invalid) - 5} more tasks are invalid; their rows say why.")
+        reporter.warn(f"Also invalid: {count(len(tally.invalid) - 5, 'more task')}; the rows of the scores say why.")
     if tally.faults:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(tally.faults.items()))
         reporter.warn(f"Dialogues that ended by a fault count as unsolved: {counts}.")

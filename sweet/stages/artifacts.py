@@ -1,9 +1,9 @@
 """The actors of a run, found by the names that were recorded of them.
 
 The model that spoke in dialogues, or that a training started from, is recorded under its name of that time: for an
-actor of a run the path of its directory. The run may have been moved since, so the end of the path identifies the
-actor. Two cases are excluded: an actor that was started after the name was recorded, and a path into another run that
-still exists (a run and its copies have the same time of creation).
+actor of a run its id or the path of its directory. The run may have been moved since, so the end of the path
+identifies the actor. Two cases are excluded: an actor that was started after the name was recorded, and a path into
+another run that still exists (a run and its copies have the same time of creation).
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifa
         return None
     named = PurePosixPath(name.replace("\\", "/"))
     for actor in manifest.of_kind("actor"):
+        if name == actor.id and actor.created < recorded:
+            return actor
         parts = PurePosixPath(actor.path).parts
         if named.parts[-len(parts) :] == parts and actor.created < recorded:
             run = Path(*named.parts[: -len(parts)])
@@ -68,12 +70,21 @@ def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
     return agent if actor is None else actor.id
 
 
+def given_model(run: Run, name: str) -> str:
+    """Return the model that an option names: for the id of a finished actor of the run its current path."""
+    actor = run.manifest().artifact(name)
+    return str(run.file(actor)) if actor is not None and (actor.kind, actor.status) == ("actor", "done") else name
+
+
 def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
     """Return the model that an artifact's meta names, an actor of the run by its current path; empty without one."""
     name = str(artifact.meta.get(key) or "")
-    if not name or Path(name).expanduser().is_dir():
+    if not name:
         return name
-    actor = own_actor(run.manifest(), name, artifact.created)
+    manifest = run.manifest()
+    if manifest.artifact(name) is None and Path(name).expanduser().is_dir():
+        return name
+    actor = own_actor(manifest, name, artifact.created)
     return name if actor is None else str(run.file(actor))
 
 

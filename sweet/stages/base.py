@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Protocol
 
@@ -21,6 +22,7 @@ from typing_extensions import TypeVar
 
 from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
+from sweet.topics import Topic
 
 OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done, but
@@ -32,6 +34,24 @@ the attempts of older versions, which had no such field, are recognised."""
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that receives the arguments after `--` on the command line (for vllm)."""
+
+MAIN: JsonDict = {"main": True}
+"""Mark of a configuration field whose option is in `--help` also where a command has so many options that the others
+are only in `--help-all` (`sweet.cli.declaration.LONG`)."""
+
+RARE: JsonDict = {"rare": True}
+"""Mark of a configuration field whose option is only in `--help-all`, of every command."""
+
+HIDDEN: JsonDict = {"hidden": True}
+"""Mark of a configuration field whose option is accepted, and neither shown nor completed."""
+
+
+def about(topic: Topic, *marks: JsonDict) -> JsonDict:
+    """Mark a configuration field (`json_schema_extra`) with the topic of its option, and with further marks."""
+    merged: JsonDict = {"topic": topic}
+    for mark in marks:
+        merged |= mark
+    return merged
 
 
 def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDict:
@@ -81,7 +101,7 @@ class StageConfig(BaseModel):
         settings = self.outcome_settings()
         for field_, info in type(self).model_fields.items():
             if field_ in settings:
-                if _has_mark(info, "added") and getattr(self, field_) == info.default:
+                if has_mark(info, "added") and getattr(self, field_) == info.default:
                     del settings[field_]
                     continue
                 name, values = former_spellings(info)
@@ -97,10 +117,7 @@ class StageConfig(BaseModel):
     @classmethod
     def default_settings(cls) -> dict[str, Any]:
         """Return the defaults of all fields in recorded form."""
-        return {
-            name: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
-            for name, info in cls.model_fields.items()
-        }
+        return {name: list(value) if isinstance(value, list) else value for name, value in _defaults(cls).items()}
 
     @classmethod
     def option_words(cls, settings: Mapping[str, Any]) -> list[str]:
@@ -124,27 +141,41 @@ class StageConfig(BaseModel):
     @classmethod
     def operational(cls) -> set[str]:
         """Return the names of the operational fields."""
-        return {name for name, info in cls.model_fields.items() if _has_mark(info, "operational")}
+        return {name for name, info in cls.model_fields.items() if has_mark(info, "operational")}
 
     @classmethod
     def behind_dashes(cls) -> str | None:
         """Return the name of the field that receives the arguments after `--`."""
-        marked = (name for name, info in cls.model_fields.items() if info.json_schema_extra == BEHIND_DASHES)
-        return next(marked, None)
+        return next((name for name, info in cls.model_fields.items() if has_mark(info, "behind_dashes")), None)
+
+
+@cache
+def _defaults(config: type[StageConfig]) -> dict[str, Any]:
+    """Return the defaults of all fields in recorded form. Pydantic needs milliseconds for those of one class."""
+    return {
+        name: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
+        for name, info in config.model_fields.items()
+    }
 
 
 class PlannedConfig(StageConfig):
     """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
 
-    rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    rates: list[str] = Field(
+        default_factory=list, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL)
+    )
     """With --dry-run: another run, whose finished attempts are used to estimate durations if RUN has none; may be given
     several times."""
-    verify: bool = Field(default=True, json_schema_extra=OPERATIONAL)
+    verify: bool = Field(default=True, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL))
     """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
     in any case. The sums of large files are kept in the cache."""
+    resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", MAIN, OPERATIONAL))
+    """Go on with the newest attempt of this stage that did not finish, with all its settings. Options beside it that do
+    not change the result replace those of that attempt."""
 
 
-def _has_mark(info: FieldInfo, mark: str) -> bool:
+def has_mark(info: FieldInfo, mark: str) -> bool:
+    """Return whether a configuration's field has a mark (`OPERATIONAL`, `ADDED`, …)."""
     return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get(mark))
 
 

@@ -12,8 +12,11 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Packing, Reporter
-from sweet.stages.meta import TrainedMeta
+from sweet.stages.intervals import wilson
+from sweet.stages.meta import CandidatesMeta, TrainedMeta
+from sweet.stages.record import Rate
 from sweet.tasks.base import Recipe, ReferenceContext, reference_context_of
+from sweet.units import count, rate
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
@@ -123,6 +126,50 @@ def used_reference_context(
     if TrainedMeta.of(artifact).variant in ("regression", "no-info"):
         return None
     return asked or reference_context_of(used_recipe(artifact, recipe))
+
+
+def warn_if_at_chance(run: Run, critic: Artifact, reporter: Reporter) -> None:
+    """Warn of a critic that is not known to be better than chance on what it did not learn from.
+
+    Two measurements are looked up in the manifest: the preferences that its training held out, and the couples of
+    replies in its newest ranking whose order the tasks know. Each counts where it was made.
+    """
+    manifest = run.manifest()
+    maker = manifest.attempt(critic.attempt)
+    trained = {} if maker is None else maker.metrics
+    share, held_out = trained.get("heldout_accuracy"), trained.get("heldout")
+    if isinstance(share, int | float) and isinstance(held_out, int) and held_out > 0:
+        low, high = wilson(share, held_out)
+        accuracy = Rate(value=share, ci_low=low, ci_high=high)
+        warn_of_chance(critic, accuracy, f"of {count(held_out, 'held-out preference')}", reporter)
+    for ranked in reversed(manifest.of_kind("candidates", "done")):
+        attempt = manifest.attempt(ranked.attempt)
+        if attempt is None or CandidatesMeta.of(ranked).critic != critic.id:
+            continue
+        figures = {key: attempt.metrics.get(f"agreement_{key}") for key in ("ci_low", "ci_high")}
+        figures["value"] = attempt.metrics.get("agreement")
+        if all(isinstance(figure, int | float) for figure in figures.values()):
+            warn_of_chance(critic, Rate.model_validate(figures), couples_in(ranked), reporter)
+            break
+
+
+def couples_in(candidates: Artifact) -> str:
+    """Return what the agreement of a judge is a share of, in words."""
+    return f"of the couples of replies in {candidates.id}"
+
+
+def warn_of_chance(critic: Artifact, ordered: Rate, what: str, reporter: Reporter) -> None:
+    """Warn of a critic if it is not known to be better than chance.
+
+    Args:
+        ordered: the share that it puts in order, of `what`.
+    """
+    if ordered.ci_low <= 0.5:
+        share = rate(ordered.value, ordered.ci_low, ordered.ci_high)
+        reporter.warn(
+            f"{critic.id} is not known to be better than chance: it puts {share} {what} in order. What it prefers may "
+            "be noise; more preferences, or another learning rate, make a better critic."
+        )
 
 
 def check_reference(artifact: Artifact, reference: str | None, reference_context: ReferenceContext | None) -> None:

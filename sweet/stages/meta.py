@@ -44,7 +44,11 @@ class RolloutsMeta(JudgedMeta):
     tasks: str | None = None
     """Dataset: its name, or the file that the tasks or the dialogues came from."""
     split: str | None = None
-    """Split of a named dataset."""
+    """Split of the dataset that was played: those of a file without splits are all of this one."""
+    holdout: float | None = None
+    """Share of the file's tasks that were held out for testing; absent where none was."""
+    holdout_validation: float | None = None
+    """The same for validation."""
     tasks_digest: str | None = None
     """Digest of the tasks that were played, as 16 hex digits."""
     agent: str | None = None

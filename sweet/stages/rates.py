@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sweet.device import CORES
 from sweet.runs.environment import NODES
 from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.stages.live import PAUSED
 
 HOUR = 3600.0
 
@@ -40,7 +41,7 @@ class EarlierAttempt(NamedTuple):
         name: RUN:attempt.
         facts: its configuration, the meta of its artifact, `gpus`, and the `nodes` and `cores` that it used.
         rows, size: of its artifact, the size in bytes.
-        seconds: wall-clock time; None where one of the attempts that wrote the artifact has no end.
+        seconds: wall-clock time without pauses; None where one of the attempts that wrote the artifact has no end.
         startups: the seconds of `STARTUP` in each of these attempts that recorded them.
     """
 
@@ -82,7 +83,7 @@ def finished(manifest: Manifest, run: Path, stage: str) -> list[EarlierAttempt]:
 def _earlier(manifest: Manifest, run: Path, attempt: Attempt, artifact: Artifact) -> EarlierAttempt:
     resolved = {name: artifact.meta[name] for name in RESOLVED if name in artifact.meta}
     wrote = [one for one in manifest.attempts if artifact.id in one.outputs]
-    spans = [(one.finished - one.started).total_seconds() if one.finished else None for one in wrote]
+    spans = [_seconds(one) for one in wrote]
     settings = {**artifact.meta, **attempt.config, **resolved, **_hardware(attempt.environment)}
     return EarlierAttempt(
         f"{run}:{attempt.id}",
@@ -93,6 +94,14 @@ def _earlier(manifest: Manifest, run: Path, attempt: Attempt, artifact: Artifact
         None if None in spans else sum(span for span in spans if span is not None),
         [float(found) for one in wrote if isinstance(found := one.environment.get(STARTUP), int | float)],
     )
+
+
+def _seconds(attempt: Attempt) -> float | None:
+    if attempt.finished is None:
+        return None
+    paused = attempt.environment.get(PAUSED)
+    wall = (attempt.finished - attempt.started).total_seconds()
+    return max(0.0, wall - paused) if isinstance(paused, int | float) else wall
 
 
 def _hardware(environment: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
+from sweet.units import count
 
 if TYPE_CHECKING:
     from sweet.learn.page_encoder import PageEncoder
@@ -75,7 +76,7 @@ class CriticScreenshots:
             return
         if not self.renders:
             raise SweetError(
-                f"{len(missing)} pages of the dialogues have no screenshot, which this command would have to render.",
+                f"{count(len(missing), 'page')} without a screenshot, which this command would have to render.",
                 where=self.folder,
                 fix="the same without --dry-run, or sweet eval, which renders the last pages",
             )
@@ -83,7 +84,7 @@ class CriticScreenshots:
             asyncio.run(self._render(list(missing.values())))
         except UsageError as error:
             raise UsageError(
-                f"{len(missing)} pages have no screenshot yet, and cannot be rendered: {error.what}",
+                f"Without a screenshot: {count(len(missing), 'page')}, which cannot be rendered: {error.what}",
                 where=error.where or self.folder,
                 fix=error.fix,
             ) from error

@@ -3,7 +3,6 @@
     settings      the sizes, the methods and their hyperparameters
     plan          the work of one seed, in parts
     study_steps   the stage calls of a method or figure, as steps
-    step_cache    finds finished steps in the run's manifest, so that they are not done again
     seeds         a process for each seed, a few at the same time; worker runs in it
     aggregate     from the runs to the results, with the statistics
     results       study.json

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from sweet.device import CORES
+from sweet.pipeline.steps import ReadOnlyStepCache, StepMissing
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
 from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
@@ -24,7 +25,6 @@ from sweet.stages.base import Silent
 from sweet.study.plan import GREEDY, SAMPLED, SeedJob
 from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
 from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method
-from sweet.study.step_cache import ReadOnlyStepCache, StepMissing
 from sweet.study.study_steps import StudySteps
 
 RATE, TESTS = "success_rate", "tests_passed"

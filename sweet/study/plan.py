@@ -13,11 +13,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from sweet.pipeline.steps import ReadOnlyStepCache, StepCache, StepMissing
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
 from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method, StudySizes
-from sweet.study.step_cache import ReadOnlyStepCache, StepCache, StepMissing
 from sweet.study.study_steps import StudySteps
+from sweet.units import count
 
 SAMPLED, GREEDY = 1.0, 0.0
 """The temperatures at which actors are evaluated."""
@@ -96,7 +97,7 @@ class SeedJob(BaseModel):
             for name in MAIN:
                 if name in by_name:
                     evaluate = partial(_evaluate, method=by_name[name], temperatures=(SAMPLED,))
-                    parts.append(Part(f"{name} on {sizes.train_tasks} tasks", run, sizes, evaluate))
+                    parts.append(Part(f"{name} on {count(sizes.train_tasks, 'task')}", run, sizes, evaluate))
         return parts
 
     def is_done(self) -> bool:

@@ -24,6 +24,7 @@ from sweet.device import usable_cores
 from sweet.learn.launcher import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.study.plan import SeedJob
+from sweet.units import format_duration
 
 STOP_TIMEOUT = 10.0
 """Seconds that a worker has to record that it was stopped."""
@@ -81,7 +82,7 @@ class _Workers:
             for line in worker.stdout:
                 part = json.loads(line)
                 bar.advance()
-                self.reporter.say(f"{job.run}: {part['part']}, {part['seconds']:.0f} s")
+                self.reporter.say(f"{job.run}: {part['part']}, {format_duration(part['seconds'])}")
                 if part["error"] is not None:
                     failed.append(f"{job.run}, {part['part']}: {part['error']}")
                     self.reporter.warn(failed[-1])

@@ -129,7 +129,7 @@ METHODS: dict[str, Method] = {
 """All methods, in the order in which they are made and reported."""
 
 MAIN = ("rft", "multi-turn-dpo", "sweet")
-"""The methods of the figure over the number of offline trajectories."""
+"""The methods of the figure over the number of offline dialogues."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}
 """The critics that are measured separately: the name in the results, and the method that has the critic."""
@@ -205,7 +205,7 @@ class StudySizes(Sizes):
     credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is measured."""
     parts: tuple[int, ...] = (8, 2)
-    """The figure over offline trajectories: also an 8th and half of the training tasks."""
+    """The figure over offline dialogues: also an 8th and half of the training tasks."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
 
@@ -218,7 +218,7 @@ class StudyConfig(StudySizes):
     methods: MethodNames = tuple(METHODS)
     """Methods to compare."""
     figures: bool = True
-    """Also measure best of N, success by offline trajectories, and credit by kind of turn."""
+    """Also measure best of N, success by offline dialogues, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Seeds at the same time; the number of cores where not given."""
 

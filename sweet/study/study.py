@@ -22,6 +22,7 @@ from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.tasks.micro import AGENT
 from sweet.tasks.registry import task_kind
+from sweet.units import count
 
 RESULTS = "study.json"
 BASIS = "begun.json"
@@ -67,7 +68,7 @@ def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] =
 
 def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFailures:
     error = TooManyFailures(
-        "\n".join([f"{len(failed)} parts of the study failed and are missing from the results.", *failed]),
+        "\n".join([f"Failed, and so missing from the results: {count(len(failed), 'part')} of the study.", *failed]),
         where=folder,
         fix="see the logs in the folder; the same command tries them again",
     )

@@ -1,4 +1,4 @@
-"""The steps of one run of a study: the stage calls of every method and figure (`sweet.study.step_cache`).
+"""The steps of one run of a study: the stage calls of every method and figure (`sweet.pipeline.steps`).
 
 Each method names everything that it needs from the beginning. Several methods that need the same step get it from the
 cache, so it is done once. Every step names its inputs, so none depends on which artifact is the newest.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
@@ -16,7 +17,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import StageConfig
 from sweet.study.settings import Method, Options, StudySizes
-from sweet.study.step_cache import Step, StepCache
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 

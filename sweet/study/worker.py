@@ -20,10 +20,11 @@ from sweet import collector
 from sweet.errors import Interrupted, SweetError, for_command_line
 from sweet.runs.manifest import now
 from sweet.stages.base import Progress, Silent
+from sweet.units import format_duration
 
 with collector.paused():
+    from sweet.pipeline.steps import StepCache
     from sweet.study.plan import SeedJob
-    from sweet.study.step_cache import StepCache
 
 
 class _Log(Silent):
@@ -40,7 +41,7 @@ class _Log(Silent):
         began = time.monotonic()
         with super().progress(title, total) as bar:
             yield bar
-        self.say(f"{title}: {total}, {time.monotonic() - began:.1f} s")
+        self.say(f"{title}: {total}, {format_duration(time.monotonic() - began)}")
 
 
 def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:

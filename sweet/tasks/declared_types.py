@@ -1,7 +1,8 @@
 """Compare a value with the type that an interface declares for it.
 
 `declared(TaskKind, "load")` is `list[Task]`, and `mismatch(3, list[Task])` says "int instead of list[Task]". Containers
-and the fields of dataclasses are compared part by part. The types may be classes, generic classes and `X | None`.
+and the fields of dataclasses are compared part by part. The types may be classes, generic classes,
+`X | None` and literals.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 
 @cache
@@ -41,12 +42,14 @@ def mismatch(value: Any, hint: Any, at: str = "") -> str | None:
         return mismatch(value, args[0], at)
     if base is type:
         fits = isinstance(value, type) and issubclass(value, args[0])
+    elif base is Literal:
+        fits = value in args
     elif base is float:
         fits = isinstance(value, int | float) and isfinite(value)
     else:
         fits = isinstance(value, (list, tuple) if base is list else base)
     if not fits:
-        found = str(value) if isinstance(value, float) else type(value).__name__
+        found = repr(value) if isinstance(value, float) or base is Literal else type(value).__name__
         expected = re.sub(r"(\w+\.)+", "", str(hint)) if args else base.__name__
         return f"{found} instead of {expected}" + (f" in {at}" if at else "")
     path = f"{at}." if at else ""

@@ -6,7 +6,7 @@ task kind requires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
-from sweet.runs.jsonl import read_rows
+from sweet.runs.jsonl import read_any_rows, read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
 
@@ -40,21 +40,52 @@ def load_task_file(path: Path, fields: Fields) -> list[Task]:
         InputError: a row is invalid, two rows have the same id, or there is no row.
     """
     tasks: list[Task] = []
-    lines: dict[str, int] = {}
-    for line, row in read_rows(path):
-        task = _task(path, line, row, f"{path.stem}-{len(tasks):04d}", fields)
-        if task.id in lines:
-            raise InputError(
-                f"The id {task.id!r} is already used in line {lines[task.id]}.",
-                path=path,
-                line=line,
-                fix="give every task a different id, or none",
-            )
-        lines[task.id] = line
+    for _, task in read_tasks(path, fields):
+        if isinstance(task, InputError):
+            raise task
         tasks.append(task)
     if not tasks:
         raise InputError("The task file is empty.", path=path, fix="one JSON object a line, one line a task")
     return tasks
+
+
+def read_tasks(path: Path, fields: Fields) -> Iterator[tuple[int, Task | InputError]]:
+    """Yield the line and the task of each row of a JSONL file; the error in the place of a task that is invalid, or has
+    the id of an earlier one.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    lines: dict[str, int] = {}
+    for number, (line, row) in enumerate(read_any_rows(path)):
+        if isinstance(row, InputError):
+            yield line, row
+            continue
+        try:
+            task = _task(path, line, row, _default_id(path, number), fields)
+        except InputError as error:
+            yield line, error
+            continue
+        if task.id in lines:
+            what = f"The id {task.id!r} is already used in line {lines[task.id]}."
+            yield line, InputError(what, path=path, line=line, fix="give every task a different id, or none")
+        else:
+            lines[task.id] = line
+            yield line, task
+
+
+def task_lines(path: Path) -> dict[str, int]:
+    """Return the line of each task of a JSONL file by its id.
+
+    Raises:
+        InputError: there is no such file, or a line is not a JSON object.
+    """
+    rows = enumerate(read_rows(path))
+    return {str(row.get("id") or _default_id(path, number)): line for number, (line, row) in rows}
+
+
+def _default_id(path: Path, number: int) -> str:
+    return f"{path.stem}-{number:04d}"
 
 
 def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: Fields) -> Task:

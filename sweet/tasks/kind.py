@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from sweet.hints import Hint, option
 from sweet.tasks.base import Credit, Message, Move, Recipe, Task
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
+from sweet.tasks.findings import Checked, Finding, check_by_scorer
 from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
@@ -112,8 +113,17 @@ class TaskKind(ABC):
             )
         return next(iter(self.datasets))
 
+    def has_dataset(self, name: str) -> bool:
+        """Return whether a dataset has this name; a file of the same name is then not used."""
+        return name in self.datasets
+
+    def problem(self, task: Task) -> tuple[str, ...]:
+        """Return the texts that make a task this problem: tasks that are equal in all of them, whatever their ids, are
+        the same, and belong to the same split of a file."""
+        return task.problem_description, task.ground_truth, task.hidden
+
     def load(self, tasks: str, split: str) -> list[Task]:
-        """Load the tasks of a named dataset or of a JSONL file, in their order.
+        """Load the tasks of a named dataset or of a JSONL file, in their order; of a file all, whatever their split.
 
         Raises:
             UsageError: the dataset has no such split.
@@ -134,6 +144,27 @@ class TaskKind(ABC):
             wrong: creates the error to raise for an invalid row.
         """
         return {}
+
+    def faults(self, tasks: Sequence[Task]) -> list[Finding]:
+        """Return what makes tasks unusable as far as their texts show it, without running any; `sweet rollout` refuses
+        such tasks. It is called before every rollout, with thousands of tasks."""
+        return []
+
+    def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
+        """Yield each task, in their order, with what is wrong with it, for `sweet data check`.
+
+        By default the kind's scorer scores a missing answer. What only compares texts, such as duplicates, is found
+        elsewhere (`sweet.datasets.checking`).
+
+        Args:
+            request: the options of the sandbox; its folder is temporary.
+            repeats: how often each reference runs.
+
+        Raises:
+            SweetError: something that is needed is missing.
+        """
+        with self.open_scorer(request) as scorer:
+            yield from check_by_scorer(scorer, self.rewards, tasks, repeats)
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Check that the scripted human can play all tasks.

@@ -12,7 +12,7 @@ import inspect
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from sweet.errors import SweetError, UsageError, described, first_line
 from sweet.plugins import Plugin
 from sweet.tasks.base import Task
 from sweet.tasks.declared_types import declared, mismatch
+from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import METRICS, SCORER_OPTIONS, AnswerScorer, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
@@ -169,6 +170,17 @@ class _CheckedKind(_Proxy):
             raise self._report.error("load", f"returned two tasks with the id {name!r}")
         return found
 
+    def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
+        """Yield each task with its findings, with errors of the plug-in's code reported."""
+        with self._report.calling("check"):
+            found = iter(self._target.check(tasks, request, repeats))
+        for task in tasks:
+            with self._report.calling("check"):
+                row = next(found, None)
+            if row is None or len(row) != 2 or row[0] is not task:
+                raise self._report.error("check", "did not yield each task with its findings, in their order")
+            yield task, self._report.checked("check", row[1], list[Finding])
+
     @contextmanager
     def open_scorer(self, request: ScoringRequest) -> Iterator[TrajectoryScorer]:
         opened = self.__getattr__("open_scorer")(request)
@@ -235,11 +247,11 @@ class _CheckedScorer(_Proxy):
             count += 1
             yield trajectory, score
         if count < len(taken) or next(rows, None) is not None:
-            raise self._report.error("score", f"ended after {count} trajectories, before the last one")
+            raise self._report.error("score", f"ended after {count} dialogues, before the last one")
 
     def _row(self, row: Any) -> tuple[Trajectory, Score]:
         if not (isinstance(row, tuple) and len(row) == 2):
-            raise self._report.error("score", f"yielded {type(row).__name__} instead of a trajectory and its score")
+            raise self._report.error("score", f"yielded {type(row).__name__} instead of a dialogue and its score")
         trajectory: Trajectory = self._report.checked("score", row[0], Trajectory)
         score: Score = self._report.checked("score", row[1], Score)
         if not (score.reward is None or -1 <= score.reward <= 1):

@@ -13,7 +13,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.manifest import Kind
-from sweet.stages.base import OPERATIONAL, Names, Packing, PlannedConfig, formerly
+from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, about, formerly
 from sweet.tasks.base import Recipe
 from sweet.training.loggers import LogTarget
 
@@ -64,76 +64,84 @@ class LoraOptions:
 class TrainConfig(PlannedConfig):
     """The options that both trainings have."""
 
-    model: str | None = None
-    """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
-    engine: Engine = Field(default="torch", json_schema_extra=OPERATIONAL)
+    model: str | None = Field(default=None, json_schema_extra=about("Method", MAIN))
+    """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
+    engine: Engine = Field(default="torch", json_schema_extra=about("Several GPUs and machines", MAIN, OPERATIONAL))
     """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
-    lora: int | None = Field(default=None, ge=1)
+    lora: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)", MAIN))
     """Rank of a LoRA adapter to train instead of the whole model; needs peft."""
-    lora_alpha: int | None = Field(default=None, ge=1)
-    """Weight of the adapter, which is divided by its rank; twice the rank where not given."""
-    lora_target: list[str] = Field(default_factory=list)
-    """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Where not given, all but
-    the output layer."""
-    lora_output: LoraOutput = "merged"
+    lora_alpha: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
+    """Weight of the adapter, which is divided by its rank; default: twice the rank."""
+    lora_target: list[str] = Field(default_factory=list, json_schema_extra=about("Adapter (LoRA)"))
+    """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Default: all but the output
+    layer."""
+    lora_output: LoraOutput = Field(default="merged", json_schema_extra=about("Adapter (LoRA)"))
     """merged: an ordinary model. adapter: peft's small folder, which needs its base model and peft to be loaded."""
-    lr: float | None = Field(default=None, gt=0)
+    lr: float | None = Field(default=None, gt=0, json_schema_extra=about("Optimization", MAIN))
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
     ten times that for LoRA."""
-    beta: float = Field(default=0.1, ge=0)
+    beta: float = Field(default=0.1, ge=0, json_schema_extra=about("Optimization"))
     """Weight of the log-ratios in a preference loss; 0 (actor only) leaves only the likelihood of the chosen side."""
-    nll: float | None = Field(default=None, ge=0)
+    nll: float | None = Field(default=None, ge=0, json_schema_extra=about("Optimization"))
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small model."""
-    epochs: int | None = Field(default=None, ge=1)
+    epochs: int | None = Field(default=None, ge=1, json_schema_extra=about("Optimization", MAIN))
     """Passes over the data; the paper's 4 (1 for the sweet actor and for sft), other numbers for small models."""
-    batch: int | None = Field(default=None, ge=1)
-    """Examples per step; 8, for rft and sft 32, where not given."""
-    max_length: int | None = Field(default=None, ge=8)
-    """Tokens of a sequence at most; longer dialogues lose early turns. The model's context where not given."""
-    recipe: Recipe = "paper"
+    batch: int | None = Field(default=None, ge=1, json_schema_extra=about("Optimization", MAIN))
+    """Examples per step; default: 8, for rft and sft 32."""
+    max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Method"))
+    """Tokens of a sequence at most; longer dialogues lose early turns. Default: the model's context."""
+    recipe: Recipe = Field(default="paper", json_schema_extra=about("Method"))
     """paper, or upstream to compute the same as the published code."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Optimization"))
     """Seed of the order of the examples."""
     shuffle: Literal["examples", "grouped"] = Field(
-        default="examples", json_schema_extra=formerly(values={"kin": "grouped"})
+        default="examples", json_schema_extra=about("Optimization", formerly(values={"kin": "grouped"}))
     )
     """examples: in random order. grouped: a dialogue's pairs (a task's dialogues) together; faster, steps vary less."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Train on at most this many examples, drawn by the seed."""
-    from_: Names = Field(default_factory=list)
+    from_: Names = Field(default_factory=list, json_schema_extra=about("Data", MAIN))
     """An artifact to learn from; may be given several times, to learn from all of them and start from the agent of the
-    last. Where not given, the newest finished one of its kind; scores of the test split only if there are no others."""
-    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
+    last. Default: the newest finished one of its kind, of scores and dialogues the newest that are not of the test
+    split."""
+    allow_test: bool = Field(default=False, json_schema_extra=about("Data", ADDED))
+    """Also learn from what was made from dialogues on test tasks; the model cannot be measured on these tasks then."""
+    device: Device = Field(default="auto", json_schema_extra=about("Machine", MAIN, OPERATIONAL))
     """Where to train."""
-    devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """With deepspeed: GPUs to train on (of each host), or processes on a CPU; every GPU where not given."""
-    hostfile: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    devices: int | None = Field(default=None, ge=1, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
+    """With deepspeed: GPUs to train on (of each host), or processes on a CPU; default: every GPU."""
+    hostfile: Path | None = Field(default=None, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the current Slurm
     job; the run must be on a disk that all of them see."""
-    nnodes: int | None = Field(default=None, ge=2, json_schema_extra=OPERATIONAL)
+    nnodes: int | None = Field(default=None, ge=2, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """With deepspeed: number of nodes, where this command is started on each of them."""
-    node_rank: int | None = Field(default=None, ge=0, json_schema_extra=OPERATIONAL)
+    node_rank: int | None = Field(default=None, ge=0, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """Index of this node; node 0 writes the manifest and the metrics."""
-    master_addr: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """Name or address by which the other nodes reach node 0, given to node 0; its host name where not given."""
-    zero: int | None = Field(default=None, ge=0, le=3, json_schema_extra=OPERATIONAL)
-    """With deepspeed: ZeRO stage, which divides among the GPUs: 1 the optimizer, 2 also gradients, 3 also weights
-    (default)."""
-    offload: Offload = Field(default="none", json_schema_extra=OPERATIONAL)
+    master_addr: str | None = Field(default=None, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
+    """Name or address by which the other nodes reach node 0, given to node 0; default: its host name."""
+    zero: int | None = Field(
+        default=None, ge=0, le=3, json_schema_extra=about("Several GPUs and machines", OPERATIONAL)
+    )
+    """With deepspeed: ZeRO stage, which divides among the GPUs: 1 the optimizer, 2 also gradients, 3 also weights;
+    default: 3."""
+    offload: Offload = Field(default="none", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """With deepspeed: the states that are kept in the host's memory; all needs ZeRO 3."""
-    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
-    gradient_checkpointing: Literal["auto", "on", "off"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    gradient_checkpointing: Literal["auto", "on", "off"] = Field(
+        default="auto", json_schema_extra=about("Machine", OPERATIONAL)
+    )
     """Recompute the activations of each layer in the backward pass instead of keeping them: less memory, about a third
     more work. auto: on a GPU, for models of a billion parameters and more."""
-    packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
+    packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
     """tree: shared prefixes of a step's sequences are computed once. plain: each sequence separately, as a check."""
-    save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Steps between checkpoints; one after each epoch where not given."""
-    log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=OPERATIONAL)
+    save_every: int | None = Field(default=None, ge=1, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
+    """Steps between checkpoints; default: one after each epoch."""
+    log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Also log the metrics of each step there; may be given several times."""
-    resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
-    """Resume from the last checkpoint of the same training."""
+    resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", MAIN, OPERATIONAL))
+    """Go on from the last checkpoint of the newest training that did not finish, with all its settings. With other
+    settings beside it, of the same training with these, or begin it."""
 
     @property
     def layout_options(self) -> LayoutOptions:
@@ -155,29 +163,34 @@ class TrainConfig(PlannedConfig):
 
 
 class TrainCriticConfig(TrainConfig):
-    variant: Literal["advantage", "regression", "no-info"] = "advantage"
+    variant: Literal["advantage", "regression", "no-info"] = Field(
+        default="advantage", json_schema_extra=about("Method", MAIN)
+    )
     """advantage: equation (3) with the training-time information. no-info: the same without it. regression: a linear
     head on the mean of the hidden states up to a turn, with the information; recipe upstream's has one score for the
     whole dialogue."""
-    target: Literal["preference", "binary", "real"] = "preference"
+    target: Literal["preference", "binary", "real"] = Field(default="preference", json_schema_extra=about("Method"))
     """What a regression head learns. preference: its scores replace the advantages in equation (2). binary: whether the
     dialogue solves its task. real: the dialogue's reward. The latter two learn from scores (--from SCORES)."""
-    normalize: Literal["turn", "trajectory", "none"] | None = None
-    """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
-    holdout: float = Field(default=0.1, ge=0, lt=1)
+    normalize: Literal["turn", "trajectory", "none"] | None = Field(default=None, json_schema_extra=about("Method"))
+    """How log-ratios are averaged. turn: by turn (the paper). trajectory: over the whole dialogue (recipe upstream).
+    none: not at all."""
+    holdout: float = Field(default=0.1, ge=0, lt=1, json_schema_extra=about("Data"))
     """Share of the tasks whose preferences are held out to measure the critic on."""
-    image_pixels: int = Field(default=512 * 28 * 28, ge=56 * 56)
+    image_pixels: int = Field(default=512 * 28 * 28, ge=56 * 56, json_schema_extra=about("Method"))
     """Pixels of a screenshot at most, for a regression head on a vision-language model: larger ones are scaled down. A
     token is 784 of them (Qwen2-VL, Qwen2.5-VL) or 1024 (Qwen3-VL)."""
-    keep: Literal["best", "last"] | None = None
+    keep: Literal["best", "last"] | None = Field(default=None, json_schema_extra=about("Checkpoints and logs"))
     """best: the weights of the epoch that ordered most held-out preferences correctly (of equal ones the later). last:
-    those of the last epoch. Where not given, best if preferences are held out."""
+    those of the last epoch. Default: best if preferences are held out."""
 
 
 class TrainActorConfig(TrainConfig):
-    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] = "sweet"
-    """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task, for
-    pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
+    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] = Field(
+        default="sweet", json_schema_extra=about("Method", MAIN)
+    )
+    """sweet: step-level pairs. multi-turn-dpo: preferences between dialogues. rft: dialogues that solved their task,
+    for pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
 
 
 def check_critic_options(config: TrainCriticConfig) -> None:

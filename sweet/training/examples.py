@@ -66,7 +66,7 @@ class TrainingData:
         """
         if self.too_long:
             first, count = self.too_long[0], len(self.examples) + len(self.heldout) + len(self.too_long)
-            what = f"{len(self.too_long)} of {count} examples do not fit and are omitted. {first.what}"
+            what = f"{len(self.too_long):,} of {count:,} examples too long, and so omitted. {first.what}"
             if len(self.too_long) > MAX_OMITTED * count:
                 raise UsageError(what, where=self.source, fix=first.fix)
             reporter.warn(what)

@@ -15,6 +15,7 @@ from sweet.hints import Hint, listed, option
 from sweet.learn import slurm
 from sweet.learn.distributed import Layout, Nodes, check_deepspeed, check_hostfile
 from sweet.training.config import LayoutOptions
+from sweet.units import count
 
 ZERO = 3
 """The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
@@ -73,7 +74,7 @@ def layout_of(options: LayoutOptions) -> Layout | None:
     gpus = torch.cuda.device_count()
     if (options.devices or 1) > gpus:
         raise UsageError(
-            f"torch sees {gpus} GPUs.", where=option("devices", options.devices), fix=option("devices", gpus)
+            f"torch sees {count(gpus, 'GPU')}.", where=option("devices", options.devices), fix=option("devices", gpus)
         )
     return Layout(options.devices or gpus, nodes=nodes)
 
@@ -136,11 +137,11 @@ def _slurm_layout(options: LayoutOptions) -> Layout:
     if resolve_device(options.device).type == "cuda":
         devices = options.devices or job.gpus or torch.cuda.device_count()
         if devices > (job.gpus or devices):
-            what = f"Slurm has allocated {job.gpus} GPUs of each node."
+            what = f"Slurm has allocated {count(job.gpus or 0, 'GPU')} of each node."
             raise UsageError(what, where=option("devices", options.devices), fix=option("devices", job.gpus))
         return Layout(devices, nodes=Nodes(len(job.hosts), master, gpus=devices))
     if options.device == "auto":
-        found = f"has {job.gpus} GPUs per node, and torch sees none here" if job.gpus else "has no GPUs"
+        found = f"has {count(job.gpus, 'GPU')} per node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
         raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=Hint(f"{fix}, or ", option("device", "cpu")))
     return Layout(options.devices or 1, nodes=Nodes(len(job.hosts), master))

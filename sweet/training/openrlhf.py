@@ -118,7 +118,8 @@ def train_by_openrlhf(
     meta = record.artifact_meta(training.model.base, used, training.beta)
     environment = {"openrlhf": version}
     inputs, verify = training.inputs, record.config.verify
-    with run.attempt(record.stage, record.config, inputs, environment, verify=verify) as attempt:
+    attempted = run.attempt(record.stage, record.config, inputs, environment, verify=verify, warn=reporter.warn)
+    with attempted as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)

@@ -29,10 +29,11 @@ from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.preferences.label import learnable, preferences, usable_dialogues
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_of
+from sweet.stages.artifacts import agent_of, given_model
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
+from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import LEARNS_FROM, TrainActorConfig, TrainConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
@@ -130,7 +131,9 @@ def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
 
 def _actor_sources(run: Run, config: TrainActorConfig) -> Sources:
     needed_by = f"train-actor --method {config.method}"
-    sources = Sources.find(run, LEARNS_FROM[config.method], config.from_, needed_by=needed_by)
+    sources = Sources.find(
+        run, LEARNS_FROM[config.method], config.from_, allow_test=config.allow_test, needed_by=needed_by
+    )
     if config.engine == "openrlhf" and config.method != "sweet":
         raise unsuitable_for_openrlhf(config.method)
     return sources
@@ -140,7 +143,7 @@ def _preference_examples(
     run: Run, config: TrainCriticConfig, reporter: Reporter, weights: bool
 ) -> tuple[_Basis, list[Example], list[Example]]:
     """Build the examples of a critic that learns preferences, and the held-out ones."""
-    sources = Sources.find(run, "preferences", config.from_, needed_by="train-critic")
+    sources = Sources.find(run, "preferences", config.from_, allow_test=config.allow_test, needed_by="train-critic")
     learner: Learner = "regression" if config.variant == "regression" else "critic"
     basis = _Basis.load(run, config, learner, sources.inputs, reporter, weights)
     train, heldout = hold_out(sources.preferences(), config.holdout, config.seed)
@@ -161,7 +164,7 @@ def _outcome_examples(
     if config.target == "binary" and rule.solved is None:
         what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
         raise UsageError(what, where=option("target", "binary"), fix=Hint(option("target", "real"), ", or preference"))
-    sources = _scores_to_learn(run, config.from_)
+    sources = _scores_to_learn(run, config)
     basis = _Basis.load(run, config, "regression", sources.inputs, reporter, weights)
     dialogues, rewards = sources.dialogues(), sources.rewards()
     usable = usable_dialogues(dialogues.values(), rewards)
@@ -173,13 +176,13 @@ def _outcome_examples(
     return basis, build(draw(train, config.limit, config.seed)), build(heldout)
 
 
-def _scores_to_learn(run: Run, named: Sequence[str]) -> Sources:
+def _scores_to_learn(run: Run, config: TrainCriticConfig) -> Sources:
     """Return the scores behind the newest preferences, so that all targets learn from the same dialogues; where there
     are no preferences, the newest scores."""
     labelled = run.manifest().of_kind("preferences", "done")
-    if not named and labelled:
+    if not config.from_ and labelled:
         return Sources(run, [run.input_of(labelled[-1], "scores")])
-    return Sources.find(run, "scores", named, needed_by="train-critic")
+    return Sources.find(run, "scores", config.from_, allow_test=config.allow_test, needed_by="train-critic")
 
 
 @dataclass(frozen=True)
@@ -209,12 +212,14 @@ class _Basis:
     ) -> _Basis:
         if config.engine == "openrlhf":
             check_openrlhf(lora=config.lora is not None, recipe=config.recipe, log_to=config.log_to)
+        trained = "train-critic" if isinstance(config, TrainCriticConfig) else "train-actor"
+        check_not_test(run, inputs, allow=config.allow_test, needed_by=trained)
         layout = layout_of(config.layout_options)
         if warning := unused_nodes(config.layout_options):
             reporter.warn(warning)
         check_logs(config.log_to)
         rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
-        base = config.model or agent_of(run, rollouts, "model")
+        base = given_model(run, config.model) if config.model else agent_of(run, rollouts, "model")
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {base}.")
         model = _load_model(run, config, base, learner, layout, rollouts, reporter, weights)

@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.preferences.label import newest_to_learn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.rows import Pair, Preference
+from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
@@ -67,15 +67,17 @@ class Sources:
             run.verify(artifact, sums=False)
 
     @classmethod
-    def find(cls, run: Run, kind: Kind, named: Sequence[str], *, needed_by: str) -> Sources:
+    def find(cls, run: Run, kind: Kind, named: Sequence[str], *, allow_test: bool, needed_by: str) -> Sources:
         """Return the named artifacts; where none is named, the newest of the kind.
 
-        Scores and rollouts of the test split are only chosen where there are no others.
+        Args:
+            allow_test: accept what was made from dialogues on test tasks; scores and rollouts of these are only chosen
+                where there are no others.
         """
         if named:
             return cls(run, [run.find(kind, name, needed_by=needed_by) for name in named])
         if kind in ("scores", "rollouts"):
-            return cls(run, [newest_to_learn(run, kind, None, needed_by=needed_by)])
+            return cls(run, [newest_to_learn(run, kind, None, allow_test=allow_test, needed_by=needed_by)])
         return cls(run, [run.find(kind, needed_by=needed_by)])
 
     def dialogues(self) -> dict[str, Trajectory]:

@@ -27,6 +27,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
+from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rates import GPUS
 from sweet.training.examples import TrainingData
@@ -34,6 +35,7 @@ from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
+from sweet.units import count
 
 CHECKPOINT = "checkpoint.pt"
 RANKS = "ranks"
@@ -112,9 +114,11 @@ def train(
     meta = _meta(training, record)
     held = {GPUS: world_size(training.layout) if training.model.on_gpu else 0}
     config = record.config
-    with run.attempt(record.stage, config, inputs=training.inputs, environment=held, verify=config.verify) as attempt:
+    attempted = run.attempt(record.stage, config, training.inputs, held, verify=config.verify, warn=reporter.warn)
+    with attempted as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         has_checkpoint = _check_checkpoint(draft.path, training.layout)
+        reporter = live = LiveReporter(reporter, attempt, PAUSE if training.layout is None else ())
         metrics = _finished_metrics(run, draft.id) if draft.resumed and not has_checkpoint else None
         if metrics is not None:
             run.verify(run.artifact(draft.id), sums=config.verify)
@@ -126,6 +130,7 @@ def train(
                 def on_row(row: Record) -> None:
                     rows.write(row)
                     logs.write(row)
+                    live.wait_while_paused()
 
                 ranks_log = attempt.log_path.with_suffix(".ranks.log")
                 summary = _train_into(draft.path, training, record, ranks_log, on_row, reporter)
@@ -209,8 +214,8 @@ def _train_into(
     steps = settings.steps(examples)
     trained = f" ({model.trainee.trained:,} trained)" if model.trainee.start.lora is not None else ""
     reporter.say(
-        f"{model.trainee.parameters:,} parameters{trained}, {examples} examples, {steps} steps of {used.batch}, "
-        f"lr {used.lr:g}, nll {used.nll:g}."
+        f"{model.trainee.parameters:,} parameters{trained}, {count(examples, 'example')}, "
+        f"{count(steps, 'step')} of {used.batch}, lr {used.lr:g}, nll {used.nll:g}."
     )
     with reporter.progress(record.stage, steps) as bar:
 

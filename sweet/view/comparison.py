@@ -17,14 +17,16 @@ from rich.text import Text
 
 from sweet.scoring.results.evaluation import distinct
 from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.scoring.results.trained_on import of_both_in_words
+from sweet.units import count, metric_name, rate_bounds, rate_value
 from sweet.view import safe_markdown
-from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
 
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
 CHOSEN = "best of N by the critic"
+SIDES = ("a", "b")
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
 _SHOWN_RATES = 16
@@ -112,7 +114,14 @@ def sections(metrics: Metrics) -> list[Section]:
 
 
 def as_markdown(metrics: Metrics) -> str:
-    return "\n\n".join(section.markdown() for section in sections(metrics)) + "\n"
+    parts = [trained_on(metrics), *(section.markdown() for section in sections(metrics))]
+    return "\n\n".join(parts) + "\n"
+
+
+def trained_on(metrics: Metrics) -> str:
+    """Say on how many of the compared tasks the agents were trained."""
+    a, b = (metrics[side]["trained_on_tasks"] for side in "ab")
+    return of_both_in_words(a, b, metrics["tasks"])
 
 
 def samples(metrics: Metrics) -> list[Section]:
@@ -149,11 +158,16 @@ def _by_judge(best_of: Metrics) -> Section:
     )
 
 
-def interval(row: Metrics, name: str, *, sign: bool = False) -> str:
-    """Return a value with its interval on a second line."""
-    form = "+.3f" if sign else ".3f"
+def interval(row: Metrics, name: str, *, beside: Sequence[str] = (), sign: bool = False) -> str:
+    """Return a value with its interval on a second line.
+
+    Args:
+        beside: the values of the row that are shown in the same unit.
+    """
     value, low, high = row[name], row[f"{name}_ci_low"], row[f"{name}_ci_high"]
-    return f"{value:{form}}\n[{low:.3f}, {high:.3f}]"
+    others = [row[other] for other in beside]
+    bounds = rate_bounds(value, low, high, *others, signed=sign)
+    return f"{rate_value(value, low, high, *others, signed=sign)}\n{bounds}"
 
 
 def _sides(metrics: Metrics) -> Section:
@@ -177,13 +191,13 @@ def _warnings(metrics: Metrics) -> Iterator[Section]:
 def _metric_sections(metrics: Metrics) -> Iterator[Section]:
     rows = distinct(metrics["figures"])
     yield Section(
-        "Means over tasks, with 95% intervals",
+        "Means over tasks, with 95 % intervals",
         ("figure", "A", "B", "B - A", "p"),
         tuple(
             (
                 _words(name),
-                *(interval(row, side) for side in "ab"),
-                interval(row, "difference", sign=True),
+                *(interval(row, side, beside=SIDES) for side in SIDES),
+                interval(row, "difference", beside=SIDES, sign=True),
                 p_in_words(row["p_value"]),
             )
             for name, row in rows.items()
@@ -206,7 +220,12 @@ def _metric_sections(metrics: Metrics) -> Iterator[Section]:
 
 def _best(metrics: Metrics, name: str) -> Section:
     rows = tuple(
-        (k, f"{row['tasks']:,}", interval(row, "a"), interval(row, "b"), interval(row, "difference", sign=True))
+        (
+            k,
+            f"{row['tasks']:,}",
+            *(interval(row, side, beside=SIDES) for side in SIDES),
+            interval(row, "difference", beside=SIDES, sign=True),
+        )
         for k, row in metrics[name].items()
     )
     return Section(MEASURES[name], ("k", "tasks", "A", "B", "B - A"), rows)
@@ -220,12 +239,16 @@ def _repeats(repeats: Metrics) -> Section:
         own, name = repeats[side], side.upper()
         if name in single:
             continue
-        deviations = [f"{own[key]:.3f}" if own[key] is not None else "–" for key in ("deviation", "binomial_deviation")]
         rates = [rate["rate"] for rate in own["rates"]]
-        span = f"{min(rates):.3f} – {max(rates):.3f}"
-        rows.append((name, f"{own['repeats']:,}", f"{own['mean']:.3f}", *deviations, span))
+        deviations = [
+            "–" if own[key] is None else rate_value(own[key], *rates) for key in ("deviation", "binomial_deviation")
+        ]
+        span = f"{rate_value(min(rates), *rates)} – {rate_value(max(rates), *rates)}"
+        rows.append((name, f"{own['repeats']:,}", rate_value(own["mean"], *rates), *deviations, span))
         more = f" and {len(rates) - _SHOWN_RATES} more" if len(rates) > _SHOWN_RATES else ""
-        remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_SHOWN_RATES])}{more}.")
+        remarks.append(
+            f"The rates of {name}: {', '.join(rate_value(rate, *rates) for rate in rates[:_SHOWN_RATES])}{more}."
+        )
         if own["left_out"]:
             remarks.append(f"{name}: omitted because too many tasks are missing: {count(own['left_out'], 'repeat')}.")
     if single:
@@ -276,4 +299,4 @@ def _shown(cell: str) -> str:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return metric_name(name)

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from sweet.stages.rows import Basis, Candidate, Pair
 from sweet.tasks.trajectory import Choice
+from sweet.units import count
 from sweet.view.parts import Block, Part
 from sweet.view.records import Record
-from sweet.view.terminal import NARROW, count, signed
+from sweet.view.terminal import NARROW, signed
 from sweet.view.text import printable
 
 BASES: dict[Basis, str] = {

@@ -19,12 +19,13 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
+from sweet.units import count, format_duration
 from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, pairs_part
 from sweet.view.half_blocks import PictureRow
 from sweet.view.parts import Block, Part, plain, prose, single_block, split_blocks
 from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.terminal import STYLES, count, format_number, tests_passed
+from sweet.view.terminal import STYLES, format_number, tests_passed
 from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTestTable, failure_reason, unit_tests
 
@@ -61,8 +62,8 @@ class DisplayOptions:
         meta = records.rollouts.meta
         labels = {"agent": "agent", "sim": "human", "tasks": "tasks", "split": "split", "recipe": "recipe"}
         settings = [f"{word} {meta[key]}" for key, word in labels.items() if meta.get(key)]
-        if meta.get("max_turns"):
-            settings.append(f"at most {meta['max_turns']} turns")
+        if isinstance(turns := meta.get("max_turns"), int):
+            settings.append(f"at most {count(turns, 'turn')}")
         recipe: Recipe = "upstream" if meta.get("recipe") == "upstream" else "paper"
         return cls(kind, recipe, tuple(settings), hidden, screenshots=screenshots)
 
@@ -167,7 +168,10 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
     if usage.human_completion_tokens:
         usage_facts.append(f"human {count(usage.human_completion_tokens, 'token')}")
     if usage.seconds:
-        usage_facts.append(f"{usage.seconds:.1f} s (agent {usage.agent_seconds:.1f}, human {usage.human_seconds:.1f})")
+        usage_facts.append(
+            f"{format_duration(usage.seconds)} (agent {format_duration(usage.agent_seconds)}, "
+            f"human {format_duration(usage.human_seconds)})"
+        )
     if retries := usage.agent_retries + usage.human_retries:
         usage_facts.append(count(retries, "retry"))
     lines = [" · ".join(map(printable_line, facts)) for facts in (about, usage_facts, settings) if facts]

@@ -15,8 +15,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from sweet.units import count
 from sweet.view.code import Code
-from sweet.view.terminal import count
 from sweet.view.text import printable
 
 CONTEXT = 3

@@ -188,7 +188,7 @@ class Records:
         name = summary.id
         played = self._dialogues.of(name, Trajectory)
         if not played:
-            raise InputError(f"The trajectory {name!r} is missing from its file.", path=self.path)
+            raise InputError(f"The dialogue {name!r} is missing from its file.", path=self.path)
         score = next(iter(self._scores.of(name, Score)), None)
         ranked = {row.turn: row for row in self._candidates.of(name, CandidateRow)}
         pairs: dict[int, list[Pair]] = {}
@@ -212,13 +212,13 @@ class Records:
         elsewhere = None if beginning else self._elsewhere(name)
         if elsewhere is not None:
             raise UsageError(
-                f"The trajectory {name!r} is not in {self.rollouts.id} but in {elsewhere}.",
+                f"The dialogue {name!r} is not in {self.rollouts.id} but in {elsewhere}.",
                 where=self.path,
                 fix=f"--from {elsewhere} --id {name}",
             )
         ids = [summary.id for summary in summaries]
         near = [s.id for s in beginning[:3]] or difflib.get_close_matches(name, ids, n=3, cutoff=0.4) or ids[:1]
-        what = "Several trajectories begin with" if beginning else "There is no trajectory"
+        what = "Several dialogues begin with" if beginning else "There is no dialogue"
         raise UsageError(
             f"{what} {name!r} in {self.rollouts.id}.", where=self.path, fix=" or ".join(f"--id {i}" for i in near)
         )

@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
+from sweet.units import count
 from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
@@ -88,11 +89,6 @@ def outcome_text(summary: Summary) -> Text:
     if summary.fault and summary.fault != shown:
         text.append(f" ({printable_line(summary.fault)})", style="yellow")
     return text
-
-
-def count(number: int, noun: str) -> str:
-    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else several}"
 
 
 def tests_passed(passed: int | None, total: int | None) -> str:

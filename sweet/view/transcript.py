@@ -6,13 +6,14 @@ Every text is escaped. The style sheet is `transcript.css`.
 from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
+from sweet.units import count, format_duration
 from sweet.view.code import Piece, pieces, tokens
 from sweet.view.credit_view import choice_note
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import line, text
 from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Record, Summary
-from sweet.view.terminal import VERDICTS, count, format_number, signed, tests_passed
+from sweet.view.terminal import VERDICTS, format_number, signed, tests_passed
 from sweet.view.text import printable
 from sweet.view.unit_tests import failure_reason, unit_tests
 
@@ -42,7 +43,7 @@ def trajectory(
         f"tests {tests_passed(summary.passed, summary.total)}",
         count(summary.turns, "turn"),
         "– tokens" if summary.tokens is None else count(summary.tokens, "token"),
-        f"{format_number(summary.seconds, 1)} s",
+        "– s" if summary.seconds is None else format_duration(summary.seconds),
     ]
     if summary.fault:
         facts.append(f'<span class="outcome other">{line(summary.fault)}</span>')

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from sweet.errors import UsageError
 from sweet.files import check_target
 from sweet.runs.run import Run
-from sweet.stages.base import StageConfig
+from sweet.stages.base import MAIN, StageConfig, about
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
@@ -31,42 +31,42 @@ TABLE_ROWS = 50
 
 
 class ViewConfig(StageConfig):
-    id: str | None = None
-    """Show this trajectory as a dialogue; a unique prefix of its id is enough."""
-    outcome: list[Ending] = Field(default_factory=list)
+    id: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    """Show this dialogue as a dialogue; a unique prefix of its id is enough."""
+    outcome: list[Ending] = Field(default_factory=list, json_schema_extra=about("Selection", MAIN))
     """Only those with this outcome or ending; may be repeated."""
-    task: str | None = None
+    task: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
     """Only those of this task; * matches anything."""
-    reward_below: float | None = None
+    reward_below: float | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those with a lower reward."""
-    reward_above: float | None = None
+    reward_above: float | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those with a higher reward."""
-    faults: bool = False
+    faults: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Only those with a fault, of the dialogue or of the simulated human."""
-    bookmarked: bool = False
+    bookmarked: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Only those with a bookmark."""
-    search: str | None = None
+    search: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
     """Only those whose request, turns or answer contain this text (case ignored); --hidden adds the hidden texts."""
-    regex: bool = False
+    regex: bool = Field(default=False, json_schema_extra=about("Selection"))
     """The text is a regular expression; begin it with (?i) to ignore case."""
-    sort: SortKey = "order"
+    sort: SortKey = Field(default="order", json_schema_extra=about("Selection", MAIN))
     """Sort by this column; order is the order of the file."""
-    reverse: bool = False
+    reverse: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Reverse the order."""
-    limit: int | None = Field(default=None, ge=1)
-    """Show at most this many; by default 50 in the table and all elsewhere."""
-    hidden: bool = False
+    limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Selection", MAIN))
+    """Show at most this many; default: 50 in the table and all elsewhere."""
+    hidden: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
     """Also show the hidden information."""
-    pictures: bool = True
+    pictures: bool = Field(default=True, json_schema_extra=about("Output"))
     """Show screenshots, also of the reference page, in the HTML page and on terminals with colours; else name files."""
-    print_: bool = False
+    print_: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
     """Print the table and exit, also on a terminal."""
-    html: Path | None = None
+    html: Path | None = Field(default=None, json_schema_extra=about("Output", MAIN))
     """Write one self-contained HTML page to this file."""
-    export: Path | None = None
-    """Write the shown trajectories to this file like data export: JSON lines in the published layout."""
-    from_: str | None = None
-    """Rollouts to view; by default those that are being written, else the newest."""
+    export: Path | None = Field(default=None, json_schema_extra=about("Output"))
+    """Write the shown dialogues to this file like data export: JSON lines in the published layout."""
+    from_: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    """Rollouts to view; default: those that are being written, else the newest."""
 
     @model_validator(mode="after")
     def _agree(self) -> ViewConfig:

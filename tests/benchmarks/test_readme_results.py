@@ -56,9 +56,9 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
     assert "small proof on generated tasks and an agent of a million parameters: not the results of the paper" in text
     assert "5 seeds" in text
     assert "500 unseen tasks" in text
-    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 [11.0, 19.0] | 25.0 [20.0, 30.0] |" in text
-    assert "| +10.0 [7.0, 13.0], p = 0.001 |" in text
-    assert "| −5.0 [−8.0, −2.0], p = 0.001 |" in text
+    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 % [11.0, 19.0] | 25.0 % [20.0, 30.0] |" in text
+    assert "| +10.0 pp [+7.0, +13.0], p = 0.001 |" in text
+    assert "| −5.0 pp [−8.0, −2.0], p = 0.001 |" in text
     assert "above zero for sweet minus zero-shot, rft." in text
     picture = (
         "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
+from sweet.cli.app import build, run
+from sweet.cli.stage_command import StageCommand
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult
 from tests.cli.conftest import Program
+from tests.cli.toy import PlayConfig, ToyMetrics
 
 ESC = "\x1b"
 
@@ -72,7 +81,7 @@ def test_json_is_exactly_one_object(toy: Program) -> None:
 
 def test_without_json_the_result_is_a_table(toy: Program) -> None:
     shown = toy("play", "r").out
-    for words in ("episodes", "1,234", "0.25 [0.2, 0.3]", "answered 3"):
+    for words in ("dialogues", "1,234", "25.0 % [20.0, 30.0]", "answered 3"):
         assert words in shown
 
 
@@ -136,3 +145,32 @@ def test_without_words_the_help_is_shown(toy: Program) -> None:
 
 def test_version(toy: Program) -> None:
     assert re.fullmatch(r"sweet \d+\.\d+\.\d+\n", toy("--version").out)
+
+
+def test_quiet_silences_the_warnings_of_libraries_too(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = "import warnings; warnings.warn('from a child')"
+
+    def noisy(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
+        logging.getLogger("transformers.modeling").warning("from a logger")
+        warnings.warn("from python", UserWarning, stacklevel=1)
+        ran = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True)
+        sys.stderr.write(ran.stderr)
+        return StageResult("play", run.path, ToyMetrics())
+
+    def handled(record: logging.LogRecord) -> bool:
+        sys.stderr.write(record.getMessage())
+        return False
+
+    logger = logging.getLogger("transformers.modeling")
+    monkeypatch.setattr(logger, "filters", [handled])
+    play = StageCommand(name="play", config=PlayConfig, stage=noisy, name_run=lambda _: ("code", "t"), summary="x")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for loudness in ((), ("--quiet",), ()):
+            assert run(["play", "r", *loudness], build([play])) == 0
+            shown = capsys.readouterr().err + "".join(str(one.message) for one in caught)
+            caught.clear()
+            found = [words in shown for words in ("from a logger", "from python", "from a child")]
+            assert found == [not loudness] * 3

@@ -87,7 +87,7 @@ def test_on_a_terminal_rows_are_escaped_and_elsewhere_unchanged(
 
 def test_export_refuses_two_outputs_on_stdout(sweet: Program, imported: Path) -> None:
     outcome = sweet("data", "export", "--json")
-    assert (outcome.code, outcome.out) == (2, "")
+    assert (outcome.code, json.loads(outcome.out)["fix"]) == (2, "--out FILE")
     assert "--out FILE" in outcome.err
 
 
@@ -218,7 +218,7 @@ def test_a_dry_run_of_a_training_shows_its_plan(sweet: Program, workplace: Path)
     assert config["epochs"] is None
     assert "memory, total" in outcome.out
     assert run.path.joinpath("manifest.json").read_bytes() == before
-    assert "seconds: not known from earlier attempts" in outcome.out
+    assert "time: not known from earlier attempts" in outcome.out
     # The configuration is printed even if there is no run.
     outcome = sweet("train-actor", "nowhere", "--dry-run")
     assert outcome.code == 2

@@ -38,6 +38,7 @@ def test_json_is_one_object_and_both_sides_are_named(sweet: Program, runs: None)
 def test_the_comparison_names_the_commands_that_show_the_dialogues(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "both:scores-1", "both:rollouts-2")
     assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines()[0] == "Of these 3 tasks A was trained on none, B on an unknown number."
     assert "Solved by A and not by B: 1 task" in outcome.out
     for line in (
         "next: sweet view both --from rollouts-1 --id t1-s0-r0",
@@ -50,10 +51,12 @@ def test_the_comparison_names_the_commands_that_show_the_dialogues(sweet: Progra
 def test_only_markdown_is_on_stdout(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "before", "after", "--markdown")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("**B against A, on the 3 tasks that both have**\n\n| ")
+    first, _, rest = outcome.out.partition("\n\n")
+    assert first == "Of these 3 tasks A was trained on none, B on an unknown number."
+    assert rest.startswith("**B against A, on the 3 tasks that both have**\n\n| ")
     assert "┃" not in outcome.out
     refused = sweet("compare", "before", "after", "--markdown", "--json")
-    assert (refused.code, refused.out) == (2, "")
+    assert (refused.code, json.loads(refused.out)["fix"]) == (2, "omit one")
 
 
 def test_flips_are_limited(sweet: Program, runs: None) -> None:
@@ -119,6 +122,7 @@ def test_eval_compares_as_compare_does(sweet: Program, workplace: Path) -> None:
     assert metrics["compare"] == alone
     shown = sweet("eval", "b", "--compare", "a:scores-1")
     assert shown.code == 0, shown.err
+    assert shown.out.splitlines()[0] == "Whether the agent was trained on these tasks is not recorded."
     for words in ("success rate", "pass@k", "B against A, on the 3 tasks", "Solved by B and not by A: 1 task"):
         assert words in shown.out
     again = sweet("eval", "b", "--compare", "b", "--json")

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from sweet.cli import index
-from sweet.cli.declaration import COMMON, Declaration
+from sweet.cli.app import build
+from sweet.cli.completion import completions
+from sweet.cli.declaration import COMMON, LONG, Declaration
+from sweet.units import count
 from tests.cli.conftest import Program
 from tests.cli.test_commands import imported, trajectories  # noqa: F401
 
@@ -40,7 +43,9 @@ def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> No
             assert (outcome.code, outcome.err) == (0, "")
             output, end = json.JSONDecoder().raw_decode(outcome.out)
             assert isinstance(output, dict)
-            assert (outcome.out[end:].strip() == "") is (name != "rollout" or "--json" in flags), "and the plan's table"
+            assert (outcome.out[end:].strip() == "") is (name not in ("rollout", "train") or "--json" in flags), (
+                "and the plan's table"
+            )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -97,15 +102,16 @@ def test_help_fits_the_terminal_and_starts_with_examples(
     sweet: Program, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    shown = sweet(*name.split(), "-h").out
+    shown, complete = sweet(*name.split(), "-h").out, sweet(*name.split(), "--help-all").out
     assert shown == sweet(*name.split(), "--help").out
     lines = shown.splitlines()
-    assert max(map(len, lines)) <= columns
-    assert all(line == line.rstrip() for line in lines)
+    for line in (*lines, *complete.splitlines()):
+        assert len(line) <= columns
+        assert line == line.rstrip()
     if name in COMMANDS:
         declared = index.declaration(name)
-        words = " ".join(shown.split())
-        for option in declared.flags:
+        words = " ".join(complete.split())
+        for option in declared.shown:
             assert option.flag in words
             assert option.help in words
         for key, _, help in COMMON:
@@ -115,13 +121,40 @@ def test_help_fits_the_terminal_and_starts_with_examples(
         assert example < next(at for at, line in enumerate(lines) if line.startswith(declared.summary[:20]))
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_long_help_shows_the_main_options_and_counts_the_others(sweet: Program, name: str) -> None:
+    declared = index.declaration(name)
+    if len(declared.shown) <= LONG:
+        assert {option.key for option in declared.main} == {o.key for o in declared.shown if not o.rare}
+    else:
+        assert 6 <= len(declared.main) <= 12
+        assert all(option.topic for option in declared.shown)
+    left_out = len(declared.shown) - len(declared.main)
+    if not left_out:
+        return
+    shown = {word for line in sweet(*name.split(), "--help").out.splitlines() for word in line.split()[:1]}
+    for option in declared.shown:
+        assert (option.flag in shown) is (option in declared.main)
+    words = " ".join(sweet(*name.split(), "--help").out.split())
+    assert f"sweet {name} --help-all shows {count(left_out, 'more option')}." in words
+    assert f"sweet {name} --help-all shows what is allowed" in " ".join(sweet(*call_of(name), "--nonsense").err.split())
+
+
+@pytest.mark.parametrize("name", ["label", "pair"])
+def test_a_hidden_option_is_accepted_and_neither_shown_nor_completed(sweet: Program, name: str) -> None:
+    assert "--rates" not in sweet(name, "--help-all").out
+    assert "--rates" not in {item.value for item in completions(build(), ["sweet", name, "--"])}
+    outcome = sweet(name, "--rates", "other", "--dry-run")
+    assert '"other"' in outcome.out
+
+
 def test_verbose_reports_artifacts_read_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811
     outcome = sweet("label", str(imported), "--verbose", "--json")
     assert json.loads(outcome.out)["metrics"]["pairs"] == 1
     for words in (
         "read scores-1, 2 rows",
         "the newest finished scores",
-        f"wrote {imported}/preferences/preferences-1.jsonl, 1 rows",
+        f"wrote {imported}/preferences/preferences-1.jsonl, 1 row",
         f"wrote {imported}/logs/label-1.log",
         "label-1: done",
     ):

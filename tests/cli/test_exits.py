@@ -331,3 +331,15 @@ def test_panels_on_a_narrow_terminal_are_complete(workplace: Path, columns: str)
     whole = "".join(line.strip("│ ") for line in result.stderr.splitlines())
     assert "a-file-with-a-rather-long-name-that-is-not-there.jsonl" in whole
     assert "…" not in result.stderr
+
+
+def test_130_with_json_is_one_object_with_the_command_that_goes_on(workplace: Path) -> None:
+    with misbehaving("wait") as server:
+        process = started(["rollout", "runs/r", *ROLLOUT, server.url, "--json"])
+        assert server.request_received.wait(60)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=60)
+    found = json.loads(stdout)
+    assert (process.returncode, found["exit_code"], found["where"]) == (130, 130, "runs/r")
+    assert found["fix"].startswith("sweet rollout runs/r")
+    assert is_panel(stderr)

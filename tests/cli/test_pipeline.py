@@ -36,7 +36,7 @@ def test_the_demo_and_its_run(sweet: Program, demo: dict[str, Any]) -> None:
     manifest = json.loads(Path("runs/demo/manifest.json").read_text())
     last = manifest["artifacts"][-2]
     actor = next(artifact for artifact in manifest["artifacts"] if artifact["kind"] == "actor")
-    assert last["meta"]["agent"].endswith(actor["path"]), "the last dialogues are the trained actor's"
+    assert last["meta"]["agent"] == actor["id"], "the last dialogues are the trained actor's"
     assert last["meta"]["split"] == "test"
 
     shown = sweet("view", "runs/demo")

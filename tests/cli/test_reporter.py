@@ -28,7 +28,7 @@ def test_lines_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = stream.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("work: 417/1,000, 83.3/s")
-    assert lines[-1] == "work: 1,000/1,000, 12.0 s"
+    assert lines[-1] == "work: 1,000/1,000, 12 s"
 
 
 def advance_by_hundred(bar: Progress) -> None:

@@ -21,7 +21,7 @@ from tests.report_run import report_run
 ROLLOUTS = "rollouts/rollouts-1.jsonl"
 SCORES = "scores/scores-1.jsonl"
 ACTOR = "runs/one/actor/actor-1"
-TRAIN = ("train-actor", "runs/one", "--method", "rft", "--from", "scores-1", "--model", ACTOR)
+TRAIN = ("train-actor", "runs/one", "--method", "rft", "--from", "scores-1", "--model", ACTOR, "--allow-test")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def content(path: Path) -> dict[str, bytes]:
         (("eval", "runs/one"), "manifest.json"),
         (("eval", "runs/one", "--from", "rollouts-1"), ROLLOUTS),
         (("eval", "runs/one", "--from", "rollouts-1"), "rollouts"),
-        (("label", "runs/one", "--from", "scores-1"), SCORES),
+        (("label", "runs/one", "--from", "scores-1", "--allow-test"), SCORES),
         (("status", "runs/one"), "manifest.json"),
         (("compare", "runs/one:scores-1", "runs/one:scores-2"), SCORES),
         (TRAIN, "actor/actor-1/config.json"),
@@ -113,7 +113,7 @@ def test_no_link_is_followed(sweet: Program, run: Path, outside: Path, words: tu
         (("view", "runs/one", "--from", "rollouts-1", "--print"), ROLLOUTS),
         (("eval", "runs/one", "--from", "rollouts-1"), ROLLOUTS),
         (("eval", "runs/one"), ".locks/manifest.lock"),
-        (("label", "runs/one", "--from", "scores-1"), SCORES),
+        (("label", "runs/one", "--from", "scores-1", "--allow-test"), SCORES),
         (("status", "runs/one"), "manifest.json"),
         (("report", "runs/one"), "report.html"),
         (("compare", "runs/one:scores-1", "runs/one:scores-2"), SCORES),
@@ -164,11 +164,15 @@ def test_a_new_run_over_a_link(workplace: Path) -> None:
     ("words", "place", "code"),
     [
         (("eval", "runs/one", "--from", "rollouts-1"), ROLLOUTS, 2),
-        (("label", "runs/one", "--from", "scores-1"), ROLLOUTS, 2),
-        (("label", "runs/one", "--from", "scores-1"), SCORES, 2),
+        (("label", "runs/one", "--from", "scores-1", "--allow-test"), ROLLOUTS, 2),
+        (("label", "runs/one", "--from", "scores-1", "--allow-test"), SCORES, 2),
         ((*TRAIN, "--no-verify"), SCORES, 2),
         ((*TRAIN, "--dry-run"), ROLLOUTS, 2),
-        (("rank", "runs/one", "--agent", "micro", "--judge", "random", "--rollouts", "rollouts-1"), ROLLOUTS, 2),
+        (
+            ("rank", "runs/one", "--agent", "micro", "--judge", "random", "--rollouts", "rollouts-1", "--allow-test"),
+            ROLLOUTS,
+            2,
+        ),
         (("pair", "runs/one"), "candidates/candidates-1.jsonl", 2),
         (("data", "export", "runs/one", "--from", "rollouts-1"), ROLLOUTS, 2),
         (("report", "runs/one"), ROLLOUTS, 0),

@@ -55,3 +55,45 @@ def test_nothing_is_suggested_for_a_dissimilar_word(sweet: Program, workplace: P
         outcome = sweet(*words.split())
         assert outcome.code == 2
         assert "Did you mean" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SWEET_ROLLOUT_NUMTASKS", "SWEET_ROLLOUT_NUM_TASKS"),
+        ("SWEET_TRAIN_CRITIC_EPOCH", "SWEET_TRAIN_CRITIC_EPOCHS"),
+        ("SWEET_EVAL_JSN", "SWEET_EVAL_JSON"),
+        ("SWEET_AGENT_APIKEY", "SWEET_AGENT_API_KEY"),
+        ("SWEET_CACHE_DIR", "SWEET_CACHE"),
+    ],
+)
+def test_a_variable_that_no_command_reads_is_warned_of(
+    sweet: Program, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    monkeypatch.setenv(name, "secret-value")
+    outcome = sweet("label", "--dry-run")
+    assert f"warning: The environment variable {name} is ignored: no command reads it. Did you mean {meant}?" in (
+        outcome.err
+    )
+    assert "secret-value" not in outcome.err
+
+
+def test_variables_of_every_command_and_setting_and_of_other_programs_are_not_warned_of(
+    sweet: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweet.cli.app import declarations
+    from sweet.cli.reference import VARIABLES
+
+    for option in (option for one in declarations() for option in (*one.accepted, *one.former)):
+        monkeypatch.setenv(option.envvar, "")
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "x")
+    for name in ("SWEET_HOME_OF_THE_FAMILY", "SWEETNESS", "SWEET_"):
+        monkeypatch.setenv(name, "x")
+    assert "is ignored" not in sweet("label", "--dry-run").err
+
+
+def test_variables_of_the_options_of_a_command_are_not_warned_of(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SWEET_PLAY_SAMPLES", "SWEET_PLAY_PATIENCE", "SWEET_LEARN_QUIET"):
+        monkeypatch.setenv(name, "")
+    assert "is ignored" not in toy("play", "--dry-run").err

@@ -176,6 +176,7 @@ def test_each_gpu_of_the_cluster_has_a_replica(
     assert [node["cores"] for node in environment["nodes"].values()] == [2]
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_path: Path) -> None:
     from sweet.render.firefox import find_firefox
 
@@ -216,7 +217,7 @@ def test_the_doctor_checks_every_node(nodes: Any) -> None:
     found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
     assert len(found) == 3
     for checks in found.values():
-        assert checks[0].found == "contributes 1 cores and 0 GPUs to the cluster"
+        assert checks[0].found == "contributes 1 core and 0 GPUs to the cluster"
         assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}
     report = nodes_as_json(found)
     assert report["healthy"] == all(node["healthy"] for node in report["nodes"].values())

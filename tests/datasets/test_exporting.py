@@ -182,8 +182,8 @@ def test_tasks_with_fewer_dialogues_are_in_no_block(tmp_path: Path, incomplete: 
     assert (metrics["tasks"], metrics["samples"], metrics["incomplete"]) == (1, 3, 2)
     assert metrics["trajectories"] == len(rows)
     warning = heard.warnings[0]
-    assert "2 tasks have fewer than 3 dialogues (t-2, t-10)" in warning
-    assert ("3 rows are dropped" if incomplete == "drop" else "3 rows follow the blocks") in warning
+    assert "With fewer than 3 dialogues: 2 tasks (t-2, t-10)" in warning
+    assert ("dropped: 3 rows" if incomplete == "drop" else "after the blocks: 3 rows") in warning
 
 
 def test_each_turn_of_the_agent_has_its_prompt_and_its_raw_reply(tmp_path: Path, agent: str) -> None:

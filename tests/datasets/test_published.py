@@ -106,7 +106,7 @@ def test_a_wrong_row_is_refused_with_its_line(tmp_path: Path, wrong: Any, word: 
 def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text(text)
-    with pytest.raises(InputError, match="no trajectory"):
+    with pytest.raises(InputError, match="no dialogue"):
         list(read_trajectories(path))
 
 

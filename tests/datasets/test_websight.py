@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_played_are_skipped_and_reported(tmp_path: Path, dat
     reporter = Messages()
     metrics = build(write(tmp_path / "rows.jsonl", *rows), reporter, split="train", limit=6)
     assert (metrics["train"], metrics["train_passed_over"]) == (3, 3)
-    assert reporter.lines[-1] == "3 of 6 train rows have no page or no description."
+    assert reporter.lines[-1] == "Without a page or a description: 3 of 6 rows of the split train."
     assert ids("train") == ["websight-00000", "websight-00002", "websight-00004"]
     assert build(tmp_path / "rows.jsonl", split="train", limit=6) == metrics
 

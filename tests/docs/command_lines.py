@@ -25,8 +25,8 @@ from sweet.cli.command import Call, Command
 from sweet.cli.declaration import Declaration
 from tests.docs.pages import Piece
 
-COMMON = {f"--{key}" for key, *_ in declaration.COMMON} | {"--help"}
-"""Options of every command."""
+COMMON = {f"--{key}" for key, *_ in (*declaration.COMMON, *declaration.LONG_WORK)} | {"--help", "--help-all"}
+"""Options of every command, or of every stage."""
 
 _PUNCTUATION = "|&;<>()"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -144,7 +144,7 @@ class Parser:
         """Return the words of a call without options whose value is a placeholder in capitals (`--lora R`), or is
         missing at the end."""
         called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
-        valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
+        valued = {"--config", "--notify"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
         free = valued - {spec.flag for one in called for spec in one.flags if spec.required}
         kept: list[str] = []
         for word in [*words, "X"]:
@@ -164,7 +164,7 @@ def _idle(command: Command[Any]) -> Command[Any]:
     def nothing(self: Command[Any], call: Call[Any]) -> None: ...
 
     kind = type(command)
-    idle = type(kind.__name__, (kind,), {"work": nothing, "preview": nothing})
+    idle = type(kind.__name__, (kind,), {"work": nothing, "preview": nothing, "detach": nothing})
     return idle(**{item.name: getattr(command, item.name) for item in fields(command)})  # type: ignore[no-any-return]
 
 

@@ -14,6 +14,7 @@ import pytest
 from sweet.cli.app import load
 from sweet.cli.config_file import read_config
 from sweet.cli.options import resolve
+from sweet.pipeline.recipe import parse
 from tests.docs.command_lines import Parser, Simple, alternatives, simple_commands, touch_configurations
 from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
 
@@ -22,7 +23,7 @@ LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
     *("apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright", "pytest"),
-    *("ruff", "wait"),
+    *("ruff", "sbatch", "wait"),
 }
 """Other programs that the docs call; any other word in their place is misspelt."""
 
@@ -151,6 +152,9 @@ def test_every_file_and_module_in_backticks_exists(page: Page) -> None:
 def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path) -> None:
     for block in page.blocks:
         if block.language != "toml" or "[project" in block.text:  # the latter is a package's own pyproject.toml
+            continue
+        if re.search(r"^\[(servers|slurm|prices|evaluation)", block.text, re.MULTILINE):  # tables of recipes only
+            parse(block.text, block.where)
             continue
         file = tmp_path / "sweet.toml"
         file.write_text(block.text, encoding="utf-8")

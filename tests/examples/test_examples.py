@@ -40,7 +40,7 @@ def test_answers_of_ones_own_are_scored(tmp_path: Path) -> None:
 def test_dialogues_are_played_and_scored(tmp_path: Path) -> None:
     printed = run_program("play_and_score.py", tmp_path)
     assert len(re.findall(r"^== .+, reward [\d.]+$", printed, re.MULTILINE)) == 6
-    assert re.search(r"\n6 dialogues, \d+% of the hidden tests passed\n$", printed)
+    assert re.search(r"\n6 dialogues, [\d.]+ % of the hidden tests passed\n$", printed)
 
 
 def test_a_judge_of_ones_own_ranks(tmp_path: Path) -> None:

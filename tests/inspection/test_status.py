@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import ServerError, UsageError
-from sweet.inspection.status import StatusReport, json_schema, report, suggest_next
+from sweet.inspection.next_commands import suggest_next
+from sweet.inspection.status import StatusReport, json_schema, report
 from sweet.rollouts.config import RolloutConfig
+from sweet.runs.commands import command_of
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making
@@ -46,60 +48,6 @@ def test_an_empty_run(run: Run) -> None:
     assert shown.next == [f"sweet rollout {run.path}"]
 
 
-@pytest.mark.parametrize("kind", KINDS[:-1])
-def test_the_next_stage_of_the_pipeline(run: Run, kind: Kind) -> None:
-    pipeline(run, kind)
-    assert steps(run) == [f"sweet {stage_making(KINDS[KINDS.index(kind) + 1]).name}"]
-    assert report(run).next == suggest_next(run.manifest(), run.path)
-
-
-@pytest.mark.parametrize("agent", ["scripted", "imported"])
-def test_what_learns_is_named_where_no_model_spoke(run: Run, agent: str) -> None:
-    made = pipeline(run, "preferences", agent=agent)
-    assert steps(run) == ["sweet train-critic --model MODEL"]
-    critic = make(run, "train-critic", "critic", made["preferences"])
-    assert steps(run) == ["sweet rank --agent MODEL"]
-    make(run, "pair", "pairs", make(run, "rank", "candidates", critic))
-    assert steps(run) == ["sweet train-actor --model MODEL"]
-
-
-def test_the_kind_of_task_is_named_where_it_is_not_the_usual_one(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "other", task="sql")
-    assert steps(run) == ["sweet rollout --task sql"]
-
-
-def test_a_trained_actor_is_played_scored_and_looked_at(run: Run) -> None:
-    made = pipeline(run, "actor", tasks="my tasks.jsonl", split="train", agent="micro")
-    actor = run.path / made["actor"].path
-    play = f"sweet rollout --agent {actor} --tasks 'my tasks.jsonl'"
-    assert steps(run) == [play]
-    played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"]))})
-    assert steps(run) == ["sweet eval"]
-    make(run, "eval", "scores", played)
-    assert steps(run) == ["sweet view"]
-
-
-def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
-    made = pipeline(run, "actor", agent="runs/other/actor/actor-1.jsonl", split="train")
-    assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path}"]
-
-
-def test_a_second_round_continues_its_newest_work(run: Run) -> None:
-    made = pipeline(run, "actor", agent="micro", split="train")
-    played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"])), "split": "train"})
-    scores = make(run, "eval", "scores", played, text="{}\n{}\n")
-    assert steps(run) == ["sweet view", "sweet rank"]
-    critic = make(run, "train-critic", "critic", make(run, "label", "preferences", scores, text="2\n"), text="2\n")
-    assert steps(run) == ["sweet rank"]
-    candidates = make(run, "rank", "candidates", critic, played, text="2\n")
-    assert steps(run) == ["sweet pair"]
-    pairs = make(run, "pair", "pairs", candidates, text="2\n")
-    assert steps(run) == ["sweet train-actor"]
-    second = make(run, "train-actor", "actor", pairs, text="2\n")
-    assert [artifact.id for artifact in report(run).artifacts if artifact.stale] == []
-    assert steps(run) == [f"sweet rollout --agent {run.path / second.path}"]
-
-
 def test_the_agent_of_dialogues_is_shown(run: Run) -> None:
     made = pipeline(run, "actor", agent="micro")
     make(run, "rollout", "rollouts", meta={"agent": f"/elsewhere/run/{made['actor'].path}"})
@@ -118,23 +66,18 @@ def test_stale_artifacts_are_made_again(run: Run) -> None:
     stale = {artifact.id: artifact.stale for artifact in shown.artifacts if artifact.stale}
     assert stale["scores-1"] == "scores/scores-1.jsonl was changed since it was finished"
     assert set(stale) == {"scores-1", "preferences-1", "critic-1", "critic-2", "candidates-1", "pairs-1"}
-    assert shown.next == [f"sweet eval {run.path}"]
+    assert shown.next == [f"sweet eval {run.path} --workers 1"], "with the settings of the scores that changed"
 
 
-def test_older_dialogues_without_scores_are_named(run: Run) -> None:
-    make(run, "rollout", "rollouts", meta={"split": "train"})
-    make(run, "eval", "scores", make(run, "rollout", "rollouts", meta={"split": "test"}))
-    assert steps(run) == ["sweet eval --from rollouts-1"]
-
-
-def test_a_stopped_stage_is_resumed_with_its_options(run: Run) -> None:
+def test_a_stopped_stage_is_resumed(run: Run) -> None:
     config = RolloutConfig(samples=4, agent_url=["http://a", "http://b"], temperature=0.5, tasks="a b.jsonl")
     with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
         attempt.start_artifact("rollouts", resume=True)
         raise KeyboardInterrupt
     shown = report(run)
+    assert steps(run)[0] == "sweet rollout --resume"
     options = "--tasks 'a b.jsonl' --agent-url http://a --agent-url http://b --samples 4 --temperature 0.5"
-    assert steps(run)[0] == f"sweet rollout {options}"
+    assert command_of(run.manifest().attempts[0], "RUN") == f"sweet rollout RUN {options}"
     assert shown.attempts[0].status == "interrupted"
     with run.attempt("rollout", RolloutConfig()) as attempt:
         draft = attempt.start_artifact("rollouts", resume=True)
@@ -147,7 +90,7 @@ def test_a_stopped_stage_is_resumed_with_its_options(run: Run) -> None:
     ("stage", "config", "options"),
     [
         ("rollout", RolloutConfig(retry_timeout=5, startup_timeout=9), "--retry-timeout 5.0 --startup-timeout 9.0"),
-        ("train-critic", TrainCriticConfig(shuffle="grouped"), "--shuffle grouped --resume"),
+        ("train-critic", TrainCriticConfig(shuffle="grouped"), "--shuffle grouped"),
     ],
 )
 def test_an_attempt_of_an_older_version_has_its_options_under_their_current_names(
@@ -160,7 +103,8 @@ def test_an_attempt_of_an_older_version_has_its_options_under_their_current_name
     record_former_spellings(run)
     assert not set(run.manifest().attempts[0].config) & {"retry_timeout", "startup_timeout"}
     assert run.manifest().attempts[0].config.get("shuffle") in (None, "kin")
-    assert steps(run)[0] == f"sweet {stage} {options}"
+    assert command_of(run.manifest().attempts[0], "RUN") == f"sweet {stage} RUN {options}"
+    assert steps(run)[0] == f"sweet {stage} --resume"
     with run.attempt(stage, config) as attempt:
         draft = attempt.start_artifact(kind, resume=True)
         assert (draft.id, draft.resumed) == (f"{kind}-1", True)
@@ -181,11 +125,10 @@ def test_settings_of_an_older_version_are_compared_under_their_current_names(run
 
 def test_arguments_after_two_dashes_stay_after_them(run: Run) -> None:
     config = RolloutConfig(agent="m", vllm_options=["--max-model-len", "9"], samples=2)
-    with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
-        attempt.start_artifact("rollouts", resume=True)
-        raise KeyboardInterrupt
-    report(run)
-    assert steps(run)[0] == "sweet rollout --agent m --samples 2 -- --max-model-len 9"
+    with run.attempt("rollout", config):
+        pass
+    (attempt,) = run.manifest().attempts
+    assert command_of(attempt, "RUN") == "sweet rollout RUN --agent m --samples 2 -- --max-model-len 9"
 
 
 def test_the_report_in_full(run: Run) -> None:

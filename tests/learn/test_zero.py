@@ -119,7 +119,7 @@ def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: A
         assert records[0]["step"] == STOPPED_AT
         assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
         same_weights(weights, expected_weights, f"{name}-resumed")
-        assert [path.name for path in (tmp_path / f"{name}-checkpoint").glob("step-*")] == ["step-6"]
+        assert [path.name for path in (tmp_path / f"{name}-stopped").glob("step-*")] == ["step-6"]
     sizes = {
         objective: sum(path.stat().st_size for path in (tmp_path / f"{name}-checkpoint").rglob("*.pt"))
         for objective in ("critic", "lora")

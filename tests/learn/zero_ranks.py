@@ -6,7 +6,9 @@ All trainings run in one start, because imports take most of the time. The last 
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,16 +49,14 @@ CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (Z
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
 CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSettings(3), "sighted-lora")]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
-"""Stages that are also interrupted and resumed: with a partitioned optimizer, and with partitioned weights."""
+"""Stages that are also resumed: with a partitioned optimizer, and with partitioned weights."""
 STOPPED_AT = 5
+"""The step after which the checkpoint is copied that the training is resumed from: the state of one that was
+interrupted then, in the middle of an epoch."""
 MODEL = "model"
 """The folder of the model that is loaded partitioned; the others are built on each rank."""
 JOB = "job"
 """The folder of the training `sighted` as a job."""
-
-
-class _StoppedError(Exception):
-    pass
 
 
 def case_name(settings: ZeroSettings, objective: str) -> str:
@@ -118,37 +118,36 @@ def main(folder: Path) -> None:
         ) -> ZeroEngine:
             return ZeroEngine(model, clip, settings, device, vision)
 
+        resumed = settings.offload == "none" and (settings.stage, objective) in RESUMED
         records: list[Record] = []
+        checkpoint, stopped = folder / f"{name}-checkpoint", folder / f"{name}-stopped"
+
+        def on_step(record: Record, kept: list[Record] = records, one: Path = checkpoint, copy: Path = stopped) -> None:
+            kept.append(record)
+            if record["step"] == STOPPED_AT and one.exists() and torch.distributed.get_rank() == 0:
+                shutil.copytree(one, copy)
+
         more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
-        if objective == "best":
-            more["checkpoint"] = folder / f"{name}-checkpoint" / "settled.json"
+        if objective == "best" or resumed:
+            more["checkpoint"] = checkpoint / "settled.json"
+        if resumed:
+            more["settings"] = replace(SETTINGS, save_every=2)
         if objective == "loaded":
             with partitioned_loading(settings, SETTINGS.clip):
                 more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
             held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
             (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
-        loop = make_loop(tokenizer, objective, records, folder, **more)
+        loop = make_loop(tokenizer, objective, records, folder, on_step=on_step, **more)
         assert loop.scorer.max_shared_length or vision, "the scorer's checks succeed with partitioned weights too"
         loop.run()
         _write_results(folder / name, records, loop.final_weights())
-        if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
-            continue
-
-        def stop(record: Record) -> None:
-            if record["step"] == STOPPED_AT:
-                raise _StoppedError
-
-        more |= {
-            "settings": replace(SETTINGS, save_every=2),
-            "checkpoint": folder / f"{name}-checkpoint" / "settled.json",
-        }
-        try:
-            make_loop(tokenizer, objective, [], folder, on_step=stop, **more).run()
-        except _StoppedError:
+        if resumed:
             again: list[Record] = []
+            more["checkpoint"] = stopped / "settled.json"
             loop = make_loop(tokenizer, objective, again, folder, **more)
             loop.run(resume=True)
             _write_results(folder / f"{name}-resumed", again, loop.final_weights())
+        gc.freeze()  # DeepSpeed collects garbage each time that an engine is made
     run(folder / JOB)  # and end the exchange: its threads, if they outlive the program, abort it now and then
 
 

@@ -28,7 +28,8 @@ if "--stubborn" in args:
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 with open(os.environ["STAND_IN_STATE"], "a") as file:
     key = os.environ.get("VLLM_API_KEY")
-    file.write(json.dumps({{"args": args, "worker": worker.pid, "pid": os.getpid(), "key": key}}) + "\\n")
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    file.write(json.dumps({{"args": args, "worker": worker.pid, "pid": os.getpid(), "key": key, "gpus": gpus}}) + "\\n")
 if "--slow" in args:
     time.sleep(600)
 def value(name):

@@ -134,8 +134,16 @@ def test_a_loading_server_that_ignores_signals_is_killed(vllm: StandIn, tmp_path
 
 
 def test_a_server_that_fails_to_start_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:
-    with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room"):
+    with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room") as error:
         asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], MODEL))
+    assert str(error.value.fix).startswith("--agent-url URL, if a server serves the model; or read the log")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_text("")
+    with pytest.raises(SweetError, match="status 3") as error:
+        asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], str(folder)))
+    assert str(error.value.fix).startswith("read the log"), "the model is here, so that another thing failed"
 
 
 def test_a_server_that_dies_in_use_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import warnings
 from pathlib import Path
@@ -12,6 +13,8 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
+from sweet.llm.base import Role
+from sweet.llm.connect import open_client
 from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
@@ -51,7 +54,7 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "nothing-known"}')
     for load in (load_tokenizer, load_model):
-        with pytest.raises(UsageError, match="cannot be loaded"):
+        with pytest.raises(UsageError, match=r"cannot be loaded|has no tokenizer"):
             load(str(tmp_path))
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UsageError, match="not JSON"):
@@ -178,3 +181,36 @@ def test_an_adapter_without_peft(checkpoint: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(UsageError, match="without peft") as error:
         load_model(str(folder), "cpu")
     assert "pip install" in str(error.value.fix)
+
+
+def test_a_directory_without_a_tokenizer_is_named_with_what_to_do(checkpoint: Path) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match=r"has no tokenizer: its directory has no tokenizer\.json") as error:
+        load_tokenizer(str(checkpoint))
+    assert str(error.value.where) == str(checkpoint)
+    assert "tokenizer_config.json" in str(error.value.fix)
+
+
+def test_a_message_of_several_lines_is_whole(checkpoint: Path) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    (checkpoint / "vocab.json").write_text("{}")
+    with pytest.raises(UsageError, match="cannot be loaded") as error:
+        load_tokenizer(str(checkpoint))
+    assert " ".join(str(error.value.__cause__).split()) in error.value.what
+
+
+@pytest.mark.parametrize(("role", "flag"), [("agent", "--agent"), ("sim", "--sim"), ("judge", "--judge-model")])
+@pytest.mark.parametrize("model", ["gpt-4o", "nowhere/at/all"])
+def test_a_model_that_is_not_on_this_machine_may_be_at_a_server(
+    role: Role, flag: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    async def opened() -> None:
+        async with open_client(model, role=role):
+            pass
+
+    with pytest.raises(UsageError, match="There is no model") as error:
+        asyncio.run(opened())
+    assert error.value.where == f"{flag} {model}"
+    assert str(error.value.fix).startswith(f"--{role}-url URL, if a server serves it; else ")

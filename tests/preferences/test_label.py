@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import InputError, SweetError, UsageError
 from sweet.preferences.config import LabelConfig
-from sweet.preferences.label import newest_to_learn, preferences, run_label, usable_dialogues
+from sweet.preferences.label import preferences, run_label, usable_dialogues
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.rows import Preference
 from sweet.tasks.scores import RewardRule
 from tests.learn.builders import build_trajectory
-from tests.stages.learn_runs import make_dialogues, make_run, put, score
+from tests.stages.heard import Heard
+from tests.stages.learn_runs import AnyConfig, make_dialogues, make_run, put, score
 
 SOLVED = RewardRule(solved=1.0)
 DEGREES = RewardRule(solved=None, margin=0.1)
@@ -89,8 +90,9 @@ def test_what_was_only_evaluated_is_not_learned_from_unasked(tmp_path: Path) -> 
     unseen = put(run, "rollout", "rollouts", [trajectory for trajectory, _ in dialogues], tasks="toy", split="test")
     put(run, "eval", "scores", [score(trajectory, reward) for trajectory, reward in dialogues], [unseen])
     assert run_label(run, LabelConfig(), Silent()).metrics.pairs == 10
-    assert run_label(run, LabelConfig(from_="scores-2"), Silent()).metrics.pairs == 4
-    assert newest_to_learn(run, "scores", None, needed_by="train-actor").id == "scores-1"
+    with pytest.raises(UsageError, match="test tasks"):
+        run_label(run, LabelConfig(from_="scores-2"), Silent())
+    assert run_label(run, LabelConfig(from_="scores-2", allow_test=True), Silent()).metrics.pairs == 4
 
 
 def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> None:
@@ -129,3 +131,35 @@ def test_rewards_of_degrees_set_every_two_against_each_other(order: list[int], t
     for row in found:
         assert {row.chosen, row.rejected} in apart
         assert row.chosen_reward == known[row.chosen] > known[row.rejected] == row.rejected_reward
+
+
+def test_a_stale_input_is_warned_of_with_what_makes_it_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "micro", tasks=2, samples=3)
+    heard = Heard()
+    run_label(run, LabelConfig(), heard)
+    assert heard.warnings == []
+    rollouts = run.artifact("rollouts-1")
+    with run.attempt("rollout", AnyConfig()) as attempt:  # goes on with the same dialogues, of which one is lost
+        draft = attempt.start_artifact("rollouts", meta=dict(rollouts.meta), resume=True)
+        assert (draft.id, draft.resumed) == ("rollouts-1", True)
+        lines = draft.path.read_text().splitlines(keepends=True)
+        draft.path.write_text("".join(lines[:-1]))
+        attempt.finish_artifact(draft, rows=len(lines) - 1)
+    result = run_label(run, LabelConfig(), heard)
+    (warning,) = heard.warnings
+    assert warning.startswith("scores-1 is stale: its input rollouts-1 was changed since.")
+    assert f"to make scores-1 again: sweet eval {run.path}" in warning
+    assert result.metrics.left_out == 1, "a score without its dialogue"
+
+
+def test_an_edited_input_that_is_used_as_it_is_is_warned_of(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "micro", tasks=2, samples=3)
+    path = run.file(run.artifact("scores-1"))
+    path.write_text(path.read_text().replace('"total":10', '"total":11'))
+    heard = Heard()
+    with pytest.raises(InputError, match="sha256 is another"):
+        run_label(run, LabelConfig(), heard)
+    run_label(run, LabelConfig(verify=False), heard)
+    (warning,) = heard.warnings
+    assert "scores-1 is stale: scores/scores-1.jsonl was changed since it was finished." in warning
+    assert "sweet eval" in warning

@@ -11,7 +11,7 @@ import pytest
 
 import sweet
 from sweet.errors import UsageError
-from sweet.inspection.status import suggest_next
+from sweet.inspection.next_commands import suggest_next
 from sweet.ranking.config import RankConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.stages.rows import CandidateRow

@@ -19,18 +19,21 @@ from sweet.llm.vllm import option_value
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
+from sweet.ranking.metrics import CreditMetrics
 from sweet.ranking.stage import plan_rank, run_rank
 from sweet.ranking.turns import first_turns, published_order, sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
+from sweet.stages.record import Rate
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Recipe, ReferenceContext
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.llm.stand_in import install
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run
 
 OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
@@ -328,3 +331,18 @@ def test_dialogues_on_other_tasks_are_not_ranked_by_default(run: Run) -> None:
 
     put(run, "rollout", "rollouts", [make_dialogues()[0][0]], agent="x", tasks="toy", split="test")
     assert run.input_of(run_rank(run, config(), Silent()).artifacts[0], "rollouts").id == "rollouts-1"
+
+
+def test_a_critic_whose_ranking_is_at_chance_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings = []
+    for share in (0.5, 0.9):
+        agreement = Rate(value=share, ci_low=share - 0.1, ci_high=share + 0.1)
+        known = CreditMetrics(credit={}, couples=40, agreement=agreement, agreement_by_kind={})
+        with monkeypatch.context() as patch:
+            patch.setattr("sweet.ranking.stage.credit_metrics", lambda *_, known=known: known)
+            heard = Heard()
+            run_rank(run, config(seed=int(10 * share)), heard)
+        warnings.append([text for text in heard.warnings if "better than chance" in text])
+    assert len(warnings[0]) == 1
+    assert "it puts 50.0 % [40.0, 60.0] of the couples of replies in candidates-1 in order" in warnings[0][0]
+    assert [text.count("candidates-1") for text in warnings[1]] == [1], "before the second, of the first"

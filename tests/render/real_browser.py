@@ -60,13 +60,21 @@ class Shared:
         self.driver = driver
         self.context = open_browsers(None, 1, HASTY, assets)
         with driven(driver):
-            self.pool = self.run(self.context.__aenter__())
+            self.pool = self.loop.run_until_complete(self.context.__aenter__())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(what)
+        return self.loop.run_until_complete(self._to_the_end(what))
+
+    async def _to_the_end(self, what: Coroutine[Any, Any, T]) -> T:
+        """Wait until the browser has left its page, too: the loop stands still until the next call, and a browser that
+        has not left its page within seconds is replaced by a new one."""
+        try:
+            return await what
+        finally:
+            await asyncio.gather(*self.pool._tasks, return_exceptions=True)
 
     def close(self) -> None:
-        self.run(self.context.__aexit__(None, None, None))
+        self.loop.run_until_complete(self.context.__aexit__(None, None, None))
         self.loop.close()
 
 

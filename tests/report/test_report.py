@@ -23,6 +23,7 @@ from sweet.scoring.results.compare import CompareConfig, measure_comparison, run
 from sweet.scoring.results.evaluation import Values, find_evaluation
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.statistics import TESTS
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Metric, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
 from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
@@ -69,7 +70,7 @@ def test_before_and_after_equal_the_result_of_compare(run: Run, report: Report) 
         assert (measure.difference, measure.low, measure.high, measure.p_value, measure.test) == tuple(
             row[key] for key in ("difference", "difference_ci_low", "difference_ci_high", "p_value", "test")
         )
-    assert "(paired permutation; 2 wins, 0 losses, 1 ties)" in report.citation
+    assert "(paired permutation; 2 wins, 0 losses, 1 tie)" in report.citation
 
 
 def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
@@ -300,6 +301,8 @@ def test_a_kind_of_a_package_is_reported_with_its_own_rates(run: Run, monkeypatc
     class Kind:
         metrics: ClassVar = {"rows_matched": Metric(solved)}
         rewards = RewardRule(solved=None, margin=0.1)
+        name = "queries"
+        problem = TaskKind.problem
 
     monkeypatch.setattr("sweet.report.collect.task_kind", lambda name: {"queries": Kind()}[name])
 
@@ -314,7 +317,7 @@ def test_a_kind_of_a_package_is_reported_with_its_own_rates(run: Run, monkeypatc
     assert found.headline is not None
     assert (found.headline.rate.name, found.dialogues[0].measure) == ("rows_matched", "reward")
     assert [measure.name for measure in found.comparisons[0].measures] == ["reward", "rows_matched"]
-    assert "a rows matched of 0.750" in found.citation
+    assert "a rows matched of 75.0 %" in found.citation
 
 
 def test_a_hostile_manifest_breaks_nothing(run: Run) -> None:

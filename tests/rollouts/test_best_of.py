@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from sweet.tasks.base import Task
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
+from sweet.units import count
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put
@@ -278,7 +278,8 @@ def test_turns_that_are_too_long_for_the_critic_take_the_first_candidate_and_are
     assert choices is not None
     assert (choices.unjudged_turns, choices.mean_gain) == (result.metrics.turns, None)
     assert choices.unjudged_candidates == choices.candidates == 3 * result.metrics.turns
-    assert any(re.match(rf"{result.metrics.turns} turns had no candidate", text) for text in reporter.warnings)
+    turns = count(result.metrics.turns, "turn")
+    assert any(f"At {turns} the judge could judge no candidate" in text for text in reporter.warnings)
 
 
 def test_the_untrained_judge_is_the_agent_itself_and_can_be_another_model(run: Run, models: tuple[str, str]) -> None:

@@ -56,6 +56,7 @@ def test_what_the_writer_means_is_what_is_seen(tmp_path: Path) -> None:
     assert set(seen.parts) == set(meant.parts)
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_pages_come_nearer_to_the_reference_turn_by_turn(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", "html")
     config = RolloutConfig(
@@ -103,4 +104,4 @@ def test_ctrl_c_lets_the_browsers_show_what_is_under_way(tmp_path: Path) -> None
         os.killpg(program.pid, signal.SIGINT)
         _, err = program.communicate(timeout=90)
     assert program.returncode == 130, err
-    assert "2 dialogues are done, 1 are missing" in " ".join(err.replace("│", " ").split())
+    assert "Done: 2 dialogues; missing: 1" in " ".join(err.replace("│", " ").split())

@@ -139,6 +139,7 @@ def test_the_vllm_that_is_started_takes_two_pictures(
     assert vllm.all_gone()
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_in_a_real_firefox(run: Run) -> None:
     try:
         find_firefox()

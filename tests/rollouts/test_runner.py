@@ -24,6 +24,7 @@ from sweet.rollouts.runner import LIMIT_FILE, FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.units import count
 from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, task_row
 from tests.stages.heard import Heard
@@ -94,12 +95,12 @@ def test_ctrl_c_once_plays_what_is_under_way_to_its_end(tmp_path: Path, tasks: P
         _, err = program.communicate(timeout=60)
     assert program.returncode == 130, err
     told = " ".join(err.replace("│", " ").split())
-    assert "played to their end" in told
+    assert "will be played to the end" in told
     assert "sweet rollout" in told
     kept = written(run)
     done = len(ids(run))
     assert 5 <= done < COUNT
-    assert f"{done} dialogues are done, {COUNT - done} are missing" in told
+    assert f"Done: {count(done, 'dialogue')}; missing: {COUNT - done}" in told
     stats = asked(server, "/stats")
     assert stats["requests"] == stats["answered"], "no request was cut off"
     again = programs.run(words(run, tasks, server, "--json"))

@@ -24,6 +24,7 @@ from sweet.stages.base import Silent
 from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.splits import SPLITS, load_split
 from tests import programs
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.llm.stand_in import StandIn, install
@@ -208,6 +209,28 @@ def test_the_scripted_human_is_served(tmp_path: Path) -> None:
                 await human.reply(stranger, dialogue)
 
     with Serving(tasks="micro", split="test") as serving:
+        asyncio.run(talk(serving.url()))
+        serving.stop()
+
+
+def test_the_tasks_of_every_split_of_a_file_are_served(tmp_path: Path) -> None:
+    tasks = micro.load("test")[:3]
+    path = tmp_path / "tasks.jsonl"
+    rows = [{**task.model_dump(mode="json"), "split": split} for task, split in zip(tasks, SPLITS, strict=True)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    async def talk(url: str) -> None:
+        async with open_client("scripted-human", [url], role="sim") as client:
+            human = LLMHuman(client, CodeKind())
+            for split in SPLITS:
+                (task,) = load_split(CodeKind(), str(path), split).tasks
+                dialogue = [
+                    Message(role="user", content=task.problem_description),
+                    Message(role="assistant", content=f"Tell me about the {task.facts[0].cues[0]}, please?"),
+                ]
+                assert task.facts[0].answer in (await human.reply(task, dialogue)).text
+
+    with Serving(tasks=str(path)) as serving:
         asyncio.run(talk(serving.url()))
         serving.stop()
 

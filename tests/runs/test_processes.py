@@ -101,7 +101,7 @@ def test_what_a_live_process_writes_is_its_own_until_it_dies(tmp_path: Path) -> 
     shown = report(run)
     assert shown.attempts[0].status == "interrupted (died)"
     assert f"process {holder.pid}" in (shown.attempts[0].error or "")
-    assert (shown.artifacts[0].status, shown.next[0]) == ("partial", f"sweet rollout {path}")
+    assert (shown.artifacts[0].status, shown.next[0]) == ("partial", f"sweet rollout {path} --resume")
     with run.attempt("rollout", Settings()) as attempt:
         draft = attempt.start_artifact("rollouts", resume=True)
         with JsonlWriter(draft.path) as writer:

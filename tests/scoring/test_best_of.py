@@ -102,7 +102,7 @@ def test_a_language_model_chooses_among_finished_dialogues(tmp_path: Path) -> No
     assert "critic" not in found
     assert {n: row["tasks"] for n, row in found["n"].items()} == {"1": 3, "2": 3, "4": 2}
     assert all(row["llm"] == row["oracle"] > row["random"] for n, row in found["n"].items() if n != "1")
-    assert any("1 dialogues have no score" in text for text in reporter.warnings)
+    assert any("Without a score, and so no candidates: 1 dialogue" in text for text in reporter.warnings)
     question = server.asked[0]["messages"][0]["content"]
     assert question.count("return hours * 5\n") == 1, "the reference"
     assert "THE REPLY TO JUDGE" not in question

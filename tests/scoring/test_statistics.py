@@ -21,8 +21,8 @@ from sweet.scoring.results.statistics import (
     sign_flip_p_value,
     student_t,
     t_interval,
-    wilson,
 )
+from sweet.stages.intervals import wilson
 
 SHARES = st.floats(0, 1).map(lambda x: round(x, 3))
 PAIRS = st.dictionaries(st.text(max_size=3), st.tuples(SHARES, SHARES), min_size=1, max_size=12)

@@ -105,7 +105,9 @@ def test_a_signal_to_the_program_ends_the_server(vllm: StandIn, workplace: Path,
     assert program.returncode == code, err
     assert vllm.all_gone()
     if number == signal.SIGINT:
-        assert "-- --never-answer" in " ".join(err.replace("│", " ").split()), "the command to go on with has it too"
+        assert "sweet rollout r --resume" in " ".join(err.replace("│", " ").split()), (
+            "the attempt has the other settings"
+        )
 
 
 def test_what_follows_two_dashes_needs_no_run_before_it(workplace: Path) -> None:

@@ -20,9 +20,9 @@ from sweet.study.settings import StudyConfig
 from sweet.study.study import run_study
 from tests.cli.processes import started, sweet
 
-SIZES = {"train_tasks": 16, "samples": 4, "eval_tasks": 6, "candidates": 4, "fraction": 0.1, "figures": False}
+SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 6, "candidates": 4, "fraction": 0.1, "figures": False}
 METHODS = ("zero-shot", "rft", "sweet")
-WORDS = ["--study", "--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "16", "--samples", "4"]
+WORDS = ["--study", "--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "8", "--samples", "4"]
 WORDS += ["--eval-tasks", "6", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
 
 

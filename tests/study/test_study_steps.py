@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweet.pipeline.steps import Function, StepCache
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Kind
@@ -15,7 +16,6 @@ from sweet.runs.stages import STAGES
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.study.settings import METHODS, StudySizes
-from sweet.study.step_cache import Function, StepCache
 from sweet.study.study_steps import StudySteps
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sweet.datasets.checking import check_tasks
 from sweet.errors import UsageError
 from sweet.render.firefox import find_firefox
+from sweet.stages.base import Silent
+from sweet.tasks.base import Task
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
@@ -51,3 +54,21 @@ def test_pages_in_a_real_browser(tmp_path: Path) -> None:
     assert 0.5 < scores["close"].detail["diagnostics"]["block_match"] < 1
     assert len(list((tmp_path / "screenshots").rglob("*.png"))) == 3
     assert scored(tmp_path, *rows) == scores, "the same again, from the screenshots that were kept"
+
+
+def test_reference_pages_are_checked(tmp_path: Path) -> None:
+    pages = {
+        "fine": REFERENCE,
+        "blank": "<html><body style='background:#cc2222'></body></html>",
+        "huge": f"<html><body><p>{'x' * 2_100_000}</p></body></html>",
+        "same": REFERENCE.replace("><", "> <"),
+        "leak": f"<html><body>{HEAD}</body></html>",
+    }
+    requests = {"leak": f"A page with {HEAD}, please."}
+    tasks = [
+        Task(id=name, problem_description=requests.get(name, "A bakery's page."), ground_truth=page)
+        for name, page in pages.items()
+    ]
+    report = check_tasks(HtmlKind(), tasks, Silent(), workers=1)
+    found = {finding.task_id: (finding.problem, finding.unusable) for finding in report.findings}
+    assert found == {"blank": ("trivial", False), "huge": ("invalid", True), "leak": ("leak", False)}

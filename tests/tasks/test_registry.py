@@ -366,3 +366,49 @@ def test_an_error_of_a_plugin_is_shown_without_traceback(install: Install, capsy
     assert "load of the task kind 'odd'" in capsys.readouterr().err
     manifest = json.loads(Path("runs/odd/manifest.json").read_text())
     assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-odd 1.0"}
+
+
+CHECKING = """
+    def faults(self, tasks):
+        return [Finding(task.id, "invalid", "it is odd", "an even one", unusable=True) for task in tasks]
+
+    def check(self, tasks, request, repeats):
+        yield from ROWS
+"""
+
+
+def checking(rows: str) -> str:
+    return "from sweet.tasks.findings import Finding\n" + GOOD + CHECKING.replace("ROWS", rows)
+
+
+def test_a_plugin_checks_its_tasks(install: Install, tmp_path: Path) -> None:
+    install(checking("((task, [Finding(task.id, 'leak', 'it tells', 'less')]) for task in tasks)"))
+    kind = task_kind("odd")
+    tasks = kind.load("one", "train")
+    assert [finding.what for finding in kind.faults(tasks)] == ["it is odd"]
+    ((task, (finding,)),) = kind.check(tasks, request(tmp_path), 1)
+    assert (task, finding.problem) == (tasks[0], "leak")
+    install(GOOD)
+    plain = task_kind("odd")
+    assert plain.faults(tasks) == []
+    assert list(plain.check(tasks, request(tmp_path), 2)) == [(tasks[0], [])], "its scorer finds nothing wrong"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("[]", "check .* did not yield each task with its findings"),
+        ("((task, 'fine') for task in tasks)", r"check .* returned str instead of list\[Finding\]"),
+        ("((task, ['fine']) for task in tasks)", "check .* returned str instead of Finding"),
+        (
+            "((task, [Finding(task.id, 'odd', '', '')]) for task in tasks)",
+            r"check .* returned 'odd' instead of Literal",
+        ),
+        ("((task, 1 / 0) for task in tasks)", "check .* raised ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_check_of_a_plugin_is_reported(install: Install, tmp_path: Path, rows: str, said: str) -> None:
+    install(checking(rows))
+    kind = task_kind("odd")
+    with pytest.raises(SweetError, match=said):
+        list(kind.check(kind.load("one", "train"), request(tmp_path), 1))

@@ -108,7 +108,8 @@ def test_outcomes_are_learned_from_the_scores_behind_the_preferences(run: Run) -
     rollouts = put(run, "rollout", "rollouts", [t for t, _ in others], agent="x", tasks="toy", split="test")
     put(run, "eval", "scores", [score(t, reward) for t, reward in others], [rollouts])
     assert run_train_critic(run, config(target="real", holdout=0.0), Silent()).metrics.examples == 15
-    named = config(target="real", holdout=0.0, from_="scores-2", model=str(run.artifact("rollouts-1").meta["agent"]))
+    agent = str(run.artifact("rollouts-1").meta["agent"])
+    named = config(target="real", holdout=0.0, from_="scores-2", model=agent, allow_test=True)
     assert run_train_critic(run, named, Silent()).metrics.examples == 6
 
 

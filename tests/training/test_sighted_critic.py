@@ -242,7 +242,7 @@ def test_pages_that_did_not_load_are_described_in_text(run: Run, sighted: dict[s
 
 def test_missing_screenshots_are_rendered_once(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
     _lose(run, page("task-0 0 1"), page("reference task-1"))
-    with pytest.raises(SweetError, match=r"2 pages .* no screenshot"):
+    with pytest.raises(SweetError, match=r"2 pages without a screenshot"):
         plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent()).as_json()
     for _ in range(2):
         run_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent())
@@ -252,11 +252,12 @@ def test_missing_screenshots_are_rendered_once(run: Run, sighted: dict[str, str]
 @pytest.mark.usefixtures("no_browser")
 def test_without_a_browser_a_missing_screenshot_is_an_error(run: Run, sighted: dict[str, str]) -> None:
     _lose(run, page("task-0 0 1"))
-    with pytest.raises(UsageError, match=r"1 pages have no screenshot.*no Firefox") as caught:
+    with pytest.raises(UsageError, match=r"Without a screenshot: 1 page, .*no Firefox") as caught:
         run_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent())
     assert caught.value.fix == "install it"
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_a_missing_screenshot_is_rendered_in_a_real_browser(run: Run, sighted: dict[str, str]) -> None:
     try:
         find_firefox()
@@ -269,6 +270,7 @@ def test_a_missing_screenshot_is_rendered_in_a_real_browser(run: Run, sighted: d
     assert shot.width == 1280
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_it_chooses_pages_in_a_dialogue_under_way(run: Run, sighted: dict[str, str]) -> None:
     try:
         find_firefox()

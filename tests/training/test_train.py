@@ -199,7 +199,7 @@ def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: st
     result = run_train_actor(run, config, Silent())
     assert result.metrics.examples == len(dialogues)
     assert [source.id for source in result.artifacts[0].inputs] == ["rollouts-1"]
-    named = run_train_actor(run, config.model_copy(update={"from_": ["rollouts-2"]}), Silent())
+    named = run_train_actor(run, config.model_copy(update={"from_": ["rollouts-2"], "allow_test": True}), Silent())
     assert named.metrics.examples == 1
 
 

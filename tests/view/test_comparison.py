@@ -53,8 +53,8 @@ def test_all_is_shown_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "a:scores-1",
         "trained",
         "success rate",
-        "0.500",
-        "+0.000",
+        "50.0 %",
+        "+0.0 pp",
         "paired permutation",
         "pass@k",
         "best of k",
@@ -73,7 +73,7 @@ def test_narrow_tables_become_lists(tmp_path: Path) -> None:
     metrics = compared(tmp_path)
     assert "┃" in drawn(metrics, 200)
     narrow = drawn(metrics, 40)
-    assert "  B - A  +0.000 [" in narrow
+    assert "  B - A  +0.0 pp [" in narrow
 
 
 def test_a_single_repeat_is_reported(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_text_from_files_is_no_markup(tmp_path: Path, width: int) -> None:
 def test_markdown_is_one_table_after_the_other(tmp_path: Path) -> None:
     metrics = compared(tmp_path, max_turns=5)
     shown = as_markdown(metrics)
-    assert "| figure | A | B | B - A | p |\n| --- | ---: | ---: | ---: | ---: |\n| success rate | 0.500 [" in shown
+    assert "| figure | A | B | B - A | p |\n| --- | ---: | ---: | ---: | ---: |\n| success rate | 50.0 % [" in shown
     assert "- Turn limit: 10 in A, 5 in B." in shown
     assert shown.count("<details>") == shown.count("</details>") == 2
     for line in shown.splitlines():
@@ -137,5 +137,5 @@ def test_the_critics_choice_fits_a_terminal() -> None:
     Console(file=file, width=80).print(section)
     text = file.getvalue()
     assert [row[0] for row in section.rows] == ["1", "2"]
-    assert {"critic-1", "picks", "random", "oracle", "1,500", "1.000", "┃"} <= set(text.split())
+    assert {"critic-1", "picks", "random", "oracle", "1,500", "100.0", "┃"} <= set(text.split())
     assert "Too long for the critic and therefore excluded: 2 dialogues." in text

@@ -48,7 +48,7 @@ def test_a_name_may_be_the_only_beginning(run: Run) -> None:
     with pytest.raises(UsageError, match="Several") as caught:
         records.find("ab")
     assert caught.value.fix == "--id abc or --id abcd"
-    with pytest.raises(UsageError, match="no trajectory") as caught:
+    with pytest.raises(UsageError, match="no dialogue") as caught:
         records.find("bcd")
     assert "--id abcd" in str(caught.value.fix)
 

@@ -59,7 +59,7 @@ def test_the_page_says_what_the_run_holds(run: Run) -> None:
     assert not re.search(r"https?://|//[a-z]", text)
     for part in ("results", "training", "success", "advantage", "dialogues", "lineage", "settings", "again", "quote"):
         assert f'id="{part}"' in text
-    for word in ("0.750", "Before and after training", "best of N by the critic", "best reward", "2503.15478"):
+    for word in ("75.0 %", "Before and after training", "best of N by the critic", "best reward", "2503.15478"):
         assert word in text
     assert "return a + 2</pre>" not in text, "the reference is hidden from the agent, and not shown"
     assert text == drawn(run)
@@ -202,7 +202,7 @@ def test_bins_lie_where_their_rates_are() -> None:
     whiskers = re.findall(r'<line class="whisker s0"[^>]* y1="([^"]*)" y2="([^"]*)"', text)
     assert [_height(float(y)) for y in whiskers[0]] == pytest.approx([0.15, 0.35], abs=0.01)
     assert re.findall(r'<text class="n"[^>]*>([^<]*)<', text) == ["7", "7"]
-    for word in ("1–2", "0.250", "[0.150, 0.350]", "n = 7"):
+    for word in ("1–2", "25.0 %", "[15.0, 35.0]", "n = 7"):
         assert word in text
 
 
@@ -292,15 +292,17 @@ def test_a_stale_artifact_is_marked() -> None:
 SNAPSHOT = """\
 ### sweet run `run`
 
-| scores | agent | dataset | n | rate | mean [95%] |
-| --- | --- | --- | ---: | --- | ---: |
-| `scores-1` | `base` | `micro / test` | 6 | `success rate` | 0.500 [0.300, 0.700] |
-| `scores-2` | `actor-1` | `micro / test` | 6 | `success rate` | 0.750 [0.550, 0.950] |
+`scores-2`: The agent was trained on 3 of these 3 tasks: they do not show how it does on unseen ones.
 
-| paired | of | means | difference [95%] | p | wins / ties / losses |
+| scores | agent | dataset | n | rate | mean [95 %] |
+| --- | --- | --- | ---: | --- | ---: |
+| `scores-1` | `base` | `micro / test` | 6 | `success rate` | 50.0 % [30.0, 70.0] |
+| `scores-2` | `actor-1` | `micro / test` | 6 | `success rate` | 75.0 % [55.0, 95.0] |
+
+| paired | of | means | difference [95 %] | p | wins / ties / losses |
 | --- | --- | ---: | ---: | ---: | ---: |
-| `scores-1` → `scores-2` | `success rate` | 0.333 → 0.667 | +0.333 [+0.000, +0.500] | 0.50 | 2 / 1 / 0 |
-| `scores-1` → `scores-2` | `tests passed` | 0.500 → 0.750 | +0.250 [+0.000, +0.500] | 0.50 | 2 / 1 / 0 |
+| `scores-1` → `scores-2` | `success rate` | 33.3 % → 66.7 % | +33.3 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
+| `scores-1` → `scores-2` | `tests passed` | 50.0 % → 75.0 % | +25.0 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
 
 | trained | steps | loss | accuracy | heldout accuracy | tokens per second |
 | --- | ---: | ---: | ---: | ---: | ---: |

@@ -153,7 +153,7 @@ def test_the_folder_gets_the_page_and_the_plots(tmp_path: Path) -> None:
     assert all(value for name, value in reader.attributes if name == "alt")
     assert not {"script", "link", "a", "iframe"} & set(reader.tags)
     assert not {"href", "style"} & {name for name, _ in reader.attributes}
-    assert "0.250 " in text
+    assert "25.0 % " in text
     assert "not the results of the paper" in text
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
         [*(f"{part}.png" for part in PARTS), "report.html"]

@@ -13,7 +13,7 @@ from sweet.cli.declaration import ArgumentSpec
 from sweet.errors import UsageError
 from sweet.scoring.results.compare import CompareConfig, run_compare
 from sweet.stages.base import StageResult
-from sweet.view.comparison import as_markdown, sections
+from sweet.view.comparison import as_markdown, sections, trained_on
 
 
 class Compare(Command[CompareConfig]):
@@ -43,6 +43,7 @@ def _show(result: StageResult) -> None:
 
 
 def show_comparison(metrics: Mapping[str, Any]) -> None:
+    console.show(console.safe_text(trained_on(metrics)))
     for section in sections(metrics):
         console.show(section)
 

@@ -1,4 +1,5 @@
-"""`sweet data`: download tasks and assets of pages, import and export trajectories, build the packaged agent."""
+"""`sweet data`: check and download tasks, download assets of pages, import and export trajectories, build the packaged
+agent."""
 
 from __future__ import annotations
 
@@ -8,14 +9,18 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
 from sweet.datasets.exporting import DataExportConfig, export_lines, run_data_export
 from sweet.datasets.importing import DataImportConfig, run_data_import
+from sweet.datasets.metrics import CheckMetrics
 from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
 from sweet.datasets.new_task import NewTaskConfig, run_new_task
 from sweet.datasets.page_assets import AssetsConfig, run_data_assets
 from sweet.datasets.websight import WebSightConfig, run_data_websight
-from sweet.errors import UsageError
+from sweet.errors import SweetError, UsageError
+from sweet.stages.base import StageResult
+from sweet.units import count
 
 
 class ColBench(Command[ColBenchConfig]):
@@ -33,10 +38,43 @@ class Assets(Command[AssetsConfig]):
         console.print_result(run_data_assets(call.config, call.reporter), as_json=call.common.json)
 
 
+class Check(Command[DataCheckConfig]):
+    def arguments(self) -> list[ArgumentSpec]:
+        help = "JSONL file of tasks, or the name of a dataset; default: that of the kind of task."
+        return [ArgumentSpec("tasks", "FILE", help, required=False, is_path=False)]
+
+    def work(self, call: Call[DataCheckConfig]) -> None:
+        result = run_data_check(call.arguments["tasks"], call.config, call.reporter)
+        unusable = [finding for finding in result.metrics.findings if finding.unusable]
+        if not (unusable and call.common.json):
+            console.print_result(result, as_json=call.common.json, draw=_show_check)
+        if unusable:
+            first = unusable[0]
+            where = str(result.run) if first.line is None else f"{result.run}, line {first.line}"
+            counted = f"{result.metrics.unusable:,} of {count(result.metrics.tasks, 'task')} cannot be scored"
+            error = SweetError(f"{counted}; {first.task}: {first.what}.", where=where, fix=first.fix)
+            error.found = result.as_json()
+            raise error
+
+
+_SHOWN = 20
+"""Findings that a table has at most."""
+
+
+def _show_check(result: StageResult[CheckMetrics]) -> None:
+    console.show_result(result, hidden={"findings"})
+    found = sorted(result.metrics.findings, key=lambda finding: not finding.unusable)
+    if found:
+        rows = [(one.line or "", one.task, one.problem, one.what, one.fix) for one in found[:_SHOWN]]
+        console.show_rows(["line", "task", "problem", "what", "fix"], rows, right=["line"])
+    if len(found) > _SHOWN:
+        console.show(console.safe_text(f"{len(found) - _SHOWN} more findings: --json lists all."))
+
+
 class Import(Command[DataImportConfig]):
     def arguments(self) -> list[ArgumentSpec]:
         return [
-            ArgumentSpec("file", "FILE", "JSONL of trajectories in the published format.", required=True),
+            ArgumentSpec("file", "FILE", "JSONL of dialogues in the published format.", required=True),
             ArgumentSpec("run", "RUN", "The run directory, created if it does not exist.", required=True),
         ]
 
@@ -116,10 +154,23 @@ COMMANDS = (
             ("sweet data assets --photo", "for screenshots as in the published code"),
         ),
     ),
+    Check(
+        name="data check",
+        config=DataCheckConfig,
+        summary="Check the tasks of a file: references, tests, duplicates, leaks.",
+        text="Runs every reference against its own tests in the sandbox, or renders every page. Lists the tasks that "
+        "cannot be scored, with which it exits with 1, and those that are slow, trivial or duplicates, or whose "
+        "request contains the reference. sweet rollout itself refuses only references and tests that do not compile.",
+        examples=(
+            ("sweet data check tasks.jsonl", "before anything is paid for"),
+            ("sweet data check micro --split test", "a dataset by its name"),
+            ("sweet data check tasks.jsonl --repeats 5", "a longer look for references that change their values"),
+        ),
+    ),
     Import(
         name="data import",
         config=DataImportConfig,
-        summary="Import trajectories from a file into a run.",
+        summary="Import dialogues from a file into a run.",
         text="Rows with a reward count as scored, so that sweet label can follow directly. A dialogue keeps the system "
         "prompt of its agent, which the input of the agent's turns contains: as text in the format of Llama 3, ChatML "
         "or Gemma, or as messages.",
@@ -131,7 +182,7 @@ COMMANDS = (
     Export(
         name="data export",
         config=DataExportConfig,
-        summary="Export a run's trajectories in the published format.",
+        summary="Export a run's dialogues in the published format.",
         text="The rows are blocks of the same tasks in the same order, as the published scripts require, and the turns "
         "of the agent have their prompts (input) and raw replies (output). The published evaluation of code takes the "
         "file; that of pages does not, as its answers are screenshots instead of HTML.",

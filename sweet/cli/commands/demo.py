@@ -14,9 +14,10 @@ from sweet.cli.stage_command import StageCommand
 from sweet.cli.study import finish_study
 from sweet.errors import UsageError
 from sweet.paths import RUNS
-from sweet.stages.base import OPERATIONAL, StageResult, option_key
+from sweet.stages.base import OPERATIONAL, StageResult, about, option_key
 from sweet.study.demo import DemoConfig, run_demo
 from sweet.study.settings import MethodNames, StudyConfig
+from sweet.units import count, format_duration, format_metric
 
 FIGURES = ("success", "tests")
 
@@ -25,16 +26,16 @@ STUDY = RUNS / "study"
 
 
 class DemoOptions(DemoConfig):
-    study: bool = False
+    study: bool = Field(default=False, json_schema_extra=about("Study"))
     """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
     runs/study), and the same command resumes the study."""
-    seeds: int | None = Field(default=None, ge=1)
+    seeds: int | None = Field(default=None, ge=1, json_schema_extra=about("Study"))
     """With --study: number of seeds of data, training and sampling, starting with --seed; default: 5."""
-    methods: MethodNames = ()
+    methods: MethodNames = Field(default=(), json_schema_extra=about("Study"))
     """With --study: methods to compare, separated by commas; default: all."""
-    figures: bool = True
+    figures: bool = Field(default=True, json_schema_extra=about("Study"))
     """With --study: also best of N, success by offline dialogues, and credit by kind of turn."""
-    jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    jobs: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", OPERATIONAL))
     """With --study: seeds that run at the same time; default: the number of cores."""
 
 
@@ -50,6 +51,11 @@ class DemoCommand(StageCommand[DemoOptions]):
             _study(call, StudyConfig(**{name: getattr(call.config, name) for name in given}))
         else:
             super().work(call)
+
+    def detach(self, call: Call[DemoOptions]) -> None:
+        if call.config.study:
+            raise UsageError("A study does not detach.", where="--detach", fix="nohup sweet demo --study &")
+        super().detach(call)
 
 
 def _study(call: Call[DemoOptions], config: StudyConfig) -> None:
@@ -67,14 +73,14 @@ def _name(_: DemoOptions) -> tuple[str, str]:
 def _show(result: StageResult) -> None:
     metrics = result.as_json()["metrics"]
     console.heading(f"sweet demo · {result.run}")
-    seconds = Table("stage", "seconds")
+    seconds = Table("stage", "time")
     seconds.columns[1].justify = "right"
     for step, took in metrics["steps"].items():
-        seconds.add_row(console.safe_text(step), f"{took:.1f}")
+        seconds.add_row(console.safe_text(step), format_duration(took))
     seconds.add_section()
-    seconds.add_row("all", f"{metrics['seconds']:.1f}")
+    seconds.add_row("all", format_duration(metrics["seconds"]))
     console.show(seconds)
-    outcome = Table(f"{metrics['tasks']} unseen tasks", "success", "tests passed")
+    outcome = Table(count(metrics["tasks"], "unseen task"), "success", "tests passed")
     outcome.add_row("before", *(_rate(metrics, f"{name}_before") for name in FIGURES))
     for one in metrics["rounds"]:
         name = "after" if len(metrics["rounds"]) == 1 else f"after round {one['round']}"
@@ -83,8 +89,7 @@ def _show(result: StageResult) -> None:
 
 
 def _rate(metrics: Mapping[str, Any], name: str) -> str:
-    rate, low, high = (100 * metrics[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high"))
-    return f"{rate:.1f} % [{low:.1f}, {high:.1f}]"
+    return format_metric(name, metrics[name], metrics)
 
 
 COMMANDS = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.text import Text
 
 from sweet.cli import console
@@ -20,11 +22,9 @@ class Doctor(Command[DoctorConfig]):
             return
         call.reporter.say("Checking this machine.")
         checks = run_doctor(call.config)
-        if call.common.json:
-            console.print_json({"run": None, "metrics": {}, "artifacts": [], **as_json(checks)})
-        else:
+        if not call.common.json:
             console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
-        _raise_if_missing(checks)
+        _end(call, as_json(checks), _missing(checks))
 
 
 def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
@@ -32,21 +32,30 @@ def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
 
     call.reporter.say("Checking the nodes of the cluster.")
     nodes = run_cluster_doctor(address, call.config, call.reporter.say)
-    if call.common.json:
-        console.print_json({"run": None, "metrics": {}, "artifacts": [], **nodes_as_json(nodes)})
-    else:
+    if not call.common.json:
         for name, checks in nodes.items():
             console.show_table(f"sweet doctor · {name}", ["", "", "found"], map(_row, checks))
-    for name, checks in nodes.items():
-        _raise_if_missing(checks, name)
+    errors = (_missing(checks, name) for name, checks in nodes.items())
+    _end(call, nodes_as_json(nodes), next(filter(None, errors), None))
 
 
-def _raise_if_missing(checks: list[Check], node: str = "") -> None:
-    """Raise SweetError if a required item is missing."""
+def _end(call: Call[DoctorConfig], found: dict[str, Any], error: SweetError | None) -> None:
+    """Print what was found as JSON if that is asked for, and raise the error if there is one."""
+    shown = {"run": None, "metrics": {}, "artifacts": [], **found}
+    if error is not None:
+        error.found = shown
+        raise error
+    if call.common.json:
+        console.print_json(shown)
+
+
+def _missing(checks: list[Check], node: str = "") -> SweetError | None:
+    """Return the error for a required item that is missing; None if there is none."""
     broken = next((check for check in checks if check.required and check.status != "ok"), None)
-    if broken is not None:
-        where = ": ".join(filter(None, (node, broken.name, broken.found)))
-        raise SweetError("A requirement of the pipeline is missing.", where=where, fix=broken.fix)
+    if broken is None:
+        return None
+    where = ": ".join(filter(None, (node, broken.name, broken.found)))
+    return SweetError("A requirement of the pipeline is missing.", where=where, fix=broken.fix)
 
 
 def _row(check: Check) -> list[object]:

@@ -6,6 +6,7 @@ from sweet.cli import console
 from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.results.trained_on import in_words
 from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import StageResult
 from sweet.view.comparison import MEASURES, samples
@@ -13,7 +14,8 @@ from sweet.view.comparison import MEASURES, samples
 
 def _show(result: StageResult) -> None:
     metrics = result.as_json()["metrics"]
-    console.show_result(result, hidden={"compare", "best_of", *MEASURES})
+    console.show(console.safe_text(in_words(metrics["trained_on_tasks"], metrics["tasks"])))
+    console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", *MEASURES})
     for section in samples(metrics):
         console.show(section)
     if "compare" in metrics:

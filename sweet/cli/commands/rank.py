@@ -7,6 +7,7 @@ from sweet.cli.stage_command import StageCommand
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import plan_rank, run_rank
 from sweet.stages.base import StageResult
+from sweet.units import format_value, percent, plain_bounds
 
 
 def _show(result: StageResult) -> None:
@@ -16,9 +17,9 @@ def _show(result: StageResult) -> None:
         rows = [
             (
                 kind,
-                console.format_value(found["turns"]),
-                console.format_value(found["replies"]),
-                console.with_interval({"": found["mean_advantage"], **_ends(found)}, ""),
+                format_value(found["turns"]),
+                format_value(found["replies"]),
+                f"{found['mean_advantage']:+.3f} {plain_bounds(found['ci_low'], found['ci_high'])}".rstrip(),
             )
             for kind, found in metrics["credit"].items()
         ]
@@ -26,15 +27,11 @@ def _show(result: StageResult) -> None:
         console.show_rows(["reply", "turns", "replies", "mean advantage"], rows, right=["turns", "replies"])
     if "agreement_by_kind" in metrics:
         couples = [
-            (name.replace(">", " over "), console.format_value(found["couples"]), console.format_value(found["share"]))
+            (name.replace(">", " over "), format_value(found["couples"]), percent(found["share"]))
             for name, found in metrics["agreement_by_kind"].items()
         ]
         console.heading("Share of couples in which the judge prefers the better reply")
         console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])
-
-
-def _ends(found: dict[str, float | None]) -> dict[str, float | None]:
-    return {f"_{end}": found[end] for end in ("ci_low", "ci_high")}
 
 
 COMMANDS = (

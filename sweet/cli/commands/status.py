@@ -10,14 +10,16 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
+from sweet.cli.follow import follow, progress_text, raise_unless_done
 from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.errors import UsageError
+from sweet.inspection.command_words import to_fill_in
 from sweet.inspection.disk_use import DiskUse
 from sweet.inspection.overview import Headline, Overview, RunSummary, overview
 from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 from sweet.paths import RUNS
 from sweet.runs.manifest import now
-from sweet.view.terminal import count
-from sweet.view.units import format_bytes
+from sweet.units import count, format_bytes, format_duration, format_metric, metric_name, rate
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
@@ -28,6 +30,9 @@ class Status(Command[StatusConfig]):
 
     def work(self, call: Call[StatusConfig]) -> None:
         given: Path | None = call.arguments["run"]
+        if call.config.follow and (call.config.schema_ or call.config.all_):
+            other = "--schema" if call.config.schema_ else "--all"
+            raise UsageError(f"{other} shows nothing that can be followed.", where=f"--follow {other}", fix="give one")
         if call.config.schema_:
             console.print_json(json_schema())
         elif call.config.all_:
@@ -37,25 +42,38 @@ class Status(Command[StatusConfig]):
             else:
                 _show_overview(every)
         else:
-            one = report(newest_run(given, call.reporter))
+            run = newest_run(given, call.reporter)
+            ended = follow(run, quiet=call.common.json) if call.config.follow else None
+            one = report(run)
             if call.common.json:
                 console.print_json(one.as_json())
-            else:
+            elif ended is None:
                 _show(one)
+            else:
+                console.show_rows(["attempt", "", "time", "metrics"], [_attempt(ended)], right=["time"])
+                _show_next(one)
+            if ended is not None:
+                raise_unless_done(ended)
 
 
 def _show(found: StatusReport) -> None:
     made = f"{found.created:%Y-%m-%d %H:%M}"
     console.heading(f"{found.run} · task {found.task} · created {made} by sweet {found.sweet_version}")
-    console.show_rows(["attempt", "", "seconds", "metrics"], map(_attempt, found.attempts), right=["seconds"])
+    console.show_rows(["attempt", "", "time", "metrics"], map(_attempt, found.attempts), right=["time"])
     if found.artifacts:
         header = ["artifact", "rows", "size", "made from", "path", ""]
         console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
         console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
     _show_disk(found.disk)
+    _show_next(found)
+
+
+def _show_next(found: StatusReport) -> None:
     for command in found.next:
-        console.show(Text("next: ").append_text(console.safe_text(command, "bold")))
+        console.show_command(Text("next: ").append_text(console.safe_text(command, "bold")))
+    for line in to_fill_in(found.next):
+        console.show(console.safe_text(line))
 
 
 def _show_disk(disk: DiskUse) -> None:
@@ -68,16 +86,12 @@ def _show_disk(disk: DiskUse) -> None:
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:
-    seconds = "" if attempt.seconds is None else f"{attempt.seconds:,.1f}"
-    metrics = ", ".join(
-        f"{name.replace('_', ' ')} {console.format_value(value)}" for name, value in attempt.metrics.items()
-    )
-    return [
-        attempt.id,
-        _state(attempt.status),
-        seconds,
-        attempt.error.splitlines()[0] if attempt.error else metrics,
-    ]
+    seconds = "" if attempt.seconds is None else format_duration(attempt.seconds)
+    metrics = ", ".join(f"{metric_name(name)} {format_metric(name, value)}" for name, value in attempt.metrics.items())
+    shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
+    if attempt.progress is not None:
+        shown = progress_text(attempt.progress)
+    return [attempt.id, _state(attempt.status), seconds, shown]
 
 
 def _state(status: str) -> Text:
@@ -124,10 +138,7 @@ def _run(run: RunSummary) -> list[object]:
 
 
 def _headline(result: Headline) -> str:
-    interval = (
-        "" if result.ci_low is None or result.ci_high is None else f" [{result.ci_low:.2f}, {result.ci_high:.2f}]"
-    )
-    return f"{result.metric.removesuffix('_rate')} {result.value:.2f}{interval}"
+    return f"{result.metric.removesuffix('_rate')} {rate(result.value, result.ci_low, result.ci_high)}"
 
 
 def _age(since: datetime) -> str:
@@ -144,9 +155,10 @@ COMMANDS = (
         name="status",
         config=StatusConfig,
         summary="Show the contents of a run, what is stale, and the next command.",
-        text="Also shows its size on the disk, and what could be deleted.",
+        text="Also shows its size on the disk, what could be deleted, and how far the attempts are that run.",
         examples=(
             ("sweet status", "the newest run"),
+            ("sweet status --follow", "the progress of what runs, until it ends"),
             ("sweet status --all", "every run under runs/, one line each"),
             ("sweet status --schema", "the JSON Schema of manifest.json"),
         ),

@@ -8,7 +8,7 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
-from sweet.view.terminal import count
+from sweet.units import count
 from sweet.view.view_metrics import ViewMetrics
 from sweet.view.viewer import ViewConfig, Viewer
 
@@ -54,7 +54,7 @@ def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
         metrics = ViewMetrics(trajectories=written, pictures_left_out=left_out, html=str(page))
     if (rows := call.config.export) is not None:
         written = viewer.write_export(rows)
-        call.reporter.say(f"{count(written, 'trajectory')} written to {rows}.")
+        call.reporter.say(f"{count(written, 'dialogue')} written to {rows}.")
         metrics = metrics.model_copy(update={"trajectories": written, "export": str(rows)})
     if call.common.json:
         console.print_json(

@@ -6,7 +6,8 @@ tasks; the p-value is McNemar's exact test for metrics of 0 and 1 if both sides 
 permutation test otherwise. Nothing is written: the result comes from the manifests and the rows of scores.
 
 The metrics:
-    a, b            the scores and dialogues of each side, with the agent, the seed, the numbers of dialogues and tasks
+    a, b            the scores and dialogues of each side, with the agent, the seed, the numbers of dialogues and tasks,
+                    and how many of the compared tasks the agent was trained on
     tasks           number of tasks on both sides; everything below is about these
     win_rate        by the rewards, with its interval
     figures         metrics by name, rewards included: a, b, difference and win_rate, each with its interval, p_value,
@@ -44,6 +45,7 @@ from sweet.scoring.results.metrics import (
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.statistics import clustered_mean, compare
+from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.base import StageConfig, StageResult
 from sweet.tasks.scores import RewardRule
 
@@ -105,9 +107,10 @@ def measure_comparison(
     figures = pair_figures(*values, shared)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
+    record = TrainingRecord(b.kind)
     return ComparisonMetrics(
-        a=_side(a, values[0]),
-        b=_side(b, values[1]),
+        a=_side(a, values[0], shared, record),
+        b=_side(b, values[1], shared, record),
         tasks=len(shared),
         win_rate=figures[REWARD].win_rate,
         figures=figures,
@@ -148,7 +151,7 @@ def _evaluations_in_words(run: Run) -> str:
     return ", ".join(words)
 
 
-def _side(evaluation: Evaluation, values: Values) -> ComparedSide:
+def _side(evaluation: Evaluation, values: Values, shared: Sequence[str], record: TrainingRecord) -> ComparedSide:
     played = evaluation.played
     return ComparedSide(
         run=str(evaluation.run.path),
@@ -159,6 +162,7 @@ def _side(evaluation: Evaluation, values: Values) -> ComparedSide:
         scorer=evaluation.scorer,
         tasks=len(values.ids),
         dialogues=sum(map(len, values.ids.values())),
+        trained_on_tasks=trained_on(evaluation, record, shared),
     )
 
 

@@ -72,6 +72,8 @@ class ComparedSide(Record):
     """valid tasks"""
     dialogues: int
     """dialogues on them"""
+    trained_on_tasks: int | None
+    """compared tasks that the agent was trained on; null where this is not known"""
 
 
 class ComparedMetric(Record):

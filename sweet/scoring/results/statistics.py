@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweet.stages.intervals import wilson
 from sweet.stages.record import Rate
 
 if TYPE_CHECKING:
@@ -147,16 +148,6 @@ def _within(theta: float, freedom: int) -> float:
     if odd:
         return 2 / math.pi * (theta + math.sin(theta) * total)
     return math.sin(theta) * total
-
-
-def wilson(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's score interval for a share of n (E. B. Wilson, JASA 22, 1927)."""
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    centre = share + z * z / (2 * n)
-    reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    low, high = (centre - reach) / scale, (centre + reach) / scale
-    return min(max(0.0, low), share), max(min(1.0, high), share)
 
 
 def compare(

@@ -33,14 +33,14 @@ def load(tasks: str, split: str) -> list[Task]:
         path = colbench_file(split)
         if not path.is_file():
             raise UsageError(f"ColBench's {split} split is not on this machine.", where=path, fix="sweet data colbench")
-        return load_task_file(path, _fields)
+        return load_task_file(path, fields)
     path = Path(tasks)
     if path.is_file():
-        return load_task_file(path, _fields)
+        return load_task_file(path, fields)
     raise not_there(path, SPLITS)
 
 
-def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
+def fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
     """Check a row's tests, and return them as a mapping."""
     tests = row.get("test_cases")
     if isinstance(tests, list):

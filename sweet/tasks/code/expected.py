@@ -26,6 +26,7 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
 from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import TaskCode, read_task
+from sweet.tasks.findings import Problem
 
 Scorer = Literal["strict", "upstream"]
 
@@ -117,7 +118,8 @@ class References:
             return Expected(results)
         half = len(results) // 2
         once, again = results[:half], results[half:]
-        return Expected(once, _fault(reference, once, again))
+        fault = fault_of(reference, once, again)
+        return Expected(once, None if fault is None else fault[1])
 
     def _from_disk(self, key: str) -> tuple[Expected | None, int]:
         """Return the cached results and their bytes; None and 0 if there are none."""
@@ -172,16 +174,22 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _fault(reference: Reference, once: tuple[Result, ...], again: tuple[Result, ...]) -> str | None:
-    """Return why the reference makes its task invalid, or None. Exceptions of a `raise` statement are intended."""
+def fault_of(reference: Reference, once: tuple[Result, ...], again: tuple[Result, ...]) -> tuple[Problem, str] | None:
+    """Return why the reference makes its task invalid, and which problem this is; None if it does not. Exceptions of a
+    `raise` statement are intended."""
     for call, a, b in zip(reference.program.calls, once, again, strict=False):
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
-            return f"the reference fails on {call}: {a.told}"
+            return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.told}"
         if a.status == "value" and not same(a.value, a.value):
-            return f"the reference returns a value on {call} that cannot be compared"
-        if a.status != b.status or a.error != b.error or not same(a.value, b.value, RELATIVE_TOLERANCE):
-            return f"the reference does not return the same value twice on {call}"
+            return "invalid", f"the reference returns a value on {call} that cannot be compared"
+        if not agree(a, b):
+            return "flaky", f"the reference does not return the same value twice on {call}"
     if all(result == _NONE for result in once):
-        return "the reference returns None on every test"
+        return "trivial", "the reference returns None on every test"
     return None
+
+
+def agree(a: Result, b: Result) -> bool:
+    """Return whether two results of a call are the same."""
+    return a.status == b.status and a.error == b.error and same(a.value, b.value, RELATIVE_TOLERANCE)

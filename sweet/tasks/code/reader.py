@@ -152,6 +152,27 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
     return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
 
 
+def read_faults(tasks: Iterable[Task]) -> Iterator[tuple[str | None, tuple[str | None, ...]]]:
+    """Yield for each task why its reference does not compile, None if it does, and the same for each of its calls."""
+    requests: list[tuple[str, str, list[str]]] = []
+    size = 0
+    for task in tasks:
+        request = ("read_faults", task.ground_truth, list(task.test_cases.values()))
+        size += 2 * sum(map(len, _texts(request)))  # a message has escapes
+        if requests and size > _TOGETHER_BYTES:
+            yield from map(_faults_in, _reader.ask_all(requests))
+            requests, size = [], 2 * sum(map(len, _texts(request)))
+        requests.append(request)
+    yield from map(_faults_in, _reader.ask_all(requests))
+
+
+def _faults_in(reply: Reply | Unreadable) -> tuple[str | None, tuple[str | None, ...]]:
+    if isinstance(reply, Unreadable):
+        return str(reply), ()
+    source, *calls = reply[0]
+    return source, tuple(calls)
+
+
 @functools.lru_cache(maxsize=4096)
 def statements(source: str) -> tuple[Statement, ...]:
     """Return the statements of a source in their order, with those of functions; none if it cannot be parsed."""

@@ -65,6 +65,25 @@ def read_task(reference: str, calls: list[str]) -> Reply:
     return value, [code_of(reference), *(code_of(call.strip(), "eval") for call in calls)]
 
 
+def read_faults(reference: str, calls: list[str]) -> Reply:
+    """Return why the reference does not compile, or null; and the same for each call."""
+    return [_error_of(reference, "exec"), *(_error_of(call.strip(), "eval") for call in calls)], []
+
+
+def _error_of(source: str, mode: Literal["exec", "eval"]) -> str | None:
+    """Return what the compiler says of a text in one line; None if it compiles, or is too long to be compiled here."""
+    if len(source) > LONGEST:
+        return None
+    try:
+        compile(source, "<task>", mode, dont_inherit=True)
+    except SyntaxError as error:
+        at = f" (line {error.lineno})" if error.lineno and mode == "exec" else ""
+        return f"{type(error).__name__}: {error.msg}{at}"
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
 def read_statements(source: str) -> Reply:
     """Return the statements of a source: for each the hash of its syntax tree, and its text if it is on one line."""
     return statements(source), []
@@ -78,7 +97,7 @@ def read_answer_statements(answer: str, names: list[str]) -> Reply:
 
 OPERATIONS: dict[str, Callable[..., Reply]] = {
     operation.__name__: operation
-    for operation in (read_answer, read_source, read_task, read_statements, read_answer_statements)
+    for operation in (read_answer, read_source, read_task, read_faults, read_statements, read_answer_statements)
 }
 
 

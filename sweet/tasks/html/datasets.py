@@ -33,7 +33,7 @@ def load(tasks: str, split: str) -> list[Task]:
         return _pages(split)
     path = websight_file(split) if tasks == "websight" else Path(tasks)
     if path.is_file():
-        return load_task_file(path, _fields)
+        return load_task_file(path, fields)
     if tasks == "websight":
         raise UsageError(
             f"WebSight's {split} split is not on this machine.",
@@ -56,7 +56,7 @@ def _pages(split: str) -> list[Task]:
     ]
 
 
-def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
+def fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
     """Return the reference page as it is rendered: without surrounding text, its image addresses rewritten."""
     page = extract_page(row["ground_truth"])
     if page is None:

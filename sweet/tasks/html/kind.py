@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.tasks.base import Move, Recipe, Task
 from sweet.tasks.datasets import websight_file
+from sweet.tasks.files import Wrong
+from sweet.tasks.findings import Checked
 from sweet.tasks.html import datasets, writer
 from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
@@ -43,14 +46,29 @@ class HtmlKind(TaskKind):
     def default_tasks(self) -> str:
         return "websight" if websight_file("train").is_file() else "pages"
 
+    def has_dataset(self, name: str) -> bool:
+        return name in datasets.SPLITS
+
+    def problem(self, task: Task) -> tuple[str, ...]:
+        """The reference alone: another request for the same page is the same problem."""
+        return (task.ground_truth,)
+
     def load(self, tasks: str, split: str) -> list[Task]:
         return datasets.load(tasks, split)
+
+    def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
+        return datasets.fields(row, wrong)
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Accept every task: a page is all that is needed."""
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, recipe=recipe)
+
+    def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
+        from sweet.tasks.html.check import check_pages
+
+        yield from check_pages(tasks, request)
 
     def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
         from sweet.tasks.html.scoring import open_html_scorer

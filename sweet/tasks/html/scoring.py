@@ -31,6 +31,7 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import recorded_settings, window_name
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
+from sweet.tasks.html.held import held_open
 from sweet.tasks.html.metrics import METRICS
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -38,7 +39,7 @@ from sweet.tasks.trajectory import FAULTS, Trajectory
 EMBEDDINGS = "embeddings"
 
 _TOGETHER = 32
-"""Number of trajectories whose pages are compared in one batch."""
+"""Number of dialogues whose pages are compared in one batch."""
 _AHEAD = 3
 """Number of batches that are rendered at once."""
 _AHEAD_ON_NODES = 24
@@ -63,42 +64,16 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
     settings = recorded_settings(request.window, request.pictures)
     rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
-    with asyncio.Runner() as runner:
-        closing = asyncio.Event()
-        opened: asyncio.Future[Renderer] = runner.get_loop().create_future()
-
-        async def hold() -> None:
-            """Open and close the renderer in the same asyncio task, as its context manager requires."""
-            store = request.run / SCREENSHOTS
-            async with open_renderer(store, request.workers, request.ray, request.say, settings) as renderer:
-                opened.set_result(renderer)
-                await closing.wait()
-
-        async def enter() -> tuple[asyncio.Task[None], Renderer]:
-            held = asyncio.create_task(hold())
-            either: set[asyncio.Future[Any]] = {held, opened}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not opened.done():
-                await held
-            return held, opened.result()
-
-        held, renderer = runner.run(enter())
-        try:
-            ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
-            yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
-        finally:
-            closing.set()
-            runner.run(_ended(held))
+    ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
+    opened = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
+    with asyncio.Runner() as runner, held_open(runner, opened) as renderer:
+        yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[_Rendered]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await task
 
 
 def last_page(trajectory: Trajectory, extract: Extract) -> str | None:

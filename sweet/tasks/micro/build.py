@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.micro.cloning_dialogues import cloning_dialogues
+from sweet.units import count
 
 if TYPE_CHECKING:
     import torch
@@ -108,7 +109,7 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            say(f"writing {config.dialogues:,} dialogues")
+            say(f"writing {count(config.dialogues, 'dialogue')}")
             dialogues = list(_dialogues(config))
             tokenizer = _tokenizer(dialogues, config)
             examples = _encode(tokenizer, dialogues, config)

@@ -92,7 +92,7 @@ def _other_task(summary: Summary) -> str:
 
 
 OUTCOME = Column("outcome", outcome, "outcome")
-TRAJECTORY = Column("trajectory", lambda summary: summary.id, "order")
+TRAJECTORY = Column("dialogue", lambda summary: summary.id, "order")
 COLUMNS = (
     OUTCOME,
     Column("reward", lambda summary: summary.reward, "reward", format_number),

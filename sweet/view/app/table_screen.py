@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
 
+from sweet.units import count, percent
 from sweet.view.app import filters
 from sweet.view.app.columns import COLUMNS, outcome
 from sweet.view.app.frame import Facts, Keys, attempt, show_message
@@ -25,7 +26,7 @@ from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, failed, passes, sort_summaries
-from sweet.view.terminal import NARROW, count
+from sweet.view.terminal import NARROW
 from sweet.view.text import printable_line
 from sweet.view.viewer import ViewConfig
 
@@ -47,7 +48,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
         Binding("s", "side_by_side", "beside", tooltip="two of a task side by side: both marked, or one and this"),
         Binding("o", "outcome", "outcome", tooltip="only one outcome: the next existing one", show=False),
-        Binding("t", "task", "task", tooltip="only this trajectory's task, or all again", show=False),
+        Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
         Binding("B", "bookmarked", "bookmarked", tooltip="only bookmarked ones, or all again", show=False),
         Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
@@ -167,13 +168,11 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def _why_none(self) -> str:
         if self._summaries:
             return "Nothing passes the filters; x removes them."
-        return (
-            "No trajectory yet; they appear here when they end." if self.records.running else "The rollouts are empty."
-        )
+        return "No dialogue yet; they appear here when they end." if self.records.running else "The rollouts are empty."
 
     def _update_header(self) -> None:
         records, shown, every = self.records, len(self.rows.shown), len(self._summaries)
-        total = count(every, "trajectory")
+        total = count(every, "dialogue")
         self.query_one("#head", Facts).set_facts(
             [
                 Text(printable_line(records.run.path.name), "bold"),
@@ -191,7 +190,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         facts = [filters.describe(self.filter), "bookmarked" if self.only_bookmarked else ""]
         if self.searching is not None:
             pattern = f"/{self.searched}/" if self.regex else f"“{self.searched}”"
-            seen = "" if self.searching.done else f", {self.searching.seen:.0%} searched"
+            seen = "" if self.searching.done else f", {percent(self.searching.seen)} searched"
             facts.append(f"search {pattern}: {len(self._found):,} found{seen}")
         self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in facts if fact)
 
@@ -233,7 +232,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
         pair = self._pair()
         if pair is None:
-            show_message(self.app, "mark one trajectory, or two, of this task to see two side by side")
+            show_message(self.app, "mark one dialogue, or two, of this task to see two side by side")
             return
         attempt(
             self.app, lambda: self.app.push_screen(SideBySideScreen(self.records, *pair, screenshots=self.screenshots))

@@ -22,6 +22,7 @@ from textual.screen import Screen
 
 from sweet.errors import SweetError, UsageError, for_command_line
 from sweet.runs.run import Run
+from sweet.units import count
 from sweet.view.app.frame import ViewerScreen, attempt, show_message
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
@@ -29,7 +30,6 @@ from sweet.view.app.table_screen import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.terminal import count
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig
 
@@ -54,7 +54,7 @@ class ViewerApp(App[None]):
         Binding("slash", "search", "search", key_display="/", tooltip="search in dialogues and code"),
         Binding("b", "bookmark", "bookmark", tooltip="bookmark, with a note"),
         Binding("y", "copy", "copy", tooltip="copy to the clipboard", show=False),
-        Binding("e", "export", "export", tooltip="export the marked trajectories, else the shown ones", show=False),
+        Binding("e", "export", "export", tooltip="export the marked dialogues, else the shown ones", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell, fg comes back", show=False),
         Binding("question_mark", "help", "keys", key_display="?", tooltip="this list"),
         Binding("q,escape", "leave", "back", tooltip="back to the table"),
@@ -132,7 +132,7 @@ class ViewerApp(App[None]):
     def current(self) -> Summary | None:
         current = self.viewer_screen.current
         if current is None:
-            show_message(self, "there is no trajectory here")
+            show_message(self, "there is no dialogue here")
         return current
 
     def action_leave(self) -> None:
@@ -187,9 +187,9 @@ class ViewerApp(App[None]):
     def action_export(self) -> None:
         chosen = self.table.chosen
         if not chosen:
-            show_message(self, "there is no trajectory here")
+            show_message(self, "there is no dialogue here")
             return
-        numbers = count(len(chosen), "trajectory")
+        numbers = count(len(chosen), "dialogue")
 
         def write(name: str | None) -> None:
             if name:

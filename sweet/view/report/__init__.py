@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweet.errors import SweetError, for_command_line
-from sweet.report.quote import p_value_text, rate_name
+from sweet.report.quote import p_value_text, rate_name, trained_on
 from sweet.report.schema import Report, Sample
 from sweet.runs.run import Run
 from sweet.view.dialogue_view import DisplayOptions
@@ -77,19 +77,20 @@ def _headline(report: Report) -> str:
     comparison = next((one for one in report.comparisons if one.after == headline.scores), None)
     if comparison is not None:
         measure = comparison.measures[0]
-        bounds = minus(measure.bounds)
+        bounds = minus(measure.bounds_text)
         change = (
-            f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
+            f'<p class="change">{minus(measure.difference_text)} <span class="ci">{bounds}</span> in '
             f"{line(rate_name(measure.name))} against before training, "
             f"{line(p_value_text(measure.p_value))}</p>\n"
         )
     result = report.result(headline.scores)
+    seen = "" if result is None else trained_on(result)
+    mark = "state" if result is not None and result.trained_on_tasks else "note"
+    first = f'<p class="{mark}">{line(seen)}</p>\n' if seen else ""
     if result is not None and result.stale:
         change += f'<p class="state">{line(result.id)} is stale: {line(result.stale)}</p>\n'
-    return (
-        f'<p class="headline"><span>{line(rate_name(rate.name))}</span> {rate_cell(rate)} {charts.interval(rate)}</p>\n'
-        f"{change}"
-    )
+    shown = f"<span>{line(rate_name(rate.name))}</span> {rate_cell(rate)} {charts.interval(rate)}"
+    return f'{first}<p class="headline">{shown}</p>\n{change}'
 
 
 def _problems(problems: list[str]) -> str:

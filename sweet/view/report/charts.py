@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.report.schema import Bin, Point, Rate, Series, TurnAdvantage
+from sweet.units import is_share, plain_bounds, rate, rate_bounds, rate_value
 from sweet.view.html import line
 from sweet.view.report.scales import Scale, labels, short, ticks
 
@@ -64,19 +65,20 @@ def lines(title: str, x_name: str, series: Sequence[Series], *, share: bool = Fa
     across = Axis.across(at.values())
     reach = [value for one in series for p in one.points for value in (p.y, p.low, p.high) if value is not None]
     up = Axis.up(reach, (0.0, 1.0) if share else None)
-    parts = [_level(up)]
+    share = share and is_share(*reach)
+    parts = [_level(up, share=share)]
     if doubling:
         named = list(zip([across.scale(at[x]) for x in numbers], [short(x) for x in numbers], strict=True))
     else:
         named = list(zip(map(across.scale, across.values), labels(across.values), strict=True))
     parts += [_along(x_name, named)]
     for number, one in enumerate(series):
-        parts.append(_curve(one, number, [across.scale(at[point.x]) for point in one.points], up.scale))
+        parts.append(_curve(one, number, [across.scale(at[point.x]) for point in one.points], up.scale, share=share))
     legend = _legend([one.name for one in series]) if len(series) > 1 else ""
     return _figure(title, "".join(parts), legend)
 
 
-def _curve(series: Series, number: int, places: Sequence[float], up: Scale) -> str:
+def _curve(series: Series, number: int, places: Sequence[float], up: Scale, *, share: bool) -> str:
     colour = f"s{number % COLOURS}"
     bounded = [
         (x, p.low, p.high)
@@ -92,7 +94,7 @@ def _curve(series: Series, number: int, places: Sequence[float], up: Scale) -> s
     title = f"<title>{line(series.name)}</title>"
     drawn = f'<polyline class="curve {colour}" points="{points}">{title}</polyline>' if len(places) > 1 else ""
     few = zip(places, series.points, strict=True) if len(places) <= FEW else ()
-    dots = "".join(_dot(x, up(p.y), colour, 3, _point(series.name, p)) for x, p in few)
+    dots = "".join(_dot(x, up(p.y), colour, 3, _point(series.name, p, share=share)) for x, p in few)
     return band + drawn + dots
 
 
@@ -100,8 +102,9 @@ def _dot(x: float, y: float, colour: str, radius: int, title: str) -> str:
     return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{line(title)}</title></circle>'
 
 
-def _point(name: str, point: Point) -> str:
-    return f"{name} at {short(point.x)}: {short(point.y)} {point.bounds}".rstrip()
+def _point(name: str, point: Point, *, share: bool) -> str:
+    value = short(point.y) + f" {plain_bounds(point.low, point.high, '.3f')}"
+    return f"{name} at {short(point.x)}: {rate(point.y, point.low, point.high) if share else value}".rstrip()
 
 
 def bins(title: str, name: str, drawn: Sequence[Bin]) -> str:
@@ -109,13 +112,16 @@ def bins(title: str, name: str, drawn: Sequence[Bin]) -> str:
     reach = [value for one in drawn for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
     up = Axis.up(reach, (0.0, 1.0))
     places = _columns(len(drawn))
-    parts = [_level(up), _along(name, [(x, span(one)) for x, one in zip(places, drawn, strict=True)])]
+    parts = [
+        _level(up, share=is_share(*reach)),
+        _along(name, [(x, span(one)) for x, one in zip(places, drawn, strict=True)]),
+    ]
     for x, one in zip(places, drawn, strict=True):
         label = f"{span(one)} {name}: {_bounds(one.rate)}, n = {one.n:,}"
         parts.append(f"<g><title>{line(label)}</title>{_whisker(x, one.rate, up.scale)}</g>")
     parts.append(_counts([(x, one.n) for x, one in zip(places, drawn, strict=True)]))
     rows = [[span(one), f"{one.n:,}", *_cells(one.rate)] for one in drawn]
-    return _figure(title, "".join(parts), numbers([name, "n", drawn[0].rate.name, "95% interval"], rows))
+    return _figure(title, "".join(parts), numbers([name, "n", drawn[0].rate.name, "95 % interval"], rows))
 
 
 def _counts(counts: Sequence[tuple[float, int]]) -> str:
@@ -140,7 +146,7 @@ def _bounds(rate: Rate) -> str:
 
 
 def _cells(rate: Rate) -> list[str]:
-    return [f"{rate.mean:.3f}", rate.bounds]
+    return [rate_value(rate.mean, rate.low, rate.high), rate_bounds(rate.mean, rate.low, rate.high)]
 
 
 def _whisker(x: float, rate: Rate, up: Scale) -> str:
@@ -225,12 +231,13 @@ def _columns(count: int) -> list[float]:
     return [LEFT + width * (index + 0.5) for index in range(count)]
 
 
-def _level(up: Axis) -> str:
-    """Draw the horizontal grid lines with their values."""
+def _level(up: Axis, *, share: bool = False) -> str:
+    """Draw the horizontal grid lines with their values, those of shares in per cent."""
+    named = [f"{label} %" for label in labels([100 * value for value in up.values])] if share else labels(up.values)
     return "".join(
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up.scale(value):.1f}" y2="{up.scale(value):.1f}"/>'
         f'<text class="y" x="{LEFT - 6}" y="{up.scale(value) + 4:.1f}">{shown}</text>'
-        for value, shown in zip(up.values, labels(up.values), strict=True)
+        for value, shown in zip(up.values, named, strict=True)
     )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from sweet.units import format_duration
 from sweet.view.html import line, text
 
 MAX_LENGTH = 400
@@ -76,10 +77,4 @@ def moment(when: datetime) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"
+    return "–" if seconds is None else format_duration(seconds)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sweet.report.schema import ArtifactFact, Link
+from sweet.units import count, format_bytes
 from sweet.view.html import line
-from sweet.view.report.scales import short
 
 BOX, TALL = 132, 40
 """Width and height of an artifact."""
@@ -56,7 +56,7 @@ def drawing(artifacts: Sequence[ArtifactFact], links: Sequence[Link]) -> str:
 
 def _box(artifact: ArtifactFact, x: float, y: float) -> str:
     state = "partial" if artifact.status == "partial" else "stale" if artifact.stale else "done"
-    under = f"{artifact.rows:,} rows" if artifact.rows is not None else f"{short(artifact.bytes / 1e6)} MB"
+    under = format_bytes(artifact.bytes) if artifact.rows is None else count(artifact.rows, "row")
     note = under if state == "done" else f"{state} · {under}"
     return (
         f'<g class="node {state}"><title>{line(artifact.stale or artifact.path)}</title>'

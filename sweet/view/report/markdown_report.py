@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweet.report.quote import paragraph, rate_name, rate_text
+from sweet.report.quote import paragraph, rate_name, rate_text, trained_on
 from sweet.report.schema import Report
 from sweet.scoring.results.statistics import p_in_words
+from sweet.units import count, format_metric
 from sweet.view import safe_markdown
 from sweet.view.report.html_parts import cut
-from sweet.view.report.scales import short
-from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
@@ -34,6 +33,9 @@ def code(content: str) -> str:
 
 def _parts(report: Report) -> Iterator[str]:
     yield f"### sweet run {code(report.run)}"
+    result = report.result(report.headline.scores) if report.headline else None
+    if result is not None:
+        yield f"{code(result.id)}: {trained_on(result)}"
     if report.problems:
         yield "\n".join(["Parts of the run could not be read:", *(f"- {code(problem)}" for problem in report.problems)])
     if not report.results:
@@ -46,20 +48,20 @@ def _parts(report: Report) -> Iterator[str]:
         for result in report.results
         for cells in [[code(rate_name(rate.name)), rate_text(rate)] for rate in result.rates] or [["–", "–"]]
     ]
-    yield from _table(["scores", "agent", "dataset", "n", "rate", "mean [95%]"], rows, "---r-r")
+    yield from _table(["scores", "agent", "dataset", "n", "rate", "mean [95 %]"], rows, "---r-r")
     rows = [
         [
             f"{code(found.before)} → {code(found.after)}",
             code(rate_name(measure.name)),
-            f"{measure.before:.3f} → {measure.after:.3f}",
-            f"{measure.difference:+.3f} {measure.bounds}",
+            f"{measure.before_text} → {measure.after_text}",
+            f"{measure.difference_text} {measure.bounds_text}",
             p_in_words(measure.p_value),
             f"{measure.wins} / {measure.ties} / {measure.losses}",
         ]
         for found in report.comparisons
         for measure in found.measures
     ]
-    yield from _table(["paired", "of", "means", "difference [95%]", "p", "wins / ties / losses"], rows, "--rrrr")
+    yield from _table(["paired", "of", "means", "difference [95 %]", "p", "wins / ties / losses"], rows, "--rrrr")
     rows = [
         [code(found.artifact), f"{found.steps:,}", *(_metric(found.metrics, name) for name in METRICS)]
         for found in report.training
@@ -70,7 +72,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _metric(metrics: dict[str, float], name: str) -> str:
-    return short(metrics[name]) if name in metrics else "–"
+    return format_metric(name, metrics[name]) if name in metrics else "–"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:

@@ -8,10 +8,10 @@ from pydantic import JsonValue
 
 from sweet.report.quote import SHORT
 from sweet.report.schema import ArtifactFact, AttemptFact, Report
+from sweet.units import format_bytes
 from sweet.view.html import line
 from sweet.view.report.html_parts import cut, duration, folded, moment, note, preformatted, section, table, value
 from sweet.view.report.lineage_graph import drawing
-from sweet.view.units import format_bytes
 
 
 def lineage(report: Report) -> str:

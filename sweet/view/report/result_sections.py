@@ -18,13 +18,13 @@ from sweet.report.schema import (
     TrainingFact,
 )
 from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.units import count, format_metric, percent, rate_bounds, rate_value
 from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
 from sweet.view.report.html_parts import charts as side_by_side
 from sweet.view.report.html_parts import folded, note, section, table
-from sweet.view.report.scales import minus, short
-from sweet.view.terminal import count
+from sweet.view.report.scales import minus
 
 TRAINED = (
     ("loss", ("loss",), False),
@@ -45,7 +45,8 @@ CURVES = {
 
 def rate_cell(rate: Rate) -> str:
     """Return a rate with its interval as HTML."""
-    return f'<b>{minus(f"{rate.mean:.3f}")}</b> <span class="ci">{minus(rate.bounds)}</span>'
+    mean, bounds = rate_value(rate.mean, rate.low, rate.high), rate_bounds(rate.mean, rate.low, rate.high)
+    return f'<b>{minus(mean)}</b> <span class="ci">{minus(bounds)}</span>'
 
 
 def results(report: Report) -> str:
@@ -65,6 +66,8 @@ def _evaluation(result: ScoresFact) -> str:
         facts.append(count(result.trajectories, "dialogue"))
     if result.tasks is not None:
         facts.append(count(result.tasks, "task"))
+    if result.trained_on_tasks:
+        facts.append(f"{result.trained_on_tasks:,} of them trained on")
     if result.faults:
         facts.append(count(result.faults, "fault"))
     if result.invalid_tasks:
@@ -89,17 +92,19 @@ def _comparison(found: ComparisonFact, report: Report) -> str:
     warning = (
         note(f"Differences between before (A) and after (B). {' '.join(found.warnings)}") if found.warnings else ""
     )
-    title = f"<h3>Before and after training: {line(' and '.join(names))} on the same {found.tasks:,} tasks</h3>\n"
+    title = (
+        f"<h3>Before and after training: {line(' and '.join(names))} on the same {count(found.tasks, 'task')}</h3>\n"
+    )
     return title + table(header, rows, "lrrrrlrrr") + warning
 
 
 def _measure(measure: Measure) -> list[str]:
-    difference = minus(f"{measure.difference:+.3f}")
-    bounds = minus(measure.bounds)
+    difference = minus(measure.difference_text)
+    bounds = minus(measure.bounds_text)
     return [
         line(rate_name(measure.name)),
-        f"{measure.before:.3f}",
-        f"{measure.after:.3f}",
+        measure.before_text,
+        measure.after_text,
         f'<b>{difference}</b> <span class="ci">{bounds}</span>',
         line(p_in_words(measure.p_value)),
         line(TESTS[measure.test]),
@@ -125,7 +130,7 @@ def _outcomes(report: Report) -> str:
     for found in report.dialogues:
         whole = sum(found.outcomes.values())
         rows = [
-            [line(name), f"{number:,}", f"{number / whole:.1%}", charts.share(number, whole)]
+            [line(name), f"{number:,}", percent(number / whole), charts.share(number, whole)]
             for name, number in found.outcomes.items()
             if whole
         ]
@@ -146,11 +151,15 @@ def training(report: Report) -> str:
 
 
 def _training(found: TrainingFact) -> str:
-    facts = [f"{found.steps:,} steps"] if found.steps else []
-    facts += [f"{rate_name(name)} {short(found.metrics[name])}" for name in SHOWN_METRICS if name in found.metrics]
+    facts = [count(found.steps, "step")] if found.steps else []
+    facts += [
+        f"{rate_name(name)} {format_metric(name, found.metrics[name])}"
+        for name in SHOWN_METRICS
+        if name in found.metrics
+    ]
     summary = note(" · ".join(facts)) if facts else ""
     if found.together > 1:
-        summary += note(f"Each point is the mean of {found.together} steps.")
+        summary += note(f"Each point is the mean of {count(found.together, 'step')}.")
     drawn = []
     for title, names, share in TRAINED:
         series = [Series(name=rate_name(name), points=found.series[name]) for name in names if name in found.series]
@@ -177,7 +186,7 @@ def success(report: Report) -> str:
 
 
 def _description(found: DialoguesFact) -> str:
-    return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, f"{found.count:,} dialogues"]))
+    return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, count(found.count, "dialogue")]))
 
 
 def advantages(report: Report) -> str:

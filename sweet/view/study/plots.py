@@ -17,6 +17,7 @@ from sweet.errors import UsageError
 from sweet.installation import install_command
 from sweet.report.schema import Point, Rate, Series
 from sweet.study.results import MethodResult, StudyResults
+from sweet.units import count, percent
 from sweet.view.study import study_series
 from sweet.view.study.display_names import SWEET
 from sweet.view.text import printable_line
@@ -184,7 +185,7 @@ def _success(axes: Axes, results: StudyResults) -> None:
     axes.set_xlim(0, min(1.0, math.ceil(10 * most + 0.1) / 10))
     _percent(axes.xaxis)
     axes.grid(axis="x")
-    axes.set_title(f"Success on {results.test_tasks:,} unseen tasks")
+    axes.set_title(f"Success on {count(results.test_tasks, 'unseen task')}")
     bar = axes.patches[0]
     greedy = axes.scatter([], [], marker="D", s=22, facecolor="white", edgecolor=INK)
     whisker = axes.errorbar([], [], xerr=[], fmt="none", ecolor=INK, elinewidth=1.2)
@@ -204,8 +205,7 @@ def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
     reach = _reach(study_series.rate("", one.success, one.success_ci))
     axes.errorbar(one.success, row, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2)
     axes.scatter(one.greedy_success, row, marker="D", s=22, facecolor="white", edgecolor=INK, linewidth=1, zorder=3)
-    percent = f"{100 * one.success:.1f} %"
-    axes.text(1.03, row, percent, va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
+    axes.text(1.03, row, percent(one.success), va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
 
 
 def _best_of_turns(axes: Axes, results: StudyResults) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from sweet.report.schema import Rate, Series, bounds_in_words
+from sweet.report.schema import Rate, Series
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults
+from sweet.units import percent, percent_bounds, plain_bounds
 from sweet.view.html import head, line, resource
 from sweet.view.report.html_parts import duration, folded, note, section, table, value
 from sweet.view.report.scales import minus, short
@@ -108,29 +109,33 @@ def _method(one: MethodResult) -> list[str]:
     compared = ["", "", ""]
     if (against := one.against_sweet) is not None:
         compared = [
-            f"<b>{minus(f'{against.difference:+.3f}')}</b> {_interval(_bounds(against.ci))}",
-            _interval(_bounds(against.seeds_ci)),
+            f"<b>{minus(percent(against.difference, signed=True))}</b> {_interval(_difference_bounds(against.ci))}",
+            _interval(_difference_bounds(against.seeds_ci)),
             line(p_in_words(against.p_value)),
         ]
     name = f'<b>{line(one.method)}</b><br><span class="note">{line(METHODS.get(one.method, ""))}</span>'
-    return [name, *(_cell(rate.mean, rate.bounds) for rate in rates), *compared, duration(one.seconds)]
+    return [name, *map(_rate_cell, rates), *compared, duration(one.seconds)]
 
 
-def _cell(mean: float, bounds: str) -> str:
-    return f"{minus(f'{mean:.3f}')} {_interval(bounds)}"
+def _rate_cell(rate: Rate) -> str:
+    return f"{minus(percent(rate.mean))} {_interval(percent_bounds(rate.low, rate.high))}"
+
+
+def _advantage_cell(rate: Rate) -> str:
+    return f"{minus(f'{rate.mean:+.3f}')} {_interval(plain_bounds(rate.low, rate.high))}"
 
 
 def _interval(bounds: str) -> str:
     return f'<span class="ci">{minus(bounds)}</span>' if bounds else ""
 
 
-def _bounds(ci: Bounds | None) -> str:
-    return bounds_in_words(*(ci or (None, None)))
+def _difference_bounds(ci: Bounds | None) -> str:
+    return percent_bounds(*(ci or (None, None)), signed=True)
 
 
 def _by_seed(results: StudyResults) -> str:
     rows = [
-        [line(one.method), *(f"{found:.3f}" for found in one.success_by_seed)]
+        [line(one.method), *map(percent, one.success_by_seed)]
         for one in study_series.methods(results)
         if len(one.success_by_seed) == len(results.seeds)
     ]
@@ -146,26 +151,32 @@ def _paragraph(content: str) -> str:
 
 
 def _curves(name: str, plots: Mapping[str, bytes], series: Sequence[Series], over: str) -> str:
-    cells = [{point.x: _cell(point.y, point.bounds) for point in one.points} for one in series]
+    cells = [
+        {point.x: _rate_cell(Rate(name="", mean=point.y, low=point.low, high=point.high)) for point in one.points}
+        for one in series
+    ]
     numbers = sorted({number for curve in cells for number in curve})
     rows = [[short(number), *(curve.get(number, "") for curve in cells)] for number in numbers]
     return _plot(name, plots) + table([over, *(one.name for one in series)], rows, "r" * (1 + len(series)))
 
 
 def _credit(results: StudyResults, plots: Mapping[str, bytes]) -> str:
-    agreed = [[line(rate.name), _cell(rate.mean, rate.bounds)] for rate in study_series.agreement(results)]
+    agreed = [[line(rate.name), _rate_cell(rate)] for rate in study_series.agreement(results)]
     return (
         _plot("credit", plots)
-        + _by_judge("mean advantage", study_series.credit(results))
+        + _by_judge("mean advantage", study_series.credit(results), _advantage_cell)
         + table(["agreement with the true order", ""], agreed, "lr")
-        + folded("agreement by the kinds of the two replies", _by_judge("", study_series.agreement_by_kind(results)))
+        + folded(
+            "agreement by the kinds of the two replies",
+            _by_judge("", study_series.agreement_by_kind(results), _rate_cell),
+        )
     )
 
 
-def _by_judge(title: str, judges: Mapping[str, Sequence[Rate]]) -> str:
+def _by_judge(title: str, judges: Mapping[str, Sequence[Rate]], cell: Callable[[Rate], str]) -> str:
     """Return a table with a column for each judge and a row for each name of a rate."""
     names = dict.fromkeys(rate.name for rates in judges.values() for rate in rates)
-    found = [{rate.name: _cell(rate.mean, rate.bounds) for rate in rates} for rates in judges.values()]
+    found = [{rate.name: cell(rate) for rate in rates} for rates in judges.values()]
     rows = [[line(name), *(cells.get(name, "") for cells in found)] for name in names]
     return table([title, *judges], rows, "l" + "r" * len(judges))
 

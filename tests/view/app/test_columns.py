@@ -25,24 +25,24 @@ LONG = summary(id="micro-test-0007-s0-r0", task_id="micro-test-0007")
 
 
 def test_all_columns_with_something_to_say_fit_on_80() -> None:
-    assert titles(of([LONG], 76)) == ["outcome", "reward", "turns", "tokens", "seconds", "trajectory"]
+    assert titles(of([LONG], 76)) == ["outcome", "reward", "turns", "tokens", "seconds", "dialogue"]
 
 
 def test_what_matters_least_goes_first() -> None:
-    assert titles(of([LONG], 50)) == ["outcome", "reward", "turns", "trajectory"]
-    assert titles(of([LONG], 36)) == ["outcome", "reward", "trajectory"]
-    assert titles(of([LONG], 20)) == ["outcome", "trajectory"]
+    assert titles(of([LONG], 50)) == ["outcome", "reward", "turns", "dialogue"]
+    assert titles(of([LONG], 36)) == ["outcome", "reward", "dialogue"]
+    assert titles(of([LONG], 20)) == ["outcome", "dialogue"]
 
 
 def test_a_column_without_values_is_omitted() -> None:
     unscored = summary(outcome=None, reward=None, tokens=None, seconds=None)
-    assert titles(of([unscored], 76)) == ["outcome", "turns", "trajectory"]
-    assert titles(of([], 76)) == ["trajectory"]
+    assert titles(of([unscored], 76)) == ["outcome", "turns", "dialogue"]
+    assert titles(of([], 76)) == ["dialogue"]
 
 
 def test_a_fault_and_a_task_that_the_id_does_not_tell_have_columns() -> None:
     odd = summary(id="t1", task_id="parking", fault="refusal")
-    assert titles(of([odd], 100))[-3:] == ["fault", "task", "trajectory"]
+    assert titles(of([odd], 100))[-3:] == ["fault", "task", "dialogue"]
 
 
 def test_the_arrow_is_at_the_sorted_column() -> None:
@@ -50,7 +50,7 @@ def test_the_arrow_is_at_the_sorted_column() -> None:
     assert "reward▲" in layout.header("reward", False).plain
     assert "reward▼" in layout.header("reward", True).plain
     assert "▲" not in layout.header("order", False).plain, "in the order of the file"
-    assert "trajectory▼" in layout.header("order", True).plain
+    assert "dialogue▼" in layout.header("order", True).plain
 
 
 @given(st.integers(1, 120), st.text(max_size=80), st.booleans())
@@ -75,7 +75,7 @@ def test_a_truncated_id_keeps_its_distinctive_end() -> None:
 def test_what_a_click_points_at() -> None:
     layout = of([LONG], 76)
     at = [layout.at(cell) for cell in (0, 12, 70, 500)]
-    assert [column and column.title for column in at] == ["outcome", "reward", "trajectory", None]
+    assert [column and column.title for column in at] == ["outcome", "reward", "dialogue", None]
 
 
 def test_nothing_of_a_model_reaches_the_terminal_as_it_is() -> None:

@@ -53,7 +53,7 @@ def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
                 play(30, 40)
                 await pilot.pause()
                 assert (cursor(app), app.table.rows.scroll_offset.y) == ("t027", scrolled)
-                assert "40 trajectories" in head(app)
+                assert "40 dialogues" in head(app)
                 await pilot.press("r")
                 line = app.table.rows.cursor - app.table.rows.scroll_offset.y
                 assert cursor(app) == "t027"

@@ -308,7 +308,7 @@ def test_side_by_side(run: Run) -> None:
         assert isinstance(app, ViewerApp)
         await pilot.press("s")
         await pilot.pause()
-        assert "mark one trajectory" in seen(app)
+        assert "mark one dialogue" in seen(app)
         await pilot.press("space", "down", "s")
         await pilot.pause()
         assert app.screen is app.table, "of another task"
@@ -429,7 +429,7 @@ def test_exporting(run: Run, workplace: Path) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("space", "space", "e")
-        assert "export 2 trajectories to" in seen(pilot.app)
+        assert "export 2 dialogues to" in seen(pilot.app)
         await pilot.press("enter")
         await until(pilot, lambda: "written to" in seen(pilot.app))
         assert len(file.read_text().splitlines()) == 2
@@ -441,7 +441,7 @@ def test_exporting(run: Run, workplace: Path) -> None:
         await pilot.press("w")
         await answer(pilot, "fault")
         await pilot.press("e")
-        await until(pilot, lambda: "no trajectory here" in seen(pilot.app))
+        await until(pilot, lambda: "no dialogue here" in seen(pilot.app))
 
     played(viewer(run), script)
 

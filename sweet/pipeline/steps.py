@@ -8,9 +8,10 @@ the same process, after a crash, and when the results are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -52,24 +53,45 @@ class Step:
         return (self.attempt.finished - self.attempt.started).total_seconds()
 
 
+def _as_it_is(config: StageConfig, _: str) -> AbstractContextManager[StageConfig]:
+    return nullcontext(config)
+
+
+class Steps(Protocol):
+    """Does steps."""
+
+    def do(self, config: StageConfig, title: str) -> Step:
+        """Return the finished step; do it, under this title, where it is not finished."""
+
+    def file(self, step: Step) -> Path:
+        """Return the absolute path of a step's artifact."""
+
+
 class StepCache:
     """The steps of one run.
 
     Args:
         reporter: receives a line for each step that is done.
         stages: name and function by configuration; the real stages where None.
+        around: entered for each stage that is called, with the title of the step; yields its configuration, which may
+            differ in options that do not change the result.
     """
 
     def __init__(
-        self, run: Run, reporter: Reporter, stages: dict[type[StageConfig], tuple[str, Function]] | None = None
+        self,
+        run: Run,
+        reporter: Reporter,
+        stages: dict[type[StageConfig], tuple[str, Function]] | None = None,
+        around: Callable[[StageConfig, str], AbstractContextManager[StageConfig]] = _as_it_is,
     ) -> None:
-        self.run, self.reporter = run, reporter
+        self.run, self.reporter, self.around = run, reporter, around
         self.stages = stage_functions() if stages is None else stages
 
-    def do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
+    def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         """Return the finished step; do it where it is not finished.
 
         Args:
+            title: the line that is said when it is done; by default run, stage and digest.
             matching: operational fields that change the metrics, so that they must be the same too.
 
         Raises:
@@ -78,8 +100,9 @@ class StepCache:
         found = self.find(config, matching)
         if found is None:
             name, stage = self.stages[type(config)]
-            self.reporter.say(f"{self.run.path.name}: {name} {config.digest()}")
-            stage(self.run, config, self.reporter)
+            self.reporter.say(title or f"{self.run.path.name}: {name} {config.digest()}")
+            with self.around(config, title) as served:
+                stage(self.run, served, self.reporter)
             found = self.find(config, matching)
         assert found is not None, "a finished stage has recorded its attempt"
         return found
@@ -115,7 +138,7 @@ class StepCache:
 class ReadOnlyStepCache(StepCache):
     """Finds finished steps and does none: `do` raises StepMissing where a step is not finished."""
 
-    def do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
+    def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         found = self.find(config, matching)
         if found is None:
             raise StepMissing

@@ -8,10 +8,10 @@ import pytest
 from pydantic import Field
 
 from sweet.errors import SweetError
+from sweet.pipeline.steps import Function, ReadOnlyStepCache, StepCache, StepMissing
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
-from sweet.study.step_cache import Function, ReadOnlyStepCache, StepCache, StepMissing
 from sweet.tasks.registry import task_kind
 
 

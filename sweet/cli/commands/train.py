@@ -1,0 +1,147 @@
+"""`sweet train`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from sweet.cli import console
+from sweet.cli.command import Call
+from sweet.cli.stage_command import StageCommand, slug
+from sweet.errors import UsageError
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.plan import plan_train
+from sweet.pipeline.recipe import resolve
+from sweet.pipeline.slurm import batch_script
+from sweet.pipeline.stage import run_train
+from sweet.runs.run import Run
+from sweet.stages.base import StageResult
+from sweet.stages.rounds import RECIPE
+from sweet.units import format_duration, format_metric
+
+
+class TrainCommand(StageCommand[LoopConfig]):
+    def work(self, call: Call[LoopConfig]) -> None:
+        if call.config.slurm:
+            sys.stdout.write(_script(call))
+        else:
+            super().work(call)
+
+    def detach(self, call: Call[LoopConfig]) -> None:
+        if call.config.slurm:  # a script is printed here
+            self.work(call)
+        else:
+            super().detach(call)
+
+    def resuming(self, call: Call[LoopConfig]) -> str | None:
+        """Return `sweet train RUN`, once the run has the recipe of this call."""
+        made = call.run is not None and (call.run / RECIPE).exists()
+        return shlex.join(["sweet", "train", str(call.run)]) if made else None
+
+    def preview(self, call: Call[LoopConfig]) -> None:
+        given: Path | None = call.arguments["run"]
+        run = Run.open(given) if given is not None and given.exists() else None
+        settings = resolve(call.config, given).outcome()
+        plan = plan_train(run, call.config, call.reporter).as_json()
+        if call.common.json:
+            console.print_json({"stage": self.name, "run": given and str(given), "config": settings, "plan": plan})
+        else:
+            console.print_json(settings)
+            _show_plan(given, plan)
+
+
+def _script(call: Call[LoopConfig]) -> str:
+    """Return the script for sbatch, whose options are those of this call."""
+    recipe, run = resolve(call.config, call.arguments["run"]), call.arguments["run"]
+    if run is None:
+        raise UsageError("A job needs the name of its run.", where="--slurm", fix="sweet train RUN --slurm")
+    words = [word for word in call.flags if word not in ("--slurm", "--no-slurm")]
+    return batch_script(run, recipe.slurm, words=words)
+
+
+def _name(config: LoopConfig) -> tuple[str, str]:
+    train = resolve(config, None).train
+    return train.task, f"train-{slug(train.tasks or train.task)}-{slug(train.agent)}"
+
+
+def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
+    console.heading(f"sweet train · {run or 'a new run'}, not run")
+    table = Table("step", "", "dialogues", "turns", "tokens", "time")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for step in plan["steps"]:
+        work = step.get("work") or {}
+        tokens: list[Any] = [work.get(name) for name in ("tokens_read", "tokens_written")]
+        turns = work.get("turns", work.get("turns_at_most"))
+        total = None if None in tokens else sum(tokens)
+        cells = [_number(value) for value in (work.get("dialogues"), turns, total)]
+        hours = work.get("hours")
+        table.add_row(step["step"], step["status"], *cells, "" if hours is None else format_duration(3600 * hours))
+    console.show(table)
+    for title, lines in (("changed since the last call", plan["changed"]), ("would be repeated", plan["repeated"])):
+        if lines:
+            console.show(console.safe_text(f"{title}: {'; '.join(lines)}"))
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else ""
+
+
+def _show(result: StageResult) -> None:
+    console.heading(f"sweet train · {result.run}")
+    metrics = result.as_json()["metrics"]
+    validated = any("validation" in one for one in metrics["rounds"])
+    priced = "cost" in metrics
+    name = str(metrics["metric"]).removesuffix("_rate")
+    heads = ["round", "agent", f"{name} on test tasks", *(["on validation tasks"] if validated else [])]
+    table = Table(*heads, "dialogues", "tokens", "time", *(["cost"] if priced else []))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in metrics["rounds"]:
+        usage = one["usage"]
+        tokens = sum(count for key, count in usage.items() if key.endswith("_tokens"))
+        agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
+        cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), _rate(one, "test")]
+        cells += [_rate(one, "validation")] if validated else []
+        cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
+        table.add_row(*cells, *([f"{one['cost']:,.2f}"] if priced else []))
+    table.add_section()
+    totals = [
+        f"{sum(one['usage']['dialogues'] for one in metrics['rounds']):,}",
+        "",
+        format_duration(metrics["seconds"]),
+    ]
+    table.add_row("all", *[""] * (len(heads) - 1), *totals, *([f"{metrics['cost']:,.2f}"] if priced else []))
+    console.show(table)
+
+
+def _rate(metrics: Mapping[str, Any], name: str) -> str:
+    return format_metric(name, metrics[name], metrics)
+
+
+COMMANDS = (
+    TrainCommand(
+        name="train",
+        config=LoopConfig,
+        stage=run_train,
+        plan=plan_train,
+        name_run=_name,
+        show=_show,
+        summary="Train an agent on your tasks: all stages, round after round, in one command.",
+        text="Evaluates the agent, lets it play, scores and labels the dialogues, trains the critic, ranks candidates, "
+        "pairs them, trains the actor and evaluates it on the same unseen tasks; the next round begins with that "
+        "actor. The options of every stage are in one recipe, which is written to RUN/recipe.toml. Called again on "
+        "the same run, it continues where it stopped, whatever stopped it.",
+        examples=(
+            ("sweet train runs/mine --tasks FILE --agent MODEL --rounds 3", "your tasks and your model"),
+            ("sweet train runs/mine", "continue, with the run's recipe"),
+            ("sweet train runs/mine --dry-run", "what is done, what is next, and what it takes"),
+            ("sweet train runs/b --recipe runs/mine/recipe.toml --set rank.fraction=0.2", "another run, one change"),
+        ),
+    ),
+)

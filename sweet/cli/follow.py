@@ -1,0 +1,119 @@
+"""`sweet status --follow`: shows what runs in a run until it ends.
+
+On a terminal the lines are redrawn in place; in a pipe a line is printed where something has changed, at most one every
+few seconds for each attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.live import Live
+from rich.text import Text
+
+from sweet.cli import console
+from sweet.cli.reporter import SECONDS_BETWEEN_LINES
+from sweet.errors import Interrupted, SweetError
+from sweet.inspection.following import attempt_to_follow, followed
+from sweet.inspection.status import AttemptStatus
+from sweet.runs.manifest import now
+from sweet.runs.progress import AttemptProgress
+from sweet.runs.run import Run
+from sweet.units import format_duration, format_metric, format_rate
+
+POLL_SECONDS = 0.5
+QUIET_SECONDS = 15.0
+"""Seconds without progress after which that is shown."""
+
+
+def follow(run: Run, *, quiet: bool) -> AttemptStatus:
+    """Show the progress of what runs until it ends, and return its last status.
+
+    Args:
+        quiet: show nothing.
+
+    Raises:
+        Interrupted: the user stopped following; what runs goes on.
+    """
+    attempt = attempt_to_follow(run)
+    found = followed(run, attempt)
+    screen = _Lines() if quiet or not console.can_redraw_output() else _Screen()
+    try:
+        with screen:
+            while found[0].status == "running":
+                if not quiet:
+                    screen.draw(found)
+                time.sleep(POLL_SECONDS)
+                found = followed(run, attempt)
+    except KeyboardInterrupt:
+        raise Interrupted(f"This command no longer follows {attempt}, which goes on.") from None
+    return found[0]
+
+
+def raise_unless_done(found: AttemptStatus) -> None:
+    """Raise an error with the exit code of an attempt that failed or was stopped."""
+    if found.status == "done":
+        return
+    error = SweetError(f"{found.id} is {found.status}: {found.error or 'no reason is recorded'}", where=found.log)
+    error.exit_code = found.exit_code or SweetError.exit_code
+    raise error
+
+
+def progress_text(found: AttemptProgress) -> Text:
+    """Return how far an attempt is: `dialogues 12/40 · 3.1/s · 9 s left · failed 1`."""
+    words = []
+    if found.title:
+        uncounted = found.total is None and not found.done
+        count = "" if uncounted else f" {found.done:,}" + ("" if found.total is None else f"/{found.total:,}")
+        words.append(found.title + count)
+    if found.per_second is not None:
+        words.append(format_rate(found.per_second))
+    if found.seconds_left is not None and not found.paused:
+        words.append(f"{format_duration(found.seconds_left)} left")
+    words += [f"{name} {format_metric(name, value)}" for name, value in found.figures.items()]
+    since = (now() - found.changed).total_seconds()
+    if since >= QUIET_SECONDS and not found.paused:
+        words.append(f"no progress for {format_duration(since)}")
+    text = console.safe_text(" · ".join(words))
+    return Text("paused · ", "yellow").append_text(text) if found.paused else text
+
+
+def _line(found: AttemptStatus) -> Text:
+    text = console.safe_text(f"{found.id} ", "bold")
+    if found.seconds is not None:
+        text.append(f"{format_duration(found.seconds)}  ")
+    return text if found.progress is None else text.append_text(progress_text(found.progress))
+
+
+class _Screen(Live):
+    """Redraws the lines in place."""
+
+    def __init__(self) -> None:
+        super().__init__(console=console.output_console(), auto_refresh=False, transient=True)
+
+    def draw(self, found: Sequence[AttemptStatus]) -> None:
+        self.update(Text("\n").join(map(_line, found)), refresh=True)
+
+
+class _Lines:
+    """Prints a line for each attempt that has changed."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, AttemptProgress | None] = {}
+        self._due: dict[str, float] = {}
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def draw(self, found: Sequence[AttemptStatus]) -> None:
+        for one in found:
+            begun = one is found[0] or (one.progress is not None and bool(one.progress.title))
+            changed = begun and (one.id not in self._shown or self._shown[one.id] != one.progress)
+            if changed and time.monotonic() >= self._due.get(one.id, 0.0):
+                self._shown[one.id] = one.progress
+                self._due[one.id] = time.monotonic() + SECONDS_BETWEEN_LINES
+                console.show(_line(one))

@@ -1,0 +1,297 @@
+"""The rounds of `sweet train`.
+
+The starting agent is evaluated on the test tasks. In each round the newest agent plays the training tasks, its
+dialogues are scored and labelled, a critic is trained, ranks candidates, these are paired, and an actor is trained and
+evaluated on the same test tasks. Each critic is trained from the starting model on the preferences of all rounds, and
+each actor from the starting model on the pairs of all rounds: an actor that is trained from the actor before it, on the
+newest pairs alone, forgets what they do not repeat, and exploits the replies that its critic overrates.
+
+With several rounds each agent also plays the validation tasks. They alone decide when training ends and which actor is
+kept, so the test tasks stay unseen by that choice.
+
+Every stage is a step (`sweet.pipeline.steps`) that names its inputs, so a call repeats nothing that is finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from sweet.errors import UsageError
+from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
+from sweet.pipeline.recipe import Recipe
+from sweet.pipeline.steps import Step, Steps
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.preferences.label import NoPreference
+from sweet.ranking.config import RankConfig
+from sweet.rollouts.config import RolloutConfig
+from sweet.runs.manifest import Artifact
+from sweet.scoring.config import EvalConfig
+from sweet.stages.base import Reporter, StageConfig
+from sweet.stages.record import Rate
+from sweet.stages.rounds import ROUND_SEEDS
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.units import count
+
+S = TypeVar("S", bound=StageConfig)
+
+FEW = 20
+"""Validation tasks below which their choice of an actor is mostly chance."""
+
+TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
+"""What is held out of a file of tasks that says nothing of splits."""
+
+
+def step_name(number: int, title: str) -> str:
+    """Return a step of a round as it is shown."""
+    return f"round {number}: {title}" if number else f"start: {title}"
+
+
+@dataclass
+class Played:
+    """A round that was played.
+
+    Attributes:
+        agent: as rollouts name it: the starting model, or the id of an actor.
+        rates: of its evaluations, by split.
+        steps: of the round, by title.
+    """
+
+    number: int
+    agent: str
+    rates: dict[str, AnyRate] = field(default_factory=dict)
+    steps: dict[str, Step] = field(default_factory=dict)
+
+
+class Loop:
+    """The rounds of one run.
+
+    Args:
+        cache: finds and does steps; a read-only one raises `StepMissing` at the first that is not finished.
+
+    Attributes:
+        rounds: those played so far; the first is that of the starting agent.
+    """
+
+    def __init__(self, recipe: Recipe, cache: Steps, reporter: Reporter) -> None:
+        self.recipe, self.cache, self.reporter = recipe, cache, reporter
+        self.config = recipe.train
+        self.kind: TaskKind = task_kind(self.config.task)
+        self.source = self.config.tasks or self.kind.default_tasks()
+        self.holdout = self._holdout()
+        self.metric = next(iter(self.kind.metrics))
+        self.rounds: list[Played] = []
+
+    @property
+    def artifacts(self) -> list[Artifact]:
+        """Those of all steps so far, in their order."""
+        return [step.artifact for played in self.rounds for step in played.steps.values()]
+
+    def play(self) -> LoopMetrics:
+        """Play all rounds."""
+        selects = self.selects
+        self.rounds.append(Played(0, self.config.agent))
+        self.evaluate(self.config.agent)
+        best, waited, ended = 0, 0, False
+        for number in range(1, self.config.rounds + 1):
+            actor = self.learn(number)
+            self.evaluate(actor.id)
+            if not selects or self._is_better(number, best):
+                best, waited = number, 0
+            else:
+                waited += 1
+            if selects and waited >= self.config.patience and number < self.config.rounds:
+                self.reporter.say(f"Round {number} is not better on the validation tasks than round {best}: ending.")
+                ended = True
+                break
+        return self._metrics(best, ended)
+
+    @cached_property
+    def selects(self) -> bool:
+        """Whether validation tasks decide which actor is kept."""
+        if self.config.rounds == 1 or not self.config.early_stop:
+            return False
+        tasks = self.tasks_of(VALIDATION)
+        if 0 < tasks < FEW:
+            what = f"Only {count(tasks, 'validation task')} will decide which actor is kept"
+            self.reporter.warn(f"{what}: give a larger --holdout-validation, more tasks, or --no-early-stop.")
+        if tasks:
+            return True
+        self.reporter.say("There are no validation tasks, so all rounds are played and the last actor is kept.")
+        return False
+
+    def tasks_of(self, split: str) -> int:
+        """Return the number of tasks of a split; 0 if there is no such split."""
+        try:
+            return len(load_split(self.kind, self.source, split, self.holdout).tasks)
+        except UsageError:
+            return 0
+
+    def evaluate(self, agent: str) -> None:
+        """Evaluate the agent that the newest round ends with."""
+        played = self.rounds[-1]
+        played.agent = agent
+        for split in (TEST, *([VALIDATION] if self.selects else [])):
+            scores = self._play(split, agent, played.number)
+            played.rates[split] = rate_of(scores.metrics, self.metric)
+            if trained_on := scores.metrics.get("trained_on_tasks"):
+                self.reporter.warn(f"{agent} was trained on {trained_on} of the {split} tasks: its rate is too high.")
+
+    def learn(self, number: int) -> Step:
+        """Let the newest agent play the training tasks, learn from that, and return the actor."""
+        agent, seed = self.rounds[-1].agent, self.seed(number)
+        self.rounds.append(Played(number, agent))
+        scores = self._play(TRAIN, agent, number)
+        rollouts = self.rounds[-1].steps["rollout train"]
+        if number == 1 or self.config.critic == "retrained":
+            self._label(scores)
+            critic = self._made(
+                TrainCriticConfig,
+                "train-critic",
+                defaults={"model": self.config.agent, "seed": seed},
+                from_=self._made_by("label"),
+                resume=True,
+            )
+            self._do("train-critic", critic)
+        rank = self._made(
+            RankConfig,
+            "rank",
+            defaults={"seed": seed},
+            from_=self._made_by("train-critic")[-1],
+            rollouts=rollouts.id,
+            agent_url=self._agent_urls(self.recipe.of("rank").get("agent", agent) if number == 1 else agent),
+        )
+        if number > 1:  # a recipe's agent of the ranking takes the place of the starting agent
+            rank = rank.model_copy(update={"agent": None})
+        candidates = self._do("rank", rank)
+        pair = self._made(PairConfig, "pair", defaults={"seed": seed}, from_=candidates.id)
+        self._do("pair", pair)
+        actor = self._made(
+            TrainActorConfig,
+            "train-actor",
+            defaults={"model": self.config.agent, "seed": seed},
+            from_=self._made_by("pair"),
+            resume=True,
+        )
+        return self._do("train-actor", actor)
+
+    def _made_by(self, title: str) -> list[str]:
+        """Return the ids of the artifacts of a step in all rounds that had it."""
+        return [played.steps[title].id for played in self.rounds if title in played.steps]
+
+    def _label(self, scores: Step) -> None:
+        try:
+            self._do("label", self._made(LabelConfig, "label", from_=scores.id))
+        except NoPreference as error:
+            twice = f"--samples {2 * self.config.samples} --redo"
+            error.fix = f"more dialogues a task ({twice}), easier or more tasks, or an agent that solves some of them"
+            raise
+
+    def seed(self, number: int) -> int:
+        """Return the seed of sampling and training in a round; the next ranks other turns of other dialogues."""
+        return self.config.seed + ROUND_SEEDS * max(0, number - 1)
+
+    def _play(self, split: str, agent: str, number: int) -> Step:
+        """Let an agent play a split and return the scores of its dialogues."""
+        rollouts = self._do(f"rollout {split}", self.rollout(split, agent, number))
+        return self._do(f"eval {split}", self._made(EvalConfig, "eval", from_=rollouts.id))
+
+    def rollout(self, split: str, agent: str, number: int) -> RolloutConfig:
+        """Return the configuration of the dialogues of an agent on a split.
+
+        Args:
+            number: the round. All evaluations have the same seed.
+        """
+        config, evaluates = self.config, split != TRAIN
+        return self._made(
+            RolloutConfig,
+            *("rollout", "evaluation") if evaluates else ("rollout",),
+            defaults={"seed": config.seed if evaluates else self.seed(number)},
+            task=config.task,
+            tasks=config.tasks,
+            split=split,
+            holdout=self.holdout.test,
+            holdout_validation=self.holdout.validation,
+            agent=agent,
+            agent_url=self._agent_urls(agent),
+            sim=config.sim,
+            sim_url=list(config.sim_url),
+            num_tasks=config.eval_tasks if evaluates else config.train_tasks,
+            samples=config.eval_samples if evaluates else config.samples,
+            new=config.redo,
+        )
+
+    def _holdout(self) -> Holdout:
+        """Return the shares of the tasks that are held out: by default of a file whose rows name no split."""
+        given = Holdout(self.config.holdout, self.config.holdout_validation)
+        if given.given or not names_no_split(self.kind, self.source):
+            return given
+        return Holdout(TEST_SHARE, VALIDATION_SHARE)
+
+    def _agent_urls(self, agent: str) -> list[str]:
+        return list(self.config.agent_url) if agent == self.config.agent else []
+
+    def _made(self, config: type[S], *tables: str, defaults: dict[str, Any] | None = None, **decided: Any) -> S:
+        """Return the configuration of a stage: defaults, the recipe's tables, and what the loop decides."""
+        given = {name: value for name, value in decided.items() if value is not None}
+        return config.model_validate(
+            (defaults or {}) | self.recipe.of(*tables) | given | {"verify": self.config.verify}
+        )
+
+    def _do(self, title: str, config: StageConfig) -> Step:
+        played = self.rounds[-1]
+        step = self.cache.do(config, step_name(played.number, title))
+        played.steps[title] = step
+        return step
+
+    def _is_better(self, number: int, best: int) -> bool:
+        """Return whether a round is better on validation tasks than another; also where one of them has no rate."""
+        now, before = (self.rounds[one].rates[VALIDATION] for one in (number, best))
+        return not (isinstance(now, Rate) and isinstance(before, Rate)) or now.value > before.value
+
+    def _metrics(self, best: int, ended: bool) -> LoopMetrics:
+        rounds = [self._round(played) for played in self.rounds]
+        kept = self.rounds[best]
+        steps = {
+            step_name(played.number, title): round(step.seconds, 1)
+            for played in self.rounds
+            for title, step in played.steps.items()
+        }
+        priced = {} if self.recipe.prices is None else {"cost": sum(one.cost or 0.0 for one in rounds)}
+        return LoopMetrics(
+            metric=self.metric,
+            rounds=rounds,
+            best=kept.agent,
+            best_path=str(self.cache.file(kept.steps["train-actor"])) if best else None,
+            before=self.rounds[0].rates[TEST],
+            after=kept.rates[TEST],
+            ended_early=ended,
+            steps=steps,
+            seconds=round(sum(steps.values()), 1),
+            **priced,
+        )
+
+    def _round(self, played: Played) -> LoopRound:
+        usage = _usage(played)
+        more: dict[str, Any] = {}
+        if VALIDATION in played.rates:
+            more["validation"] = played.rates[VALIDATION]
+        if self.recipe.prices is not None:
+            more["cost"] = self.recipe.prices.cost(usage)
+        return LoopRound(round=played.number, agent=played.agent, test=played.rates[TEST], usage=usage, **more)
+
+
+def _usage(played: Played) -> Usage:
+    counts = {name: 0 for name in Usage.model_fields if name not in ("dialogues", "seconds")}
+    dialogues = 0
+    for title, step in played.steps.items():
+        if title.startswith("rollout"):
+            dialogues += int(step.metrics.get("episodes") or 0)
+        for name in counts:
+            counts[name] += int(step.metrics.get(name) or 0)
+    seconds = round(sum(step.seconds for step in played.steps.values()), 1)
+    return Usage(dialogues=dialogues, seconds=seconds, **counts)

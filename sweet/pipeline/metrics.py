@@ -1,0 +1,105 @@
+"""The metrics of `sweet train`, and its plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import JsonValue
+
+from sweet.stages.record import Rate, Record, UnknownRate
+
+AnyRate = Rate | UnknownRate
+
+
+class Usage(Record):
+    """What was played in a round, evaluations included."""
+
+    dialogues: int = 0
+    """dialogues played"""
+    prompt_tokens: int = 0
+    """tokens that the agent read"""
+    completion_tokens: int = 0
+    """tokens that the agent wrote"""
+    human_prompt_tokens: int = 0
+    """tokens that the simulated human read"""
+    human_completion_tokens: int = 0
+    """tokens that the simulated human wrote"""
+    seconds: float = 0.0
+    """duration of all its steps"""
+
+
+class LoopRound(Record):
+    """One round, and the evaluation of its actor."""
+
+    round: int
+    """number of the round; 0 is the starting agent"""
+    agent: str
+    """the agent that is evaluated: the starting model, or the id of an actor"""
+    test: AnyRate
+    """its rate on test tasks, with interval"""
+    validation: AnyRate | None = None
+    """the same on validation tasks, where they are played"""
+    usage: Usage
+    """what was played in the round"""
+    cost: float | None = None
+    """price of these tokens, where the recipe has prices"""
+
+
+class LoopMetrics(Record):
+    metric: str
+    """the rate of the evaluations: success_rate, or that of the kind of task"""
+    rounds: list[LoopRound]
+    """each round: its agent, test and validation with intervals, dialogues, tokens, seconds, cost"""
+    best: str
+    """the agent that is kept: the id of the best actor, or the starting model where none is better"""
+    best_path: str | None
+    """its directory; null for the starting model"""
+    before: AnyRate
+    """rate of the starting agent on test tasks, with interval"""
+    after: AnyRate
+    """rate of the agent that is kept on the same tasks, with interval"""
+    ended_early: bool
+    """whether it ended before the last round, because the actor no longer improved on validation tasks"""
+    steps: dict[str, float]
+    """seconds of each step"""
+    seconds: float
+    """seconds of all steps, those of earlier calls included"""
+    cost: float | None = None
+    """price of all tokens, where the recipe has prices"""
+
+
+class PlannedStep(Record):
+    """A step of the plan."""
+
+    step: str
+    """round and stage"""
+    status: str
+    """done, next or to do"""
+    work: dict[str, JsonValue] | None = None
+    """what `--dry-run` of the stage plans, where its inputs exist"""
+
+
+class LoopPlan(Record):
+    """What `sweet train` would do."""
+
+    steps: list[PlannedStep]
+    """every step, if it does not end early"""
+    done: int
+    """finished steps"""
+    missing: int
+    """steps that are not finished"""
+    repeated: list[str]
+    """finished steps that changed settings would repeat"""
+    changed: list[str]
+    """settings that differ from those of the run"""
+    hours: float | None
+    """wall-clock time of the missing steps whose plan knows it; null where none does"""
+
+
+def rate_of(metrics: dict[str, Any], name: str) -> AnyRate:
+    """Return a rate from the recorded metrics of an evaluation; unknown where it is missing."""
+    keys = (name, f"{name}_ci_low", f"{name}_ci_high")
+    values = [metrics.get(key) for key in keys]
+    if any(not isinstance(value, int | float) for value in values):
+        return UnknownRate()
+    return Rate(value=values[0], ci_low=values[1], ci_high=values[2])

@@ -1,0 +1,108 @@
+"""Which servers a stage of the loop needs, by its configuration.
+
+A rollout needs the human and the agent, a ranking the agent, both perhaps a judge; a training needs none, so that it
+has all GPUs. The other stages need none either, and leave those that run as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sweet.judges.options import CRITIC_JUDGES
+from sweet.llm.base import Role
+from sweet.llm.scripted import SCRIPTED
+from sweet.pipeline.recipe import Recipe
+from sweet.pipeline.servers import Servers
+from sweet.ranking.config import RankConfig
+from sweet.rollouts.choosing import judge_name
+from sweet.rollouts.config import RolloutConfig
+from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_of, given_model
+from sweet.stages.base import StageConfig
+from sweet.training.config import TrainConfig
+
+_PLAYED = (("rollout",), ("rollout", "evaluation"))
+"""The tables of the dialogues to learn from, and of those that evaluate."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Attributes:
+    models: the models that have a server.
+    computes: whether the stage itself computes on a GPU.
+    split: that the human knows the tasks of.
+    """
+
+    models: Mapping[Role, str]
+    computes: bool
+    split: str = "train"
+
+
+@contextmanager
+def serving(servers: Servers, config: StageConfig) -> Iterator[StageConfig]:
+    """Run the servers that a stage needs, and yield its configuration with their addresses.
+
+    Raises:
+        SweetError: see `Servers.running`.
+    """
+    phase = phase_of(servers.run, config, servers.tables)
+    if phase is None:
+        yield config
+        return
+    with servers.running(phase.models, split=phase.split, computes=phase.computes) as urls:
+        yield config.model_copy(update={f"{role}_url": addresses for role, addresses in urls.items()})
+
+
+def check_phases(servers: Servers, recipe: Recipe) -> None:
+    """Check that there are GPUs for the servers of every stage, before the first of them is started.
+
+    Raises:
+        UsageError: there are too few for one of them.
+    """
+    train = recipe.train
+    played = {name: getattr(train, name) for name in ("task", "agent", "agent_url", "sim", "sim_url")}
+    stages = [RolloutConfig.model_validate(recipe.of(*tables) | played) for tables in _PLAYED]
+    rank = RankConfig.model_validate({"agent": train.agent, "agent_url": train.agent_url} | recipe.of("rank"))
+    for config in (*stages, rank):
+        phase = phase_of(servers.run, config, servers.tables)
+        assert phase is not None, "it plays"
+        servers.place(phase.models, phase.computes)
+
+
+def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase | None:
+    """Return what a stage needs; None if it needs no server and no GPU.
+
+    Args:
+        served: the roles that have a server.
+    """
+    if isinstance(config, TrainConfig):
+        return Phase({}, computes=True)
+    models: dict[Role, tuple[str, list[str]]] = {}
+    split, judge = "train", None
+    if isinstance(config, RolloutConfig):
+        split = config.split
+        models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": (config.sim, config.sim_url)}
+        judge = judge_name(config) if config.best_of else None
+    elif isinstance(config, RankConfig):
+        judge = config.judge
+        if config.replies is None:
+            models = {"agent": (_sampler(run, config), config.agent_url)}
+    else:
+        return None
+    if judge == "llm":
+        models["judge"] = (str(config.judge_model), config.judge_url)
+    here = {role: model for role, (model, urls) in models.items() if not urls and model != SCRIPTED}
+    return Phase(
+        {role: model for role, model in here.items() if role in served},
+        computes=judge in CRITIC_JUDGES or any(role not in served for role in here),
+        split=split,
+    )
+
+
+def _sampler(run: Run, config: RankConfig) -> str:
+    """Return the model that replies in a ranking."""
+    if config.agent is not None:
+        return given_model(run, config.agent)
+    return agent_of(run, run.find("rollouts", config.rollouts, needed_by="rank"), "agent")

@@ -1,0 +1,203 @@
+"""What `sweet train` would do: the plan of `--dry-run`, and what changed settings would repeat.
+
+Both walk the loop with steps that do nothing. The walk passes evaluations that are not finished, which no other step
+needs, and ends at the first other step that is not: the inputs of those after it do not exist yet. Of these, rollouts
+are planned as the starting agent's, and for the other stages the plan has the most that they can have to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from sweet.errors import UsageError
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.loop import Loop, step_name
+from sweet.pipeline.metrics import LoopPlan, PlannedStep
+from sweet.pipeline.recipe import Recipe, read_run, resolve
+from sweet.pipeline.steps import Step, StepCache, StepMissing
+from sweet.preferences.config import PairConfig
+from sweet.ranking.config import RankConfig
+from sweet.rollouts.config import RolloutConfig
+from sweet.runs.run import Run
+from sweet.runs.stages import STAGES
+from sweet.stages.base import Reporter, Silent, StageConfig
+from sweet.tasks.splits import TEST, TRAIN, VALIDATION
+
+UNPLAYED = 2**31 - 1
+"""A seed that no round has."""
+
+
+class _NotPlayed:
+    """Stands for the step of an evaluation that is not finished."""
+
+    id, metrics, seconds, artifact = "-", MappingProxyType[str, Any]({}), 0.0, None
+
+
+_NOT_PLAYED = cast(Step, _NotPlayed())
+
+
+class Walk:
+    """Finds finished steps and remembers the first that is missing.
+
+    Args:
+        run: None where there is none yet: nothing is finished.
+    """
+
+    def __init__(self, run: Run | None) -> None:
+        self.finished: list[str] = []
+        self.missing: StageConfig | None = None
+        self._cache = None if run is None else StepCache(run, Silent())
+
+    def do(self, config: StageConfig, title: str) -> Step:
+        found = None if self._cache is None else self._cache.find(config)
+        if found is None:
+            self.missing = self.missing or config
+            if title.endswith((TEST, VALIDATION)):
+                return _NOT_PLAYED
+            raise StepMissing
+        self.finished.append(title)
+        return found
+
+    def file(self, step: Step) -> Path:
+        return Path() if self._cache is None else self._cache.file(step)
+
+
+def walk(run: Run | None, recipe: Recipe) -> Walk:
+    """Walk the loop up to the first step that is not finished."""
+    found = Walk(run)
+    with suppress(StepMissing):
+        Loop(recipe, found, Silent()).play()
+    return found
+
+
+def outline(recipe: Recipe, selects: bool) -> list[str]:
+    """Return the titles of all steps in their order, if training does not end early.
+
+    Args:
+        selects: whether validation tasks are played.
+    """
+    splits = (TEST, VALIDATION) if selects else (TEST,)
+    evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
+    titles = [step_name(0, title) for title in evaluation]
+    for number in range(1, recipe.train.rounds + 1):
+        critic = ["label", "train-critic"] if number == 1 or recipe.train.critic == "retrained" else []
+        learning = [f"rollout {TRAIN}", f"eval {TRAIN}", *critic, "rank", "pair", "train-actor"]
+        titles += [step_name(number, title) for title in [*learning, *evaluation]]
+    return titles
+
+
+def changes(before: Recipe, now: Recipe) -> list[str]:
+    """Return the settings that differ in two recipes, with both values."""
+    old, new = before.outcome(), now.outcome()
+    return [f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in new if old.get(name) != new[name]]
+
+
+def repeated(run: Run, before: Recipe, kept: Sequence[str], planned: Sequence[str]) -> list[str]:
+    """Return the finished steps of a recipe that another would do again.
+
+    Args:
+        kept, planned: the titles of the other's finished steps, and of all its steps.
+    """
+    again = set(planned) - set(kept)
+    return [title for title in walk(run, before).finished if title in again]
+
+
+def check_changes(run: Run, recipe: Recipe) -> None:
+    """Check that a recipe repeats nothing that is finished by the run's own recipe.
+
+    Raises:
+        UsageError: it does; names the changes and the steps, unless `redo` is given.
+    """
+    before = read_run(run.path)
+    changed = [] if before is None or recipe.train.redo else changes(before, recipe)
+    if before is None or not changed:
+        return
+    walked = walk(run, recipe)
+    again = repeated(run, before, walked.finished, outline(recipe, Loop(recipe, walked, Silent()).selects))
+    if again:
+        raise UsageError(
+            f"The settings differ from those of the run: {'; '.join(changed)}. "
+            f"These finished steps would be done again: {', '.join(again)}.",
+            where=run.path,
+            fix=f"name another run, or do them again: sweet train {run.path} --redo (what was made stays)",
+        )
+
+
+def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopPlan:
+    """Return the plan of `run_train`; `run` is None where there is no run yet."""
+    recipe = resolve(config, None if run is None else run.path)
+    before = None if run is None else read_run(run.path)
+    changed = [] if before is None else changes(before, recipe)
+    walked = walk(run, recipe)
+    loop = Loop(recipe, walked, reporter)
+    planned = outline(recipe, loop.selects)
+    titles = planned if walked.missing is not None else walked.finished  # it may have ended early
+    done = set(walked.finished)
+    plans = _Plans(run, recipe, loop)
+    steps: list[PlannedStep] = []
+    for title in titles:
+        if title in done:
+            steps.append(PlannedStep(step=title, status="done"))
+            continue
+        following = not any(step.status == "next" for step in steps)
+        work = plans.of(walked.missing) if following and walked.missing is not None else plans.expected(title)
+        steps.append(PlannedStep(step=title, status="next" if following else "to do", work=work))
+    hours = [float(step.work["hours"]) for step in steps if step.work and step.work.get("hours") is not None]  # type: ignore[arg-type]
+    again: list[str] = []
+    if run is not None and before is not None and changed:
+        again = repeated(run, before, walked.finished, planned)
+    return LoopPlan(
+        steps=steps,
+        done=len(done),
+        missing=len(titles) - len(done),
+        changed=changed,
+        repeated=again,
+        hours=round(sum(hours), 3) if hours else None,
+    )
+
+
+class _Plans:
+    """The plans of single steps, each made once."""
+
+    def __init__(self, run: Run | None, recipe: Recipe, loop: Loop) -> None:
+        self.run, self.loop, self.agent = run, loop, recipe.train.agent
+        self.max_turns = RolloutConfig.model_validate(recipe.of("rollout")).max_turns
+        self.rank = RankConfig.model_validate(recipe.of("rank"))
+        self.pairs = PairConfig.model_validate(recipe.of("pair")).pairs
+        self._rollouts: dict[str, dict[str, Any]] = {}
+
+    def of(self, config: StageConfig) -> dict[str, Any]:
+        """Return what `--dry-run` of the stage itself plans."""
+        stage = next(stage for stage in STAGES if stage.config is type(config))
+        planned: dict[str, Any] = stage.plan(self.run, config, Silent()).as_json()
+        return planned
+
+    def expected(self, title: str) -> dict[str, Any] | None:
+        """Return the plan of a step whose inputs do not exist; the most that it can be where that is not known."""
+        stage, _, split = title.partition(": ")[2].partition(" ")
+        if stage == "rollout":
+            return self._rollout(split)
+        dialogues = int(self._rollout(split or TRAIN).get("dialogues") or 0)
+        if stage == "eval":
+            return {"dialogues": dialogues}
+        every = dialogues * self.max_turns
+        turns = min(math.ceil(every * self.rank.fraction), self.rank.limit or every)
+        most: dict[str, dict[str, Any]] = {
+            "label": {"dialogues": dialogues},
+            "rank": {"turns_at_most": turns, "replies_at_most": turns * self.rank.candidates},
+            "pair": {"pairs_at_most": turns * self.pairs},
+            "train-actor": {"pairs_at_most_per_round": turns * self.pairs},
+        }
+        return most.get(stage)
+
+    def _rollout(self, split: str) -> dict[str, Any]:
+        if split not in self._rollouts:
+            # With a seed of its own it is not one of those that are played already.
+            played = self.loop.rollout(split, self.agent, 1).model_copy(update={"seed": UNPLAYED})
+            self._rollouts[split] = self.of(played)
+        return self._rollouts[split]

@@ -1,0 +1,354 @@
+"""A recipe: the options of all stages of `sweet train`, one TOML file.
+
+    [train]       the options of the command (LoopConfig)
+    [rollout]     how every dialogue is played
+    [evaluation]  options of rollout that differ where the agent is evaluated
+    [eval]  [label]  [train-critic]  [rank]  [pair]  [train-actor]
+    [servers.sim]  [servers.agent]  [servers.judge]  the servers that sweet train starts and ends
+    [slurm]       the resources of a Slurm job
+    [prices.agent]  [prices.sim]  the price of a million tokens: prompt, completion
+
+Keys above the tables apply to every stage that has such an option, as in the file of `--config`. What the loop itself
+decides (`MANAGED`) cannot be set: which artifacts a stage reads, and what `[train]` says.
+
+A call merges, each overriding the one before: a packaged recipe, a file or the run's own recipe; `--set`; the options
+of the command line. The result is written to RUN/recipe.toml with every option, the defaults as comments.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from sweet.errors import UsageError
+from sweet.files import replaced
+from sweet.installation import VERSION
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.prices import Prices
+from sweet.pipeline.server_tables import ServersTable
+from sweet.pipeline.slurm import SlurmTable
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.ranking.config import RankConfig
+from sweet.redaction import redacted
+from sweet.regular import read_regular
+from sweet.rollouts.config import RolloutConfig
+from sweet.scoring.config import EvalConfig
+from sweet.stages.base import StageConfig, former_spellings, option_key
+from sweet.stages.rounds import RECIPE
+from sweet.suggestions import did_you_mean
+from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+
+LARGEST = 1 << 20
+"""Bytes of a recipe at most."""
+
+TRAIN = "train"
+"""The table of the command's own options."""
+
+TABLES: dict[str, type[StageConfig]] = {
+    TRAIN: LoopConfig,
+    "rollout": RolloutConfig,
+    "evaluation": RolloutConfig,
+    "eval": EvalConfig,
+    "label": LabelConfig,
+    "train-critic": TrainCriticConfig,
+    "rank": RankConfig,
+    "pair": PairConfig,
+    "train-actor": TrainActorConfig,
+}
+"""The configuration of each table, in the order of a file."""
+
+M = TypeVar("M", bound=BaseModel)
+
+EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, "slurm": SlurmTable, "prices": Prices}
+"""The tables that are of no stage."""
+
+_ALWAYS = {"verify", "rates", "from_", "resume"}
+_PLAYED = _ALWAYS | {
+    *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "sim", "sim_url"),
+    *("num_tasks", "samples", "new", "critic"),
+}
+MANAGED: dict[str, set[str]] = {
+    TRAIN: {"recipe", "set_", "redo", "slurm"},
+    "rollout": _PLAYED,
+    "evaluation": _PLAYED,
+    "eval": _ALWAYS | {"compare", "flips", "allow_different"},
+    "label": _ALWAYS,
+    "train-critic": _ALWAYS,
+    "rank": _ALWAYS | {"rollouts", "replies", "agent_url"},
+    "pair": _ALWAYS,
+    "train-actor": _ALWAYS,
+}
+"""The options of each table that the loop decides."""
+
+_OF_ONE_TABLE = {("rank", "agent")}
+"""Options that a key above the tables does not set: there `agent` is that of [train]."""
+
+_INTRODUCTION = """\
+# The recipe of this run, resolved by sweet {version}: every option of every stage, defaults as comments.
+# sweet train {run} continues by it. Changed settings are refused with what they would repeat, unless --redo is given.
+"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A checked recipe.
+
+    Attributes:
+        train: the options of the loop.
+        options: of each stage's table, those that were given, by field.
+        extras: the tables that are of no stage, by name (`EXTRAS`).
+    """
+
+    train: LoopConfig
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> ServersTable:
+        found = self.extras.get("servers", ServersTable())
+        assert isinstance(found, ServersTable)
+        return found
+
+    @property
+    def slurm(self) -> SlurmTable:
+        found = self.extras.get("slurm", SlurmTable())
+        assert isinstance(found, SlurmTable)
+        return found
+
+    @property
+    def prices(self) -> Prices | None:
+        return self.extras.get("prices")
+
+    def of(self, *tables: str) -> dict[str, Any]:
+        """Return the options of a table, or of several, of which a later one overrides."""
+        return {name: value for table in tables for name, value in self.options.get(table, {}).items()}
+
+    def outcome(self) -> dict[str, Any]:
+        """Return the settings that decide the result, as `table.option`."""
+        configs = {TRAIN: self.train} | {table: _config(table, self.of(table)) for table in TABLES if table != TRAIN}
+        return {
+            f"{table}.{option_key(name)}": value
+            for table, config in configs.items()
+            for name, value in config.outcome_settings().items()
+            if name not in MANAGED[table]
+        }
+
+    def text(self, run: Path) -> str:
+        """Return the file's content: every option, the defaults as comments."""
+        lines = [_INTRODUCTION.format(version=VERSION, run=" ".join(str(run).split()))]
+        for table, config in TABLES.items():
+            given = self.train.model_dump(mode="json", exclude_unset=True) if table == TRAIN else self.of(table)
+            lines.append(f"[{table}]")
+            for name, default in config.default_settings().items():
+                if name in MANAGED[table]:
+                    continue
+                if name in given and given[name] is not None:
+                    lines.append(_line(name, given[name]))
+                elif table == "evaluation":
+                    continue  # what is not given is as in [rollout]
+                else:
+                    lines.append(f"# {_line(name, default)}" if default is not None else f"# {option_key(name)} =")
+            lines.append("")
+        for name, extra in self.extras.items():
+            lines.append(tomli_w.dumps({name: extra.model_dump(mode="json", exclude_unset=True)}))
+        return "\n".join(lines)
+
+
+def _line(name: str, value: Any) -> str:
+    plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+    return tomli_w.dumps({option_key(name): plain}).strip()
+
+
+def packaged() -> dict[str, Any]:
+    """Return the files of the packaged recipes, by name."""
+    folder = files("sweet.pipeline") / "recipes"
+    return {item.name.removesuffix(".toml"): item for item in folder.iterdir() if item.name.endswith(".toml")}
+
+
+def resolve(config: LoopConfig, run: Path | None) -> Recipe:
+    """Return the recipe of a call.
+
+    Args:
+        config: the options that were given; of the others, those of the recipe count.
+        run: the run directory, which may have a recipe; None where there is none yet.
+
+    Raises:
+        UsageError: an unknown table or option, or an invalid value; names file and key.
+        InputError: the file cannot be read.
+    """
+    given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
+    base = _base(config, given, run)
+    for assignment in config.set_:
+        base = _with(base, assignment)
+    train = base.train.model_dump(exclude_unset=True) | given
+    return replace(base, train=LoopConfig.model_validate(train | {"redo": config.redo}))
+
+
+def read_run(run: Path) -> Recipe | None:
+    """Return the recipe of a run; None where it has none."""
+    return read_recipe(run / RECIPE) if (run / RECIPE).exists() else None
+
+
+def write_run(recipe: Recipe, run: Path) -> None:
+    """Write the recipe of a run; passwords in addresses are left out."""
+    with replaced(run / RECIPE, f".{RECIPE}.tmp") as file:
+        file.write(redacted(recipe.text(run)).encode())
+
+
+def _base(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> Recipe:
+    if config.recipe is None:
+        own = None if run is None else read_run(run)
+        if own is not None:
+            return own
+    name = config.recipe or ("micro" if given.get("agent", "micro") == "micro" and config.task == "code" else "paper")
+    known = packaged()
+    if name in known:
+        return parse(known[name].read_text(encoding="utf-8"), f"recipe {name}")
+    path = Path(name)
+    if not path.exists() and path.suffix != ".toml":
+        raise UsageError(
+            f"There is no recipe {name}.{did_you_mean(name, known)}",
+            where="--recipe",
+            fix=f"a TOML file, or one of {', '.join(sorted(known))}",
+        )
+    return read_recipe(path)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe of a file.
+
+    Raises:
+        UsageError: an unknown table or option, or an invalid value.
+        InputError: it cannot be read, or is not TOML.
+    """
+    text = read_text(path, "recipe", lambda: read_regular(path, LARGEST))
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Recipe:
+    """Return the recipe of a TOML text.
+
+    Args:
+        source: the file, for errors.
+
+    Raises:
+        UsageError: an unknown table or option, or an invalid value.
+        InputError: it is not TOML.
+    """
+    document = parse_toml(text, Path(source))
+    shared = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for key, value in shared.items():
+        takers = [table for table, config in TABLES.items() if _field(config, key) and table != "evaluation"]
+        takers = [table for table in takers if _field(TABLES[table], key) not in MANAGED[table]]
+        takers = [table for table in takers if (table, key) not in _OF_ONE_TABLE]
+        if not takers:
+            every = {option_key(name) for config in TABLES.values() for name in config.model_fields}
+            raise unknown_name("recipe", key, every, source)
+        for table in takers:
+            options[table][str(_field(TABLES[table], key))] = value
+    for table, values in document.items():
+        if isinstance(values, dict) and table not in EXTRAS:
+            if table not in TABLES:
+                raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
+            options[table] |= {_option(table, key, source): value for key, value in values.items()}
+    checked = {table: _config(table, given, source) for table, given in options.items()}
+    train = checked.pop(TRAIN)
+    assert isinstance(train, LoopConfig)
+    given = {table: config.model_dump(exclude_unset=True) for table, config in checked.items()}
+    extras = {name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document}
+    return Recipe(train, given, extras)
+
+
+def _with(recipe: Recipe, assignment: str) -> Recipe:
+    """Return the recipe with one `--set STAGE.OPTION=VALUE`."""
+    name, equals, text = assignment.partition("=")
+    table, dot, key = name.strip().partition(".")
+    if not (equals and dot):
+        raise UsageError("This is not STAGE.OPTION=VALUE.", where=f"--set {assignment}", fix="--set rank.fraction=0.2")
+    source = f"--set {assignment}"
+    if table not in (*TABLES, *EXTRAS):
+        raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if table in EXTRAS:
+        return _with_extra(recipe, table, key.replace("-", "_").split("."), value, source)
+    field_ = _option(table, key, source)
+    if table == TRAIN:
+        settings = recipe.train.model_dump(exclude_unset=True) | {field_: value}
+        checked = _config(TRAIN, settings, source)
+        assert isinstance(checked, LoopConfig)
+        return replace(recipe, train=checked)
+    config = _config(table, recipe.of(table) | {field_: value}, source)
+    return replace(recipe, options={**recipe.options, table: config.model_dump(exclude_unset=True)})
+
+
+def _with_extra(recipe: Recipe, table: str, path: Sequence[str], value: Any, source: str) -> Recipe:
+    """Return the recipe with a value in a table that is of no stage.
+
+    Args:
+        path: the key below the table, and below the tables in it.
+    """
+    before = recipe.extras.get(table)
+    values: dict[str, Any] = {} if before is None else before.model_dump(mode="json", exclude_unset=True)
+    inner = values
+    for part in path[:-1]:
+        inner[part] = dict(inner[part]) if isinstance(inner.get(part), Mapping) else {}
+        inner = inner[part]
+    inner[path[-1]] = value
+    return replace(recipe, extras={**recipe.extras, table: _valid(EXTRAS[table], table, values, source)})
+
+
+def _field(config: type[StageConfig], key: str) -> str | None:
+    """Return the field of an option's key, also of its former one; None if there is none."""
+    wanted = spelled(key)
+    for name, info in config.model_fields.items():
+        former, _ = former_spellings(info)
+        if wanted in (option_key(name), option_key(former) if former else None):
+            return name
+    return None
+
+
+def _option(table: str, key: str, source: str) -> str:
+    config = TABLES[table]
+    name = _field(config, key)
+    if name is None:
+        known = [f"{table}.{option_key(field_)}" for field_ in config.model_fields]
+        raise unknown_name("recipe", f"{table}.{key}", known, source)
+    if name in MANAGED[table]:
+        by_train = _field(LoopConfig, key) is not None and table != TRAIN
+        fix = f"set {option_key(name)} in [{TRAIN}]" if by_train else "omit it"
+        what = f"{table}.{option_key(name)} is decided by sweet train and cannot be in a recipe."
+        raise UsageError(what, where=f"{source}, key {table}.{key}", fix=fix)
+    return name
+
+
+def _config(table: str, options: Mapping[str, Any], source: str = RECIPE) -> StageConfig:
+    """Return the configuration of a table.
+
+    Raises:
+        UsageError: a value is invalid.
+    """
+    command = "rollout" if table == "evaluation" else table
+    return _valid(TABLES[table], table, options, source, f"sweet {command} --help shows what is allowed")
+
+
+def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None = None) -> M:
+    try:
+        return model.model_validate(dict(values) if isinstance(values, Mapping) else values)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join([table, *(option_key(str(part)) for part in problem["loc"])])
+        message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
+        got = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
+        raise UsageError(f"{message}{got}.", where=f"{source}, key {key}", fix=fix) from error

@@ -1,0 +1,94 @@
+"""`sweet train`: a call that does the missing steps of a run's recipe."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sweet.datasets.checking import DataCheckConfig, run_data_check
+from sweet.errors import InputError
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.loop import Loop
+from sweet.pipeline.metrics import LoopMetrics
+from sweet.pipeline.phases import check_phases, serving
+from sweet.pipeline.plan import check_changes
+from sweet.pipeline.recipe import Recipe, resolve, write_run
+from sweet.pipeline.servers import Servers
+from sweet.pipeline.steps import StepCache
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.live import LiveReporter
+from sweet.units import count
+
+
+def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[LoopMetrics]:
+    """Do the steps that are missing and return the results of all rounds.
+
+    Raises:
+        UsageError: changed settings would repeat finished steps; or another call is working on this run.
+        SweetError: a stage failed.
+    """
+    recipe = resolve(config, run.path)
+    result, _ = train(run, recipe, reporter)
+    return result
+
+
+def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[LoopMetrics], Loop]:
+    """Do the missing steps of a recipe; see `run_train`. Also returns the loop, which has every step."""
+    with run.exclusive("train"):
+        check_changes(run, recipe)
+        write_run(recipe, run.path)
+        with (
+            run.attempt("train", recipe.train) as attempt,
+            _servers(run, recipe, attempt.log_path, reporter) as servers,
+        ):
+            live = LiveReporter(reporter, attempt)
+
+            @contextmanager
+            def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
+                with live.step(title), serving(servers, stage) as served:
+                    yield served
+
+            loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
+            if not run.manifest().of_kind("rollouts"):
+                check_file(loop, reporter)
+            metrics = loop.play()
+            attempt.metrics.update(metrics.as_json())
+    return StageResult("train", run.path, metrics, loop.artifacts), loop
+
+
+def check_file(loop: Loop, reporter: Reporter) -> None:
+    """Check the tasks of a file as `sweet data check` does, before the first dialogue is paid for.
+
+    Raises:
+        InputError: a task cannot be scored, unless the recipe says that rollouts skip it; names the line of the first.
+        SweetError: there is no sandbox, or no browser.
+    """
+    if loop.kind.has_dataset(loop.source) or not Path(loop.source).is_file():
+        return
+    config = DataCheckConfig(task=loop.config.task, sandbox=loop.recipe.of("eval").get("sandbox", "auto"))
+    found = run_data_check(loop.source, config, reporter).metrics
+    unusable = [finding for finding in found.findings if finding.unusable]
+    every = f"sweet data check {shlex.quote(loop.source)} --task {loop.config.task} lists them"
+    if unusable and not loop.recipe.of("rollout").get("skip_invalid"):
+        first = unusable[0]
+        raise InputError(
+            f"{found.unusable:,} of {count(found.tasks, 'task')} cannot be scored; {first.task}: {first.what}.",
+            path=Path(loop.source),
+            line=first.line,
+            fix=f"{first.fix} ({every}), or --set rollout.skip-invalid=true",
+        )
+    counts = Counter(finding.problem for finding in found.findings)
+    if counts:
+        problems = ", ".join(f"{count} {problem}" for problem, count in counts.items())
+        reporter.warn(f"Of {count(found.tasks, 'task')}: {problems}; {every}.")
+
+
+def _servers(run: Run, recipe: Recipe, log: Path, reporter: Reporter) -> Servers:
+    train = recipe.train
+    servers = Servers(run, recipe.servers.by_role(), log, reporter, task=train.task, tasks=train.tasks)
+    check_phases(servers, recipe)
+    return servers

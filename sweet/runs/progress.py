@@ -1,0 +1,183 @@
+"""The progress of a running attempt, in a small file that other processes read: `logs/ATTEMPT.progress.json`.
+
+`ProgressFile` writes it whole and atomically, at most once a second and when something begins or ends; the attempt
+removes it when it ends. A process that is killed leaves it behind: whether an attempt runs is in the manifest
+(`Run.manifest`), never in this file. A file that cannot be written stops no work, and one that cannot be read shows
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from sweet.errors import SweetError
+from sweet.files import write_whole
+from sweet.regular import read_regular
+from sweet.runs.environment import recordable
+from sweet.runs.manifest import now
+
+SECONDS_BETWEEN_WRITES = 1.0
+RATE_SECONDS = 60.0
+"""The rate is measured over this time at most."""
+ANSWERS = 100
+"""Answers to requests that the file has at most."""
+LARGEST = 1 << 18
+"""Most bytes of a file that is read."""
+
+
+class Answer(BaseModel):
+    """What became of a request of `sweet control`.
+
+    Attributes:
+        number: of the request (`sweet.runs.control`).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    text: str
+    refused: bool = False
+
+
+class AttemptProgress(BaseModel):
+    """What a running attempt is doing."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    title: str = ""
+    """What is counted, such as dialogues; empty while nothing is."""
+    done: int = Field(default=0, ge=0)
+    total: int | None = Field(default=None, ge=0)
+    """None if it is not known."""
+    figures: dict[str, JsonValue] = Field(default_factory=dict)
+    """Shown beside the count, such as the loss."""
+    per_second: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Items a second over the last minute; None if nothing has been done in it."""
+    seconds_left: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Until the end, estimated by this rate."""
+    paused: bool = False
+    accepts: list[str] = Field(default_factory=list)
+    """What `sweet control` can ask of this attempt."""
+    answers: list[Answer] = Field(default_factory=list)
+    """To the newest of its requests."""
+    changed: AwareDatetime
+    """When `done` changed last."""
+
+
+class Counter:
+    """Items that are done, and their rate."""
+
+    def __init__(self, title: str, total: int | None, clock: Callable[[], float]) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self.figures: dict[str, object] = {}
+        self.changed = now()
+        self._clock = clock
+        self._samples = deque([(clock(), 0)])
+
+    def advance(self, by: int) -> None:
+        self.done += by
+        self.changed = now()
+
+    def rate(self) -> float | None:
+        """Return the items a second over the last minute, by samples a second apart."""
+        time_ = self._clock()
+        while len(self._samples) > 1 and self._samples[1][0] <= time_ - RATE_SECONDS:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        if time_ - self._samples[-1][0] >= SECONDS_BETWEEN_WRITES:
+            self._samples.append((time_, self.done))
+        return (self.done - before) / (time_ - since) if self.done > before and time_ > since else None
+
+
+class ProgressFile:
+    """Writes the progress of one attempt. Thread-safe, and cheap enough to call for every item.
+
+    Args:
+        accepts: what `sweet control` can ask of the attempt.
+        clock: returns seconds; replaced in tests.
+    """
+
+    def __init__(self, path: Path, accepts: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._accepts, self._clock = path, list(accepts), clock
+        self._lock = threading.Lock()
+        self._open: list[Counter] = []
+        self._paused = False
+        self._answers: deque[Answer] = deque(maxlen=ANSWERS)
+        self._due = 0.0
+        self._write()
+
+    def begin(self, title: str, total: int | None) -> Counter:
+        """Show a new count instead of the one that it is within, if there is one."""
+        with self._lock:
+            counter = Counter(title, total, self._clock)
+            self._open.append(counter)
+            self._write()
+            return counter
+
+    def end(self, counter: Counter) -> None:
+        with self._lock:
+            self._open.remove(counter)
+            self._write()
+
+    def advance(self, counter: Counter, by: int) -> None:
+        with self._lock:
+            counter.advance(by)
+            self._write_when_due()
+
+    def note(self, counter: Counter, figures: Mapping[str, object]) -> None:
+        with self._lock:
+            counter.figures = dict(figures)
+            self._write_when_due()
+
+    def answer(self, answer: Answer, *, paused: bool) -> None:
+        """Record what became of a request, and whether the work is paused now."""
+        with self._lock:
+            self._paused = paused
+            self._answers.append(answer)
+            self._write()
+
+    def _write_when_due(self) -> None:
+        if self._clock() >= self._due:
+            self._write()
+
+    def _write(self) -> None:
+        self._due = self._clock() + SECONDS_BETWEEN_WRITES
+        with suppress(OSError, SweetError):
+            write_whole(self._path, self._progress().model_dump_json().encode())
+
+    def _progress(self) -> AttemptProgress:
+        asked = {"accepts": self._accepts, "paused": self._paused, "answers": list(self._answers)}
+        if not self._open:
+            return AttemptProgress(changed=now(), **asked)
+        shown = self._open[-1]
+        rate = shown.rate()
+        left = None if rate is None or shown.total is None else max(0, shown.total - shown.done) / rate
+        return AttemptProgress(
+            title=shown.title,
+            done=max(0, shown.done),
+            total=shown.total,
+            figures=recordable({name: _plain(value) for name, value in shown.figures.items()}),
+            per_second=None if rate is None else round(rate, 6),
+            seconds_left=None if left is None else round(left, 1),
+            changed=shown.changed,
+            **asked,
+        )
+
+
+def read_progress(path: Path) -> AttemptProgress | None:
+    """Return what the file of an attempt says; None if there is none, or none that can be read."""
+    try:
+        return AttemptProgress.model_validate_json(read_regular(path, LARGEST))
+    except (OSError, SweetError, ValidationError):
+        return None
+
+
+def _plain(value: object) -> JsonValue:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

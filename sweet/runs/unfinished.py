@@ -1,0 +1,81 @@
+"""Which attempt `sweet STAGE RUN --resume` goes on with.
+
+An attempt is unfinished if it was interrupted or failed. A call that was refused, or stopped before it had an artifact,
+does not hide an earlier attempt whose artifact is partial.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sweet.runs.commands import current_settings
+from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.stages import Stage, stage_named
+
+STOPPED = ("failed", "interrupted")
+
+
+def unfinished(manifest: Manifest, stage: Stage) -> Attempt | None:
+    """Return the newest attempt of a stage that can be gone on with; None if there is none.
+
+    Args:
+        manifest: as `Run.manifest` returns it, with dead attempts as interrupted.
+    """
+    tried = [attempt for attempt in reversed(manifest.attempts) if attempt.stage == stage.name]
+    for attempt in tried:
+        if partial_of(manifest, attempt) is not None:
+            return attempt
+        if attempt.outputs and attempt.status == "done" and stage.resumes == "never":
+            break
+    newest = next((attempt for attempt in tried if attempt.outputs), None)
+    since = tried if newest is None else tried[: tried.index(newest) + 1]
+    return next((attempt for attempt in since if attempt.status in STOPPED), None)
+
+
+def to_resume(manifest: Manifest) -> list[Attempt]:
+    """Return the unfinished attempts to suggest, the newest first: one of each stage at most.
+
+    Those whose stage has made an artifact since do not count, nor those that failed before they had one.
+    """
+    found = []
+    for name in {attempt.stage for attempt in manifest.attempts}:
+        stage = stage_named(name)
+        attempt = None if stage is None else unfinished(manifest, stage)
+        if attempt is None or valid_settings(attempt) is None:
+            continue
+        made = [one for one in manifest.attempts if one.stage == name and one.outputs]
+        stopped_early = attempt.status == "interrupted" and not attempt.outputs
+        if stopped_early or (made[-1:] == [attempt] and partial_of(manifest, attempt) is not None):
+            found.append(attempt)
+    return sorted(found, key=manifest.attempts.index, reverse=True)
+
+
+def partial_of(manifest: Manifest, attempt: Attempt) -> Artifact | None:
+    """Return the artifact that a stopped attempt left partial; None if there is none."""
+    if attempt.status not in STOPPED:
+        return None
+    left = (artifact for artifact in manifest.artifacts if artifact.attempt == attempt.id)
+    return next((artifact for artifact in left if artifact.status == "partial"), None)
+
+
+def valid_settings(attempt: Attempt) -> dict[str, object] | None:
+    """Return the settings of an attempt under their current names; None if no command can repeat it, such as a ranking
+    by a Python function."""
+    stage = stage_named(attempt.stage)
+    if stage is None:
+        return None
+    settings = current_settings(attempt)
+    known = {name: settings[name] for name in settings.keys() & stage.config.model_fields}
+    try:
+        stage.config.model_validate(known)
+    except ValidationError:
+        return None
+    return known
+
+
+def resume_command(stage: str, run: str | Path) -> str:
+    """Return the command line that goes on with the newest unfinished attempt of a stage."""
+    return shlex.join(["sweet", stage, str(run), "--resume"])

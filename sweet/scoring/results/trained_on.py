@@ -1,0 +1,237 @@
+"""On how many of the tasks that score an agent it was trained, by the lineage of its training.
+
+The agent of dialogues is looked up by its recorded name: an actor of the run, or of another run whose manifest can be
+read. From an actor the lineage leads through pairs, candidates, critics, preferences and scores to the dialogues that
+these were made of, and through the model that it started from to an earlier actor. So does the lineage of a critic that
+chose the agent's replies. All tasks of these dialogues count as trained on, also those of which no example was drawn.
+
+Tasks are compared by content, so the same task is found in two files, under two ids; a task of the same file whose
+reference was corrected since is found by its id and request. Packaged and rule-based agents were trained on no task.
+What another model has seen, such as one of the hub, is not known; as the start of a training here it counts as
+untrained.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from sweet.errors import SweetError
+from sweet.llm.scripted import SCRIPTED
+from sweet.runs.lineage import ancestors
+from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.run import Run
+from sweet.runs.store import NAME as MANIFEST
+from sweet.scoring.results.evaluation import Evaluation
+from sweet.stages.artifacts import own_actor
+from sweet.stages.base import digest_of
+from sweet.stages.meta import RolloutsMeta, TrainedMeta
+from sweet.stages.played_tasks import tasks_of
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.splits import problem_digest
+
+UNTRAINED = (SCRIPTED, "micro")
+"""Agents that were trained on no task of any dataset or file."""
+
+_ACTOR = re.compile(r"(?:^|[/\\])actor-\d+[/\\]?$")
+"""The end of the name of an actor of some run."""
+
+TaskKeys = tuple[str, str]
+"""What identifies a task: a digest of the problem, and one of its id and request in its dataset."""
+
+
+class _Model(NamedTuple):
+    """An artifact, with the run and the manifest that it is in."""
+
+    run: Run
+    manifest: Manifest
+    artifact: Artifact
+
+
+def task_keys(kind: TaskKind, dataset: str | None, task: Task) -> TaskKeys:
+    """Return what identifies a task.
+
+    Args:
+        dataset: the name or the file that the task is from.
+    """
+    return problem_digest(kind, task), digest_of([dataset, task.id, task.problem_description])
+
+
+class TrainingRecord:
+    """Looks up what agents were trained on. Each file of dialogues is read once.
+
+    Args:
+        kind: of the tasks.
+    """
+
+    def __init__(self, kind: TaskKind) -> None:
+        self._kind = kind
+        self._keys: dict[Path, dict[str, TaskKeys]] = {}
+
+    def scored(self, run: Run, rollouts: Artifact) -> dict[str, TaskKeys]:
+        """Return the keys of the tasks of dialogues, by id.
+
+        Raises:
+            InputError: the file does not exist or is damaged.
+        """
+        path = run.file(rollouts)
+        if path not in self._keys:
+            dataset = RolloutsMeta.of(rollouts).tasks
+            self._keys[path] = {task.id: task_keys(self._kind, dataset, task) for task in tasks_of(run, rollouts)}
+        return self._keys[path]
+
+    def count(self, run: Run, rollouts: Artifact, scored: Callable[[], Iterable[TaskKeys]]) -> int | None:
+        """Return how many of the scored tasks the agent of the dialogues was trained on.
+
+        Args:
+            scored: returns the keys of the tasks that score the dialogues; called if the agent has learned from any.
+
+        Returns:
+            None where this is not known: the agent is none whose training is recorded, or a part of the record is gone,
+            and what is left of it has none of the tasks.
+        """
+        history = _History(run, rollouts)
+        trained: set[str] = set()
+        known = history.known
+        for learned in history.dialogues:
+            if learned.manifest.task != self._kind.name:
+                continue
+            try:
+                keys = self.scored(learned.run, learned.artifact)
+            except (SweetError, OSError):
+                known = False
+            else:
+                trained.update(key for both in keys.values() for key in both)
+        found = sum(not trained.isdisjoint(keys) for keys in scored()) if trained else 0
+        return found if found or known else None
+
+
+class _History:
+    """What the models behind some dialogues were trained on.
+
+    Attributes:
+        dialogues: that were learned from, directly or by a critic or an earlier actor.
+        known: whether everything that was learned from is recorded.
+    """
+
+    def __init__(self, run: Run, rollouts: Artifact) -> None:
+        manifest = run.manifest()
+        agent = RolloutsMeta.of(rollouts).agent
+        actor = _actor(run, manifest, agent, rollouts.created)
+        self.dialogues: list[_Model] = []
+        self.known = actor is not None or agent in UNTRAINED
+        self._root = _Model(run, manifest, rollouts)
+        waiting = [self._root, *([] if actor is None else [actor])]
+        seen = set(map(_place, waiting))
+        while waiting:
+            for found in self._learned_by(waiting.pop()):
+                if _place(found) not in seen:
+                    seen.add(_place(found))
+                    (waiting if found.artifact.kind == "actor" else self.dialogues).append(found)
+
+    def _learned_by(self, model: _Model) -> Iterator[_Model]:
+        """Yield the dialogues that an artifact was made from, and the actors that its models started from."""
+        run, manifest, artifact = model
+        for one in ancestors(manifest, artifact):
+            self.known &= all(manifest.artifact(ref.id) is not None for ref in one.inputs)
+            if one.kind == "rollouts":
+                yield _Model(run, manifest, one)
+            elif one.kind in ("critic", "actor"):
+                base = TrainedMeta.of(one).base
+                start = _actor(run, manifest, base, one.created)
+                if start is not None:
+                    yield start
+                elif base is not None and _ACTOR.search(base):
+                    self.known = False
+
+
+def _place(model: _Model) -> tuple[Path, str]:
+    return model.run.path.absolute(), model.artifact.id
+
+
+def _actor(run: Run, manifest: Manifest, name: str | None, recorded: datetime) -> _Model | None:
+    """Return the actor that a recorded name means, of this run or of another; None if it means no known actor."""
+    if name is None or name in UNTRAINED:
+        return None
+    found = None if Path(name).is_absolute() else _elsewhere(run, name, recorded)
+    if found is not None:  # also in this run; a relative path may end as an actor of this run, and lead to another
+        return found
+    own = own_actor(manifest, name, recorded)
+    return _elsewhere(run, name, recorded) if own is None else _Model(run, manifest, own)
+
+
+def _elsewhere(run: Run, name: str, recorded: datetime) -> _Model | None:
+    """Return the actor in the directory of a path, which may be relative to a folder above the run, or to this one."""
+    with suppress(OSError, ValueError, RuntimeError):  # the name in a manifest may be any text
+        named = Path(name).expanduser()
+        for folder in (*run.path.absolute().parents, Path.cwd()):
+            directory = (folder / named).resolve()
+            for other in directory.parents:
+                found = _actor_in(other, directory) if (other / MANIFEST).is_file() else None
+                if found is not None and found.artifact.created < recorded:
+                    return found
+    return None
+
+
+def _actor_in(folder: Path, directory: Path) -> _Model | None:
+    """Return the actor in a directory of the run in a folder; None if there is none, or the run cannot be read."""
+    with suppress(SweetError):
+        run = Run.open(folder)
+        manifest = run.manifest()
+        for actor in manifest.of_kind("actor"):
+            if run.file(actor).resolve() == directory:
+                return _Model(run, manifest, actor)
+    return None
+
+
+def trained_on(evaluation: Evaluation, record: TrainingRecord, wanted: Collection[str]) -> int | None:
+    """Return how many of the wanted tasks of an evaluation its agent was trained on; None where this is not known.
+
+    Args:
+        wanted: ids of scored tasks.
+    """
+    run, rollouts = evaluation.run, evaluation.rollouts
+    recorded, tasks = _recorded(evaluation)
+    if recorded == 0 or rollouts is None:
+        return recorded
+
+    def scored() -> Iterator[TaskKeys]:
+        keys = record.scored(run, rollouts)
+        return (keys[id] for id in wanted if id in keys)
+
+    try:
+        found = record.count(run, rollouts, scored)
+    except (SweetError, OSError):  # the dialogues cannot be read
+        found = None
+    return recorded if found is None and len(wanted) == tasks else found
+
+
+def _recorded(evaluation: Evaluation) -> tuple[int | None, int]:
+    """Return the figure that `sweet eval` has recorded, None if it has none, and the number of the scored tasks."""
+    attempt = evaluation.scored_by
+    metrics = {} if attempt is None else attempt.metrics
+    found, tasks = metrics.get("trained_on_tasks"), metrics.get("tasks")
+    if isinstance(found, int) and isinstance(tasks, int) and 0 <= found <= tasks:
+        return found, tasks
+    return None, 0
+
+
+def in_words(count: int | None, tasks: int) -> str:
+    """Say on how many of the tasks that score it an agent was trained."""
+    if count is None:
+        return "Whether the agent was trained on these tasks is not recorded."
+    if count == 0:
+        return f"The agent was trained on none of these tasks ({tasks:,})."
+    return f"The agent was trained on {count:,} of these {tasks:,} tasks: they do not show how it does on unseen ones."
+
+
+def of_both_in_words(a: int | None, b: int | None, tasks: int) -> str:
+    """Say on how many of the tasks that both have each side of a comparison was trained."""
+    sides = ["an unknown number" if count is None else f"{count:,}" if count else "none" for count in (a, b)]
+    seen = " The difference is not that on unseen tasks." if a or b else ""
+    return f"Of these {tasks:,} tasks A was trained on {sides[0]}, B on {sides[1]}.{seen}"

@@ -1,0 +1,149 @@
+"""What a running stage shows to other terminals, and what they ask of it.
+
+`LiveReporter` passes every message on to the reporter of the call, and writes the counts to the file of the attempt
+(`sweet.runs.progress`), which `sweet status` reads. Stages make it as soon as their attempt has begun, so it does not
+matter who calls them.
+
+A stage that `sweet control` can pause says so by `accepts` and calls `poll` about twice a second. One that works in an
+event loop waits for `unpaused` before it starts something new; another calls `wait_while_paused` where nothing is under
+way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sweet.errors import UsageError
+from sweet.runs.attempt import ActiveAttempt
+from sweet.runs.control import Action, Request, Requests
+from sweet.runs.progress import Answer, Counter, ProgressFile
+from sweet.stages.base import Progress, Reporter
+
+POLL_SECONDS = 0.5
+PAUSE: tuple[Action, ...] = ("pause", "resume")
+
+PAUSED = "paused_seconds"
+"""Key of an attempt's environment: the seconds that it was paused, if it was."""
+
+Act = Callable[[Request], str]
+"""Does what a request asks, and returns what has been done, in one sentence; raises UsageError to refuse it."""
+
+
+class LiveReporter:
+    """The reporter of a running attempt (implements `sweet.stages.base.Reporter`).
+
+    Args:
+        accepts: what can be asked of the stage.
+
+    Attributes:
+        paused: whether it is paused.
+    """
+
+    def __init__(self, reporter: Reporter, attempt: ActiveAttempt, accepts: Sequence[Action] = ()) -> None:
+        self._reporter, self._accepts = reporter, accepts
+        self._attempt = attempt
+        self._file = ProgressFile(attempt.progress_path, accepts)
+        self._requests = Requests(attempt.control_path)
+        self._polling = threading.Lock()
+        self._due = 0.0
+        self._going = asyncio.Event()
+        self._going.set()
+        self.paused = False
+        self._paused_at: float | None = None
+        self._paused_before = 0.0
+
+    def say(self, text: str) -> None:
+        self._reporter.say(text)
+
+    def warn(self, text: str) -> None:
+        self._reporter.warn(text)
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        counter = self._file.begin(title, total)
+        try:
+            with self._reporter.progress(title, total) as bar:
+                yield _LiveBar(bar, self._file, counter)
+        finally:
+            self._file.end(counter)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Show a title to other terminals alone, within the block."""
+        counter = self._file.begin(title, None)
+        try:
+            yield
+        finally:
+            self._file.end(counter)
+
+    def poll(self, act: Act | None = None) -> None:
+        """Do what has been asked, and answer; at most every `POLL_SECONDS`.
+
+        Args:
+            act: does all but pausing.
+        """
+        with self._polling:
+            if time.monotonic() < self._due:
+                return
+            self._due = time.monotonic() + POLL_SECONDS
+            for request in self._requests.new():
+                try:
+                    answer = Answer(number=request.number, text=self._do(request, act))
+                    self.say(answer.text)
+                except UsageError as error:
+                    answer = Answer(number=request.number, text=error.what, refused=True)
+                self._file.answer(answer, paused=self.paused)
+            self._measure_pause()
+
+    def wait_while_paused(self) -> None:
+        """Poll, and return when the stage is not paused. Blocks the calling thread."""
+        self.poll()
+        while self.paused:
+            time.sleep(POLL_SECONDS)
+            self.poll()
+
+    async def unpaused(self) -> None:
+        """Wait until the stage is not paused; another task polls."""
+        await self._going.wait()
+
+    def _measure_pause(self) -> None:
+        now = time.monotonic()
+        if self._paused_at is not None:
+            total = self._paused_before + now - self._paused_at
+            self._attempt.environment[PAUSED] = round(total, 3)
+            if not self.paused:
+                self._paused_at, self._paused_before = None, total
+        elif self.paused:
+            self._paused_at = now
+
+    def _do(self, request: Request, act: Act | None) -> str:
+        if request.action not in self._accepts:
+            raise UsageError(f"{self._attempt.id} cannot do that.")
+        if request.action not in PAUSE:
+            assert act is not None, "a stage does what it accepts"
+            return act(request)
+        self.paused = request.action == "pause"
+        if self.paused:
+            self._going.clear()
+            return f"{self._attempt.id} is paused: what is under way is finished, nothing new is started."
+        self._going.set()
+        return f"{self._attempt.id} goes on."
+
+
+class _LiveBar:
+    """Counts in the file, and on a bar of the reporter of the call."""
+
+    def __init__(self, bar: Progress, file: ProgressFile, counter: Counter) -> None:
+        self._bar, self._file, self._counter = bar, file, counter
+
+    def advance(self, by: int = 1) -> None:
+        self._bar.advance(by)
+        self._file.advance(self._counter, by)
+
+    def note(self, **figures: object) -> None:
+        self._bar.note(**figures)
+        self._file.note(self._counter, figures)

@@ -1,0 +1,114 @@
+"""`--resume`: a stage goes on with its newest unfinished attempt, whose settings are in the manifest.
+
+All settings are those of the attempt. What is given beside the option replaces a setting that does not change the
+result; for one that does it is an error. The inputs are those of the attempt too, also where newer ones exist since.
+Trainings had the option before it took the settings from the manifest: with settings beside it that the attempt has
+not, they train with those, and go on with a training of the same settings if there is one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from sweet.errors import UsageError
+from sweet.hints import Hint, listed, option, stage
+from sweet.runs.commands import current_settings
+from sweet.runs.manifest import Attempt
+from sweet.runs.run import Run
+from sweet.runs.stages import Stage, stage_named
+from sweet.runs.unfinished import unfinished
+from sweet.stages.base import PlannedConfig, Reporter
+
+C = TypeVar("C", bound=PlannedConfig)
+
+
+def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
+    """Return the run and the configuration with which a stage goes on.
+
+    Args:
+        name: the stage.
+        config: with `resume`; the fields that were set are those that were given.
+
+    Returns:
+        The run, whose newest artifacts are for this stage those that the attempt reads, and the configuration.
+
+    Raises:
+        UsageError: no attempt is unfinished, its settings or inputs are not valid any more, or a given setting would
+            change the result.
+    """
+    this = stage_named(name)
+    assert this is not None
+    asked = this.resumes == "if asked"
+    if asked and getattr(config, "node_rank", None):  # node 0 reads the manifest
+        return run, config
+    given = config.model_fields_set - {"resume"}
+    attempt = unfinished(run.manifest(), this)
+    if attempt is None:
+        if asked and given:
+            return run, config
+        raise _nothing(run, this)
+    recorded = {**type(config).default_settings(), **current_settings(attempt)}
+    values = config.model_dump(mode="json")
+    changed = sorted(name for name in given - type(config).operational() if values[name] != recorded[name])
+    if changed and asked:
+        differs = ", ".join(option(name) for name in changed)
+        reporter.say(f"{attempt.id} is unfinished, and with another {differs} this is not the same training.")
+        return run, config
+    if changed:
+        raise _differs(attempt, {name: (recorded[name], values[name]) for name in changed}, run)
+    merged = _merged(attempt, config, {name: values[name] for name in given}, run)
+    reporter.say(f"Going on with {attempt.id}{_summary(merged)}.")
+    return run.reading(attempt.inputs, needed_by=f"{name} --resume"), merged
+
+
+def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
+    """Return the settings of an attempt with those that were given, those that equal a default left out: a stage may
+    ask which were set."""
+    defaults = type(config).default_settings()
+    settings = {**current_settings(attempt), **given}
+    told = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    try:
+        return type(config).model_validate({**told, "resume": True})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        name = str(problem["loc"][0]) if problem["loc"] else "the whole"
+        raise UsageError(
+            f"The settings of {attempt.id} are not valid: {name}: {problem['msg'].removeprefix('Value error, ')}.",
+            where=run.path,
+            fix=Hint(stage(attempt.stage, run.path), " with its options begins again"),
+        ) from error
+
+
+def _summary(config: PlannedConfig) -> str:
+    words = config.option_words(config.model_dump(mode="json", exclude={"resume"}))
+    return f": {' '.join(words)}" if words else ""
+
+
+def _nothing(run: Run, this: Stage) -> UsageError:
+    running = [one.id for one in run.manifest().attempts if one.stage == this.name and one.status == "running"]
+    if running:
+        return UsageError(
+            f"There is no unfinished attempt of {this.name} to go on with: {running[-1]} is running.",
+            where=run.path,
+            fix="wait for it or stop it",
+        )
+    return UsageError(
+        f"There is no unfinished attempt of {this.name} to go on with.",
+        where=run.path,
+        fix=Hint(stage(this.name, run.path), " with its options, without ", option("resume", True), ", begins one"),
+    )
+
+
+def _differs(attempt: Attempt, changed: dict[str, tuple[Any, Any]], run: Run) -> UsageError:
+    parts = [
+        Hint(option(name), f" was {json.dumps(before)} and is {json.dumps(value)}")
+        for name, (before, value) in changed.items()
+    ]
+    return UsageError(
+        Hint(f"{attempt.id} was begun with other settings, which decide its result: ", listed(parts), "."),
+        where=run.path,
+        fix=Hint("omit ", listed(option(name) for name in changed), ", or omit ", option("resume", True)),
+    )

@@ -1,0 +1,163 @@
+"""Check code tasks: compile every reference and test, and run the references against their tests in the sandbox.
+
+A reference runs as for `sweet eval` (sweet.tasks.code.expected), `repeats` times, each time in another process. What
+makes eval call a task invalid is found here before a dialogue is paid for. The sandbox gives every process the same
+random numbers, so that one that may use them gets others when it runs again: an answer that draws in another order
+would fail such a task. A reference that may be slow is run again call by call, because the limit is for a call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sweet.sandbox.pool import Sandbox
+from sweet.sandbox.program import Execution, Program, Result
+from sweet.sandbox.tiers import open_sandbox
+from sweet.tasks.base import Task
+from sweet.tasks.code.expected import Reference, References, agree, fault_of
+from sweet.tasks.code.reader import read_faults
+from sweet.tasks.findings import Checked, Finding, Problem
+from sweet.tasks.scores import ScoringRequest
+from sweet.units import format_duration
+
+NEAR = 0.5
+"""Share of a time limit from which a reference is slow: an answer on a busy machine may exceed the limit."""
+
+_FIXES: dict[Problem, str] = {
+    "invalid": "correct 'ground_truth', or that test",
+    "flaky": "make 'ground_truth' deterministic: no random numbers, times or orders of sets",
+    "slow": "smaller inputs in 'test_cases', or a faster 'ground_truth'",
+    "trivial": "tests that expect different values",
+}
+
+
+def code_faults(tasks: Sequence[Task]) -> list[Finding]:
+    """Return the tasks whose reference or tests do not compile."""
+    found = []
+    for task, (source, calls) in zip(tasks, read_faults(tasks), strict=True):
+        bad = next(((name, why) for name, why in zip(task.test_cases, calls, strict=False) if why is not None), None)
+        if source is not None:
+            found.append(
+                _finding(task, "invalid", f"the reference does not compile: {source}", "correct 'ground_truth'")
+            )
+        elif bad is not None:
+            what = f"the test {bad[0]!r} is not a Python expression: {bad[1]}"
+            found.append(_finding(task, "invalid", what, "correct 'test_cases'"))
+    return found
+
+
+def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
+    """Yield each task, in their order, with what is wrong with it.
+
+    Raises:
+        SweetError: no sandbox works on this machine.
+    """
+    broken = {finding.task_id: finding for finding in code_faults(tasks)}
+    with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
+        yield from _Checks(box, repeats).of(tasks, broken)
+
+
+class _Checks:
+    def __init__(self, box: Sandbox, repeats: int) -> None:
+        self._box, self._repeats = box, repeats
+        self._references = References(box.limits, "strict")
+
+    def of(self, tasks: Sequence[Task], broken: dict[str, Finding]) -> Iterator[Checked]:
+        waiting: list[Reference] = []
+
+        def programs() -> Iterator[Program]:
+            for task in tasks:
+                if task.id not in broken:
+                    reference = self._references.of(task)
+                    waiting.append(reference)
+                    yield from (_with_luck(reference.program, repeat) for repeat in range(self._repeats))
+
+        executions = self._box.stream(programs())
+        for task in tasks:
+            if task.id in broken:
+                yield task, [broken[task.id]]
+                continue
+            runs = list(itertools.islice(executions, self._repeats))
+            yield task, list(self._found(task, waiting.pop(0), runs))
+
+    def _found(self, task: Task, reference: Reference, runs: Sequence[Execution]) -> Iterator[Finding]:
+        if reference.read.fault is not None:
+            what = f"the reference or a test cannot be read: {reference.read.fault}"
+            yield _finding(task, "invalid", what, _FIXES["invalid"])
+            return
+        count = len(task.test_cases)
+        once = [run.results[:count] for run in runs]
+        faults = [fault_of(reference, run.results[:count], run.results[count:]) for run in runs]
+        fault = next((fault for fault in faults if fault is not None), None)
+        differs = next(
+            (
+                call
+                for other in once[1:]
+                for call, a, b in zip(task.test_cases.values(), once[0], other, strict=True)
+                if not agree(a, b)
+            ),
+            None,
+        )
+        if fault is not None and fault in faults and all(each is not None for each in faults):
+            yield _finding(task, fault[0], fault[1], _FIXES[fault[0]])
+        elif fault is not None:
+            failed = sum(each is not None for each in faults)
+            problem: Problem = "slow" if fault[0] == "slow" else "flaky"
+            yield _finding(task, problem, f"in {failed} of {len(runs)} runs {fault[1]}", _FIXES[problem])
+        elif differs is not None and reference.program.uses_random:
+            what = f"with other random numbers the reference returns another value on {differs.strip()[:100]}"
+            yield Finding(task.id, "flaky", what, _FIXES["flaky"])
+        elif differs is not None:
+            what = f"the reference returns another value on {differs.strip()[:100]} when it runs again"
+            yield _finding(task, "flaky", what, _FIXES["flaky"])
+        else:
+            if _is_constant(once[0]):
+                yield Finding(task.id, "trivial", _constant(once[0]), _FIXES["trivial"])
+            if min(run.seconds for run in runs) / 2 >= NEAR * self._box.limits.call_seconds:
+                yield from self._slow(task)
+
+    def _slow(self, task: Task) -> Iterator[Finding]:
+        """Yield the finding for a task whose reference is near a time limit, if it is."""
+        calls = tuple(task.test_cases.values())
+        slack = self._references.of(task).program.slack
+        alone = [Program(task.ground_truth, (call,), slack=slack) for call in calls]
+        seconds = [
+            min(runs) for runs in zip(*([run.seconds for run in self._box.run(alone)] for _ in range(2)), strict=True)
+        ]
+        limits, longest = self._box.limits, max(range(len(calls)), key=seconds.__getitem__)
+        if seconds[longest] >= NEAR * limits.call_seconds:
+            most = format_duration(limits.call_seconds)
+            what = f"{calls[longest].strip()[:100]} takes {format_duration(seconds[longest])} of {most}"
+        elif sum(seconds) >= NEAR * limits.total_seconds:
+            what = f"its tests take {format_duration(sum(seconds))} of {format_duration(limits.total_seconds)} together"
+        else:
+            return
+        yield Finding(task.id, "slow", what, _FIXES["slow"])
+
+
+def _with_luck(program: Program, luck: int) -> Program:
+    """Return a program whose calls get other random numbers, for another `luck`; itself for 0, or if it uses none."""
+    if not luck or not program.uses_random:
+        return program
+    seeds = [f"__import__('random').seed({luck})", f"__import__('os').urandom({luck})"]
+    seeds += [f"__import__('numpy').random.seed({luck})"] if "numpy" in program.source else []
+    calls = tuple(f"({', '.join(seeds)}, ({call.strip()}\n))[-1]" for call in program.calls)
+    return replace(program, calls=calls, code=None)
+
+
+def _finding(task: Task, problem: Problem, what: str, fix: str) -> Finding:
+    return Finding(task.id, problem, what, fix, unusable=True)
+
+
+def _is_constant(results: Sequence[Result]) -> bool:
+    """Return whether all tests expect the same, so that a function that ignores its arguments passes."""
+    return all(agree(results[0], other) for other in results[1:])
+
+
+def _constant(results: Sequence[Result]) -> str:
+    if len(results) == 1:
+        return "it has one test, which a function that always returns the same value passes"
+    same = f"raise {results[0].error}" if results[0].status == "raised" else "expect the same value"
+    return f"all {len(results)} tests {same}: a function that ignores its arguments passes"

@@ -1,0 +1,207 @@
+"""The splits of a user's task file: which of its tasks are for training, validation and testing.
+
+Rows of a file may name their split in the field `split`. Otherwise shares of the tasks can be held out, by a hash of
+what makes a task this problem (`TaskKind.problem`): not of its id, nor of its place in the file. A task therefore keeps
+its split when rows are added, removed or reordered, and rows that are the same problem are in the same split. A file
+with neither has one set of tasks, all of which belong to the split that is asked for. Named datasets have splits of
+their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.hints import Hint, option
+from sweet.runs.jsonl import read_rows
+from sweet.suggestions import did_you_mean, nearest
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+
+TRAIN, VALIDATION = "train", "validation"
+
+TEST = "test"
+"""The split whose dialogues are for evaluation only, of files and of named datasets."""
+
+SPLITS = (TRAIN, VALIDATION, TEST)
+"""The splits of a file."""
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Shares of a file's tasks that are held out.
+
+    Attributes:
+        test, validation: shares of all tasks, None for none of them.
+    """
+
+    test: float | None = None
+    validation: float | None = None
+
+    @property
+    def given(self) -> bool:
+        return self.test is not None or self.validation is not None
+
+    def split_of(self, digest: str) -> str:
+        """Return the split of a task by its `problem_digest`.
+
+        Digests, as fractions of the largest, are uniform between 0 and 1. Test tasks are the lowest, validation tasks
+        the highest, so that a change of one share does not move tasks in or out of the other.
+        """
+        place = int(digest, 16) / 16 ** len(digest)
+        if place < (self.test or 0.0):
+            return TEST
+        return VALIDATION if place >= 1 - (self.validation or 0.0) else TRAIN
+
+
+@dataclass(frozen=True)
+class ChosenTasks:
+    """The tasks of one split.
+
+    Attributes:
+        own: whether they are from a file, and not from a named dataset.
+        note: one sentence about the splits of the file; None where there is nothing to say.
+    """
+
+    tasks: list[Task]
+    own: bool = False
+    note: str | None = None
+
+
+def problem_digest(kind: TaskKind, task: Task) -> str:
+    """Return a digest of what makes a task this problem, as 16 hex digits; white space does not matter."""
+    texts = [" ".join(text.split()) for text in kind.problem(task)]
+    return hashlib.sha256(json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None = None) -> ChosenTasks:
+    """Load the tasks of a split of a named dataset or of a file, in their order.
+
+    Args:
+        holdout: shares of the tasks of a file that are held out.
+
+    Raises:
+        UsageError: the dataset or the file has no such split, or has splits of its own and shares are given.
+        InputError: there is no such file, or a row of it is invalid.
+    """
+    holdout = holdout or Holdout()
+    _check_shares(holdout)
+    path = Path(source)
+    if kind.has_dataset(source) or not path.is_file():
+        found = kind.load(source, split)
+        if holdout.given:
+            raise UsageError(
+                f"The dataset {source} has splits of its own; shares are held out of the tasks of a file.",
+                where=_given(holdout),
+                fix=Hint("omit ", _given(holdout), ", or ", option("tasks", "FILE.jsonl")),
+            )
+        return ChosenTasks(found)
+    if split not in SPLITS:
+        raise UsageError(
+            f"A file has no split {split!r}.{did_you_mean(split, SPLITS)}",
+            where=option("split", split),
+            fix=option("split", nearest(split, SPLITS) or SPLITS),
+        )
+    tasks = kind.load(source, split)
+    named = named_splits(path, tasks)
+    if named is not None and holdout.given:
+        raise UsageError(
+            f'The rows of {path} name their "split", so no share of them can be held out.',
+            where=_given(holdout),
+            fix=Hint("omit ", _given(holdout), ', or remove "split" from the rows'),
+        )
+    if named is None and not holdout.given:
+        note = f"{path} has no splits: all of its tasks ({len(tasks)}) count as {split}."
+        return ChosenTasks(tasks, own=True, note=None if split == TRAIN else note)
+    splits = named or [holdout.split_of(problem_digest(kind, task)) for task in tasks]
+    return _of_split(path, tasks, splits, split, holdout)
+
+
+def names_no_split(kind: TaskKind, source: str) -> bool:
+    """Return whether tasks are from a file whose rows name no split.
+
+    Raises:
+        InputError: a row of the file is invalid.
+    """
+    path = Path(source)
+    if kind.has_dataset(source) or not path.is_file():
+        return False
+    return named_splits(path, kind.load(source, TRAIN)) is None
+
+
+def named_splits(path: Path, tasks: Sequence[Task]) -> list[str] | None:
+    """Return the splits that the rows of a file name, in their order; None if no row does.
+
+    A row without a split among rows that have one is an error, and not a training task: it may be meant for testing,
+    and once it is trained on, this cannot be undone.
+
+    Raises:
+        InputError: a row names no split, and others do, or names an unknown one; names the line.
+    """
+    found = [(task.model_extra or {}).get("split") for task in tasks]
+    if all(name is None for name in found):
+        return None
+    splits: list[str] = []
+    for index, name in enumerate(found):
+        if name is None:
+            what = "The task has no 'split', and other rows of the file do."
+            raise InputError(what, path=path, line=_line(path, index), fix=f'add "split": "{" or ".join(SPLITS)}"')
+        if name not in SPLITS:
+            near = nearest(name, SPLITS) if isinstance(name, str) else None
+            raise InputError(
+                f"'split' must be {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {name!r}.",
+                path=path,
+                line=_line(path, index),
+                fix=f'write "split": "{near}"' if near else 'correct "split", or remove it from all rows',
+            )
+        splits.append(name)
+    return splits
+
+
+def _of_split(path: Path, tasks: Sequence[Task], splits: Sequence[str], split: str, holdout: Holdout) -> ChosenTasks:
+    counts = Counter(splits)
+    numbers = ", ".join(f"{counts[name]} {name}" for name in SPLITS if counts[name])
+    chosen = [task for task, name in zip(tasks, splits, strict=True) if name == split]
+    if not chosen:
+        raise UsageError(
+            f"{path} has no task of the split {split}; it has {numbers}.",
+            where=option("split", split),
+            fix=_more_of(split, holdout),
+        )
+    return ChosenTasks(chosen, own=True, note=f"Tasks of {path}: {numbers}. These are those of the split {split}.")
+
+
+def _more_of(split: str, holdout: Holdout) -> str:
+    if not holdout.given:
+        return f'rows with "split": "{split}"'
+    if split == TRAIN:
+        return Hint("a smaller ", option("holdout"), " or ", option("holdout_validation"), ", or more tasks")
+    field = "holdout" if split == TEST else "holdout_validation"
+    return Hint("a larger ", option(field), ", or more tasks")
+
+
+def _check_shares(holdout: Holdout) -> None:
+    if (holdout.test or 0.0) + (holdout.validation or 0.0) >= 1:
+        raise UsageError(
+            "The shares that are held out leave no tasks to train on.",
+            where=Hint(option("holdout", holdout.test), " ", option("holdout_validation", holdout.validation)),
+            fix=Hint(option("holdout", 0.2), " ", option("holdout_validation", 0.1)),
+        )
+
+
+def _given(holdout: Holdout) -> Hint:
+    """Name the first share that is given."""
+    return option("holdout_validation" if holdout.test is None else "holdout")
+
+
+def _line(path: Path, index: int) -> int | None:
+    """Return the line of a file's row; None where the file is not JSONL, as that of a plug-in may be."""
+    with suppress(SweetError):
+        return next((line for number, (line, _) in enumerate(read_rows(path)) if number == index), None)
+    return None

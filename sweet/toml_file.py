@@ -1,0 +1,73 @@
+"""TOML files of the user: how they are read, and the errors of what is in them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import InputError, UsageError
+from sweet.suggestions import nearest
+
+
+def read_text(path: Path, what: str, read: Callable[[], bytes]) -> str:
+    """Return the text of a file.
+
+    Args:
+        what: the name of such a file, for errors.
+        read: returns its content.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read as text.
+    """
+    try:
+        return read().decode()
+    except FileNotFoundError:
+        raise InputError(f"There is no such {what}.", path=path) from None
+    except OSError as error:
+        raise InputError(f"The {what} cannot be read: {error.strerror}.", path=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"The {what} is not UTF-8 text.", path=path) from error
+
+
+def parse_toml(text: str, path: Path) -> dict[str, Any]:
+    """Return the document of a text.
+
+    Args:
+        path: the file, for errors.
+
+    Raises:
+        InputError: it is not TOML; names the line.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
+
+
+def spelled(key: str) -> str:
+    """Return a key as options spell it: with dashes, which a file may write as underscores."""
+    return key.replace("_", "-").rstrip("-")
+
+
+def unknown_name(
+    what: str, name: str, known: Iterable[str], where: str, kind: str = "key ", alike: str | None = None
+) -> UsageError:
+    """Return the error for a name that a file must not have; suggests the most similar one.
+
+    Args:
+        what: the file, such as "recipe".
+        where: the file, or the option that has the name instead.
+        kind: what is named, followed by a blank.
+        alike: what to look for among the known names; the name itself where not given.
+    """
+    names = sorted(known)
+    meant = nearest(alike or name, names)
+    return UsageError(
+        f"The {what} has an unknown {kind}{name!r}." + (f" Did you mean {meant}?" if meant else ""),
+        where=f"{where}, {kind}{name}",
+        fix=f"write {meant}" if meant else f"known here: {', '.join(names)}",
+    )

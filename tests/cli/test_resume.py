@@ -1,0 +1,235 @@
+"""`--resume`: a stage goes on with the settings of its unfinished attempt, which the manifest has."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweet as package
+from sweet.errors import TooManyFailures, UsageError
+from sweet.inspection.disk_use import disk_use
+from sweet.inspection.status import report
+from sweet.preferences.config import LabelConfig
+from sweet.ranking.config import RankConfig
+from sweet.ranking.inputs import find_inputs
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
+from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.run import Run
+from sweet.runs.stages import STAGES, Stage
+from sweet.scoring.config import EvalConfig
+from sweet.stages.base import PlannedConfig, Silent
+from sweet.stages.resuming import with_settings_of_unfinished
+from sweet.stages.unseen_tasks import newest_to_learn
+from sweet.training.config import TrainCriticConfig
+from tests import programs
+from tests.cli.conftest import Program
+from tests.runs.conftest import make
+from tests.stages.heard import Heard
+
+BEGUN = RolloutConfig(tasks="micro", num_tasks=3, samples=2, seed=5, max_turns=3, concurrency=2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", task="code")
+
+
+def interrupt(run: Run, stage: str, kind: Kind, config: PlannedConfig, *inputs: Artifact, **meta: object) -> None:
+    """An attempt that is stopped while it writes."""
+    with suppress(KeyboardInterrupt), run.attempt(stage, config, inputs=inputs) as attempt:
+        attempt.start_artifact(kind, meta=meta, resume=True).path.write_text("{}\n")
+        raise KeyboardInterrupt
+
+
+def stopped_rollout(run: Run, monkeypatch: pytest.MonkeyPatch, config: RolloutConfig = BEGUN) -> None:
+    """A real rollout that Ctrl-C stops after its first dialogue."""
+    from sweet.runs.jsonl import JsonlWriter
+
+    write = JsonlWriter.write
+
+    def stop(writer: JsonlWriter, row: Any) -> None:
+        write(writer, row)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(JsonlWriter, "write", stop)
+        run_rollout(run, config, Silent())
+
+
+def test_a_rollout_goes_on_with_its_settings(sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create("runs/r")
+    stopped_rollout(run, monkeypatch)
+    assert json.loads(sweet("status", "runs/r", "--json").out)["next"][0] == "sweet rollout runs/r --resume"
+    outcome = sweet("rollout", "--resume", "--json", "--concurrency", "1")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["metrics"]["episodes"] == 6
+    first, second = run.manifest().attempts
+    assert second.digest == first.digest
+    assert (second.config["concurrency"], first.config["concurrency"]) == (1, 2)
+    assert [artifact.id for artifact in run.manifest().artifacts] == ["rollouts-1"]
+    again = sweet("rollout", "runs/r", "--resume")
+    assert again.code == 2
+    assert "There is no unfinished attempt of rollout" in again.err
+
+
+def test_a_call_that_was_refused_does_not_hide_what_can_be_resumed(
+    sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create("runs/r")
+    stopped_rollout(run, monkeypatch)
+    refused = sweet("rollout", "runs/r", "--samples", "3")
+    assert refused.code == 2
+    assert "sweet rollout" in refused.err
+    assert "--resume goes on with it" in refused.err
+    assert [attempt.status for attempt in run.manifest().attempts] == ["interrupted", "failed"]
+    (command,) = report(run).next[:1]
+    assert command == "sweet rollout runs/r --resume"
+    assert sweet(*command.split()[1:]).code == 0
+
+
+def test_what_can_be_resumed_is_not_offered_for_deletion(run: Run) -> None:
+    rollouts = make(run, "rollout", "rollouts")
+    make(run, "eval", "scores", rollouts)
+    interrupt(run, "rank", "candidates", RankConfig())
+    interrupt(run, "train-critic", "critic", TrainCriticConfig())
+    interrupt(run, "eval", "scores", EvalConfig())
+    offered = {item.path: item.why for item in disk_use(run.path, run.manifest()).disposable}
+    assert offered == {"scores/scores-2.jsonl": "scores-2 is unfinished, eval-2 was interrupted; eval begins again"}
+
+
+def test_a_setting_that_would_change_the_result_is_named(sweet: Program, workplace: Path) -> None:
+    run = Run.create("runs/r")
+    interrupt(run, "rollout", "rollouts", BEGUN)
+    outcome = sweet("rollout", "runs/r", "--resume", "--samples", "4", "--seed", "5", "--deadline", "9")
+    assert outcome.code == 2
+    assert "--samples was 2 and is 4" in outcome.err
+    assert "--seed" not in outcome.err
+    assert "omit --samples, or omit --resume" in outcome.err
+    with pytest.raises(UsageError, match="samples was 2 and is 4"):
+        package.rollout(run, RolloutConfig(resume=True, samples=4))
+
+
+def test_without_a_run_the_newest_is_resumed_and_none_is_made(sweet: Program, workplace: Path) -> None:
+    assert sweet("rollout", "--resume").code == 2
+    assert not Path("runs").exists()
+    Run.create("runs/r", "html")
+    outcome = sweet("rollout", "--resume")
+    assert "There is no unfinished attempt of rollout to go on with." in outcome.err
+    assert [path.name for path in Path("runs").iterdir()] == ["r"]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_every_stage_has_the_option_and_says_what_is_missing(sweet: Program, workplace: Path, stage: Stage) -> None:
+    Run.create("runs/r")
+    outcome = sweet(stage.name, "runs/r", "--resume")
+    assert outcome.code == 2
+    assert f"There is no unfinished attempt of {stage.name} to go on with." in outcome.err
+
+
+def test_settings_that_are_not_valid_any_more_are_named(sweet: Program, workplace: Path) -> None:
+    run = Run.create("runs/r")
+    interrupt(run, "rollout", "rollouts", BEGUN)
+    file = run.path / "manifest.json"
+    file.write_text(file.read_text().replace('"samples": 2', '"samples": -2'))
+    outcome = sweet("rollout", "runs/r", "--resume")
+    assert outcome.code == 2
+    assert "The settings of rollout-1 are not valid: samples:" in outcome.err
+    assert report(run).next[:1] != ["sweet rollout runs/r --resume"]
+
+
+def test_the_inputs_are_those_of_the_attempt(run: Run) -> None:
+    rollouts = make(run, "rollout", "rollouts", meta={"split": "train"})
+    scores = make(run, "eval", "scores", rollouts)
+    critic = make(run, "train-critic", "critic", make(run, "label", "preferences", scores))
+    interrupt(run, "rank", "candidates", RankConfig(seed=3), critic, rollouts)
+    interrupt(run, "label", "preferences", LabelConfig(margin=0.5), scores, rollouts)
+    newer = make(run, "rollout", "rollouts", text="2\n", meta={"split": "train"})
+    newer_critic = make(run, "train-critic", "critic", make(run, "eval", "scores", newer, text="2\n"), text="2\n")
+    found = find_inputs(run, by_critic=True, critic=None, replies=None, rollouts=None, allow_test=False)
+    assert [artifact.id for artifact in found.artifacts] == [newer_critic.id, newer.id]
+
+    going_on, config = with_settings_of_unfinished(run, "rank", RankConfig(resume=True), Silent())
+    assert config.seed == 3
+    found = find_inputs(going_on, by_critic=True, critic=None, replies=None, rollouts=None, allow_test=False)
+    assert [artifact.id for artifact in found.artifacts] == [critic.id, rollouts.id]
+
+    going_on, label = with_settings_of_unfinished(run, "label", LabelConfig(resume=True), Silent())
+    assert label.margin == 0.5
+    assert newest_to_learn(going_on, "scores", None, allow_test=False, needed_by="label").id == scores.id
+
+    run.file(rollouts).write_text("edited\n")
+    with pytest.raises(UsageError, match="rank --resume needs rollouts-1 as it was, and it has changed since"):
+        with_settings_of_unfinished(run, "rank", RankConfig(resume=True), Silent())
+
+
+def test_a_training_with_settings_of_its_own_is_begun_or_resumed_as_before(run: Run) -> None:
+    begun = TrainCriticConfig(lr=1e-4, epochs=3, device="cpu")
+    interrupt(run, "train-critic", "critic", begun)
+    heard = Heard()
+    bare = with_settings_of_unfinished(run, "train-critic", TrainCriticConfig(resume=True), heard)[1]
+    assert bare == begun.model_copy(update={"resume": True})
+    assert heard.said == ["Going on with train-critic-1: --lr 0.0001 --epochs 3 --device cpu."]
+    same = TrainCriticConfig(resume=True, lr=1e-4, save_every=7)
+    assert with_settings_of_unfinished(run, "train-critic", same, heard)[1] == bare.model_copy(update={"save_every": 7})
+    other = TrainCriticConfig(resume=True, lr=2e-4)
+    assert with_settings_of_unfinished(run, "train-critic", other, heard) == (run, other)
+    assert "train-critic-1 is unfinished, and with another --lr this is not the same training." in heard.said
+    second = TrainCriticConfig(resume=True, node_rank=1, nnodes=2, engine="deepspeed")
+    assert with_settings_of_unfinished(run, "train-critic", second, heard) == (run, second)
+
+
+def test_a_training_with_settings_and_nothing_unfinished_begins(run: Run) -> None:
+    config = TrainCriticConfig(resume=True, save_every=100)
+    assert with_settings_of_unfinished(run, "train-critic", config, Silent()) == (run, config)
+
+
+def test_an_evaluation_that_was_made_again_is_not_unfinished(run: Run) -> None:
+    rollouts = make(run, "rollout", "rollouts")
+    interrupt(run, "eval", "scores", EvalConfig(), rollouts)
+    assert report(run).next[0] == f"sweet eval {run.path} --resume"
+    make(run, "eval", "scores", rollouts)
+    with pytest.raises(UsageError, match="no unfinished attempt of eval"):
+        with_settings_of_unfinished(run, "eval", EvalConfig(resume=True), Silent())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_rollout_prints_the_command_that_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    words = ["rollout", "runs/r", "--tasks", "micro", "--num-tasks", "60", "--samples", "4", "--concurrency", "2"]
+    process = programs.start(
+        [*programs.SWEET, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    file = tmp_path / "runs/r/rollouts/rollouts-1.jsonl"
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.stat().st_size):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, how)
+    _, narration = process.communicate(timeout=60)
+    command = "sweet rollout runs/r --resume"
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert command in narration
+    run = Run(tmp_path / "runs/r")
+    assert report(run).next[:1] == [f"sweet rollout {run.path} --resume"]
+    assert report(run).disk.disposable == []
+
+
+def test_what_failed_in_a_finished_rollout_is_played_again(run: Run) -> None:
+    with suppress(TooManyFailures), run.attempt("rollout", BEGUN) as attempt:
+        draft = attempt.start_artifact("rollouts")
+        draft.path.write_text("{}\n")
+        attempt.finish_artifact(draft, rows=1)
+        raise TooManyFailures("5 of 6 dialogues failed.")
+    config = with_settings_of_unfinished(run, "rollout", RolloutConfig(resume=True), Silent())[1]
+    assert config.digest() == BEGUN.digest()
+    assert report(run).next == [f"sweet eval {run.path}"], "what was finished is used"

@@ -1,0 +1,266 @@
+"""`sweet data check` finds what is wrong with tasks, and rollouts refuse what cannot be scored before any request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.cli.app import run
+from sweet.datasets.checking import CheckReport, DataCheckConfig, check_tasks, refuse_invalid, run_data_check
+from sweet.errors import InputError, UsageError
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.tasks import micro
+from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.code import check
+from sweet.tasks.code.check import code_faults
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.prompts import Prompts
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import AnswerScorer, ScoreOutcome, Verdict
+from tests.cli.conftest import Outcome
+from tests.stages.heard import Heard
+
+CODE = task_kind("code")
+CALLS = ("fee(2)", "fee(3)")
+
+
+def row(name: str, source: str, *calls: str, request: str = "I need the fee.", **fields: Any) -> dict[str, Any]:
+    tests = list(calls or CALLS)
+    return {"id": name, "problem_description": request, "ground_truth": source, "test_cases": tests} | fields
+
+
+def body(*lines: str) -> str:
+    return "\n    ".join(["def fee(h):", *lines]) + "\n"
+
+
+def write(folder: Path, *rows: dict[str, Any] | str) -> Path:
+    path = folder / "own.jsonl"
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows))
+    return path
+
+
+def checked(tmp_path: Path, *rows: dict[str, Any], repeats: int = 2) -> dict[str, tuple[str, bool, str]]:
+    """Return the findings of a file by task: the problem, whether the task is unusable, and what it is."""
+    path = write(tmp_path, *rows)
+    result = run_data_check(str(path), DataCheckConfig(repeats=repeats), Silent())
+    found = result.metrics.findings
+    assert [finding.line for finding in found] == sorted(finding.line or 0 for finding in found)
+    return {finding.task: (finding.problem, finding.unusable, finding.what) for finding in found}
+
+
+def test_a_reference_that_cannot_score_an_answer_is_found_with_its_line(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path,
+        row("fine", body("return 3 * h + 1")),
+        row("cut", "def fee(1"),
+        row("name", body("return 4 * hours")),
+        row("test", body("return 5 * h"), "fee(2", "fee(3)"),
+        row("returned", body("print(h * 6)")),
+        row("raising", body("raise ValueError(h * 7)")),
+    )
+    assert {name: (problem, unusable) for name, (problem, unusable, _) in found.items()} == {
+        "cut": ("invalid", True),
+        "name": ("invalid", True),
+        "test": ("invalid", True),
+        "returned": ("trivial", True),
+        "raising": ("trivial", False),
+    }
+    assert "SyntaxError" in found["cut"][2]
+    assert "(line 1)" in found["cut"][2]
+    assert "fee(2): NameError: name 'hours' is not defined" in found["name"][2]
+    assert "the test 'test1' is not a Python expression" in found["test"][2]
+
+
+def test_rows_that_are_no_tasks_are_all_listed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        row("one", body("return 2 * h")),
+        "not json",
+        {"problem_description": "x"},
+        row("one", body("return 3 * h")),
+        row("two", body("return 4 * h")),
+    )
+    metrics = run_data_check(str(path), DataCheckConfig(repeats=1), Silent()).metrics
+    assert (metrics.tasks, metrics.unusable) == (5, 3)
+    assert [finding.line for finding in metrics.findings] == [2, 3, 4]
+
+
+def test_luck_is_found(tmp_path: Path) -> None:
+    source = "import random\n\n" + body("return random.random() * h")
+    seeded = "import random\n\n" + body("return random.Random(h).random()")
+    found = checked(tmp_path, row("coin", source), row("seeded", seeded))
+    assert set(found) == {"coin"}
+    assert found["coin"][0] == "flaky"
+    assert checked(tmp_path, row("coin", source), repeats=1) == {}, "one run has the same luck for all"
+
+
+def test_a_reference_near_the_limit_of_time_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "NEAR", 0.15)
+    loop = body("n = h", "while n < 6_000_000:", "    n += 1", "return n * h")
+    found = checked(tmp_path, row("loop", loop), row("fast", body("return 9 * h")), repeats=1)
+    assert set(found) == {"loop"}
+    assert found["loop"][:2] == ("slow", False)
+    assert " s of 1" in found["loop"][2]
+
+
+def test_tests_that_a_constant_passes_are_found(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path,
+        row("constant", body("return 4 if h else 5")),
+        row("single", body("return 6 * h"), "fee(2)"),
+        row("varied", body("return 7 * h")),
+        repeats=1,
+    )
+    assert {name: problem for name, (problem, _, _) in found.items()} == {"constant": "trivial", "single": "trivial"}
+
+
+def test_duplicates_and_leaks_are_found(tmp_path: Path) -> None:
+    secret = "Write a fee: total = base + 3 * h then return total. def fee(h)"
+    found = checked(
+        tmp_path,
+        row("first", body("return 3 * h")),
+        row("again", body("return  3 * h"), request="I need a price."),
+        row("told", body("base = 4", "total = base + 3 * h", "return total"), request=secret),
+        row("signature", body("total = 5 * h", "return total"), request="Write def fee(h): which returns the total."),
+        repeats=1,
+    )
+    assert found["again"] == ("duplicate", False, "it has the same reference as first (line 1)")
+    assert found["told"][0] == "leak"
+    assert set(found) == {"again", "told"}
+
+
+def test_packaged_tasks_are_clean() -> None:
+    report = check_tasks(CODE, micro.load("test")[:20], Silent(), repeats=1)
+    assert (report.tasks, report.findings) == (20, [])
+
+
+def test_the_command_exits_with_1_and_prints_one_object(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def sweet(*words: str) -> Outcome:
+        code = run(words)
+        return Outcome(code, *capsys.readouterr())
+
+    path = write(workplace, row("fine", body("return 3 * h")), row("cut", "def fee(1"))
+    outcome = sweet("data", "check", path.name, "--json", "--repeats", "1")
+    found = json.loads(outcome.out)
+    assert outcome.code == found["exit_code"] == 1
+    assert found["where"] == "own.jsonl, line 2"
+    assert found["metrics"]["unusable"] == 1
+    shown = sweet("data", "check", path.name, "--repeats", "1").out
+    assert "does not compile" in shown
+    write(workplace, row("fine", body("return 3 * h")))
+    assert sweet("data", "check", path.name, "--repeats", "1").code == 0
+    assert sweet("data", "check", "nowhere.jsonl").code == 2
+
+
+def config(path: Path, **changes: Any) -> RolloutConfig:
+    return RolloutConfig(**{"tasks": str(path), "max_turns": 1, "max_tokens": 8, **changes})
+
+
+def test_a_rollout_refuses_what_does_not_compile_or_skips_it(tmp_path: Path) -> None:
+    known = [{"topic": "rate", "cues": ["rate"], "answer": "It is 3."}]
+    path = write(
+        tmp_path,
+        row("fine", body("return 3 * h"), facts=known),
+        row("cut", "def fee(1", facts=known),
+        row("test", body("return 5 * h"), "fee(2", facts=known),
+    )
+    made = Run.create(tmp_path / "run", task="code")
+    unreachable = {"agent": "m", "agent_url": ["http://127.0.0.1:9/v1"]}
+    for work in (run_rollout, plan_rollout):
+        with pytest.raises(InputError, match=r"The task cut cannot be scored: .*Syntax.* 1 other task of 3") as error:
+            work(made, config(path, **unreachable), Silent())
+        assert (error.value.line, error.value.path) == (2, path)
+        assert "--skip-invalid" in str(error.value.fix)
+        assert f"sweet data check {path}" in str(error.value.fix)
+    assert made.manifest().attempts == []
+    heard = Heard()
+    assert plan_rollout(made, config(path, skip_invalid=True), heard).as_json()["tasks"] == 1
+    assert any("Skipped 2 of 3 tasks" in text and "cut (line 2)" in text for text in heard.warnings)
+    only = write(tmp_path, row("cut", "def fee(1", facts=known))
+    with pytest.raises(UsageError, match="None is left"):
+        run_rollout(made, config(only, skip_invalid=True), Silent())
+
+
+def test_a_rollout_warns_of_tasks_that_are_in_a_file_twice(tmp_path: Path) -> None:
+    again = row("again", body("return  3 * h"), request="I need a price.")
+    path = write(tmp_path, row("first", body("return 3 * h")), row("other", body("return 4 * h")), again)
+    heard = Heard()
+    tasks = CODE.load(str(path), "train")
+    assert refuse_invalid(CODE, tasks, str(path), heard, skip=False) == tasks
+    (warning,) = heard.warnings
+    assert warning == (
+        "1 of 3 tasks have the reference of an earlier one; again (line 3): it has the same reference as "
+        "first (line 1)."
+    )
+    assert refuse_invalid(CODE, tasks[:2], str(path), heard, skip=False) == tasks[:2]
+    assert len(heard.warnings) == 1
+
+
+def test_faultless_tasks_are_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(tasks: list[Task]) -> list[Any]:
+        read.append(len(tasks))
+        return code_faults(tasks)
+
+    monkeypatch.setattr(CODE, "faults", counted, raising=False)
+    sources = {"one": body("return 1"), "two": body("return 2"), "cut": "def fee(1"}
+    tests = {"a": "fee(1)"}
+    broken = [
+        Task(id=name, problem_description="x", ground_truth=source, test_cases=tests)
+        for name, source in sources.items()
+    ]
+    fine = broken[:2]
+    for _ in range(2):
+        assert refuse_invalid(CODE, fine, "own", Silent(), skip=False) == fine
+        with pytest.raises(InputError, match="task cut"):
+            refuse_invalid(CODE, broken, "own", Silent(), skip=False)
+    assert read == [2, 3, 3]
+
+
+class Scorer(AnswerScorer):
+    """Solves every task whose reference is `easy`, and cannot score `broken`; `coin` changes."""
+
+    def __init__(self) -> None:
+        super().__init__("toy-1")
+        self.count = 0
+
+    def verdicts(self, answers: Any) -> Iterator[Verdict]:
+        for task, answer in answers:
+            assert answer == NO_ANSWER
+            self.count += 1
+            reward = {"easy": 1.0, "coin": float(self.count % 2), "broken": None}.get(task.ground_truth, 0.0)
+            outcome: ScoreOutcome = "invalid" if reward is None else "passed" if reward else "failed"
+            yield Verdict(reward, 0, 1, outcome, {"why": "it is broken"} if reward is None else {})
+
+
+class Kind(TaskKind):
+    name = "toy"
+    texts = Prompts
+
+    @contextmanager
+    def open_scorer(self, request: Any) -> Iterator[Scorer]:
+        yield Scorer()
+
+
+def toy_task(name: str) -> Task:
+    return Task(id=name, problem_description=f"Do {name}.", ground_truth=name)
+
+
+def test_a_kind_of_a_package_is_checked_by_its_scorer() -> None:
+    tasks = [toy_task(name) for name in ("hard", "easy", "broken", "coin")]
+    report: CheckReport = check_tasks(Kind(), tasks, Silent(), repeats=2)
+    assert [(finding.task_id, finding.problem, finding.unusable) for finding in report.findings] == [
+        ("easy", "trivial", False),
+        ("broken", "invalid", True),
+        ("coin", "flaky", True),
+    ]
+    assert refuse_invalid(Kind(), tasks, "toy", Silent(), skip=False) == tasks

@@ -1,0 +1,256 @@
+"""The loop: what it does, what it does not repeat, when it ends, and which actor it keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.loop import Loop
+from sweet.pipeline.plan import outline, plan_train, walk
+from sweet.pipeline.recipe import resolve
+from sweet.pipeline.stage import run_train
+from sweet.pipeline.steps import Step
+from sweet.runs.run import Run
+from sweet.stages.base import Silent, StageConfig
+from sweet.tasks.micro.family import MICRO
+from sweet.training.config import TrainActorConfig
+
+TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 16, "samples": 4, "eval_tasks": 4}
+SETS = ["rank.candidates=2", "rank.fraction=0.05"]
+
+
+class Scripted:
+    """Steps that do nothing and return success rates of a script.
+
+    Args:
+        validation: success of the agents on validation tasks, from the starting agent on.
+    """
+
+    def __init__(self, validation: Sequence[float]) -> None:
+        self.validation = list(validation)
+        self.done: list[tuple[str, StageConfig]] = []
+
+    def do(self, config: StageConfig, title: str) -> Step:
+        self.done.append((title, config))
+        stage = title.partition(": ")[2].split()[0]
+        rate = self.validation.pop(0) if title.endswith("eval validation") else 0.5
+        number = sum(done.partition(": ")[2].split()[0] == stage for done, _ in self.done)
+        kind = {"train-actor": "actor", "train-critic": "critic", "label": "preferences", "pair": "pairs"}.get(
+            stage, stage
+        )
+        metrics = {"success_rate": rate, "success_rate_ci_low": 0.0, "success_rate_ci_high": 1.0, "episodes": 3}
+        now = datetime.now(UTC)
+        attempt = SimpleNamespace(metrics=metrics, started=now, finished=now)
+        return Step(cast(Any, attempt), cast(Any, SimpleNamespace(id=f"{kind}-{number}")))
+
+    def file(self, step: Step) -> Path:
+        return Path(step.id)
+
+    def titles(self) -> list[str]:
+        return [title for title, _ in self.done]
+
+
+def loop(validation: Sequence[float], **options: Any) -> tuple[Any, Scripted]:
+    steps = Scripted(validation)
+    recipe = resolve(LoopConfig(**TINY | options), None)
+    return Loop(recipe, steps, Silent()).play(), steps
+
+
+def test_the_best_actor_on_validation_tasks_is_kept_and_training_ends_early() -> None:
+    metrics, steps = loop([0.1, 0.4, 0.3, 0.9], rounds=5)
+    assert metrics.best == "actor-1"
+    assert metrics.best_path == "actor-1"
+    assert metrics.ended_early
+    assert [one.agent for one in metrics.rounds] == ["micro", "actor-1", "actor-2"]
+    assert not any(title.startswith("round 3") for title in steps.titles())
+
+
+def test_patience_waits_for_a_later_improvement() -> None:
+    metrics, _ = loop([0.1, 0.4, 0.3, 0.9, 0.2], rounds=4, patience=2)
+    assert (metrics.best, metrics.ended_early, len(metrics.rounds)) == ("actor-3", False, 5)
+
+
+def test_an_agent_that_no_actor_beats_is_kept() -> None:
+    metrics, _ = loop([0.5, 0.5], rounds=2)
+    assert (metrics.best, metrics.best_path, metrics.ended_early) == ("micro", None, True)
+    assert metrics.after == metrics.before
+
+
+@pytest.mark.parametrize("options", [{"rounds": 1}, {"rounds": 2, "early_stop": False}])
+def test_without_validation_the_last_actor_is_kept(options: dict[str, Any]) -> None:
+    metrics, steps = loop([], **options)
+    assert metrics.best == f"actor-{options['rounds']}"
+    assert not any(title.endswith("validation") for title in steps.titles())
+    assert all(one.validation is None for one in metrics.rounds)
+
+
+def test_critic_and_actor_learn_from_all_rounds_from_the_starting_model() -> None:
+    _, steps = loop([0.1, 0.2, 0.3, 0.4], rounds=3)
+    actors = [config for _, config in steps.done if isinstance(config, TrainActorConfig)]
+    assert [one.from_ for one in actors] == [["pairs-1"], ["pairs-1", "pairs-2"], ["pairs-1", "pairs-2", "pairs-3"]]
+    assert {one.model for one in actors} == {"micro"}
+    assert [one.seed for one in actors] == [0, 1000, 2000]
+
+
+def test_the_outline_has_the_steps_in_their_order() -> None:
+    for options in ({"rounds": 1}, {"rounds": 3}, {"rounds": 2, "critic": "same"}):
+        _, steps = loop([0.1, 0.2, 0.3, 0.4], **options)
+        recipe = resolve(LoopConfig(**TINY | options), None)
+        assert outline(recipe, selects=options["rounds"] > 1) == steps.titles()  # type: ignore[operator]
+
+
+def test_an_agent_at_a_server_is_not_asked_for_its_trained_actors() -> None:
+    _, steps = loop([], agent="m", agent_url=["http://h/v1"])
+    urls = {title: cast(Any, config).agent_url for title, config in steps.done if hasattr(config, "agent_url")}
+    assert urls["round 1: rank"] == urls["start: rollout test"] == ["http://h/v1"]
+    assert urls["round 1: rollout test"] == []
+
+
+def test_prices_give_the_cost_of_each_round(tmp_path: Path) -> None:
+    file = tmp_path / "priced.toml"
+    file.write_text("[prices.agent]\nprompt = 1000000\n")
+    metrics, _ = loop([], recipe=str(file))
+    assert metrics.cost == 0.0
+    assert [one.cost for one in metrics.rounds] == [0.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run.create(tmp_path_factory.mktemp("loop") / "run")
+    run_train(run, LoopConfig(**TINY, set_=SETS), Silent())
+    return run
+
+
+def attempts(run: Run) -> list[str]:
+    return [attempt.stage for attempt in run.manifest().attempts]
+
+
+def test_a_call_again_repeats_nothing(trained: Run) -> None:
+    before = attempts(trained)
+    again = run_train(trained, LoopConfig(), Silent())
+    assert attempts(trained) == [*before, "train"]
+    assert again.metrics.best == "actor-1"
+    assert {artifact.id for artifact in again.artifacts} == {artifact.id for artifact in trained.manifest().artifacts}
+
+
+def test_a_moved_run_repeats_nothing(trained: Run, tmp_path: Path) -> None:
+    import shutil
+
+    moved = shutil.copytree(trained.path, tmp_path / "moved")
+    before = attempts(trained)
+    run_train(Run.open(moved), LoopConfig(), Silent())
+    assert attempts(Run.open(moved)) == [*before, "train"]
+
+
+def test_changed_settings_say_what_they_would_repeat(trained: Run) -> None:
+    before = attempts(trained)
+    changed = LoopConfig(set_=["pair.pairs=3"])
+    with pytest.raises(UsageError, match=r"pair\.pairs was 2 and is 3") as error:
+        run_train(trained, changed, Silent())
+    assert "round 1: pair, round 1: train-actor, round 1: rollout test, round 1: eval test" in str(error.value)
+    assert "rank," not in str(error.value)
+    plan = plan_train(trained, changed, Silent())
+    assert plan.repeated[0] == "round 1: pair"
+    assert [step.step for step in plan.steps if step.status == "next"] == ["round 1: pair"]
+    assert attempts(trained) == before
+
+
+def test_more_rounds_and_operational_settings_are_no_change(trained: Run) -> None:
+    plan = plan_train(trained, LoopConfig(rounds=2, set_=["rollout.concurrency=7"]), Silent())
+    assert plan.repeated == []
+    assert plan.changed == ["train.rounds was 1 and is 2"]
+    done = [step.step for step in plan.steps if step.status == "done"]
+    assert len(done) == 11
+    assert next(step for step in plan.steps if step.status == "next").step == "start: rollout validation"
+
+
+def test_evaluations_that_are_left_out_are_not_repeated(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    run_train(run, LoopConfig(**TINY, rounds=2, set_=SETS), Silent())
+    before = attempts(run)
+    run_train(run, LoopConfig(early_stop=False, rounds=1), Silent())
+    assert attempts(run) == [*before, "train"]
+
+
+def test_a_step_that_was_changed_by_hand_is_done_again(trained: Run, tmp_path: Path) -> None:
+    import shutil
+
+    run = Run.open(shutil.copytree(trained.path, tmp_path / "edited"))
+    pairs = run.file(run.artifact("pairs-1"))
+    pairs.write_bytes(pairs.read_bytes()[:-1])
+    recipe = resolve(LoopConfig(), run.path)
+    assert walk(run, recipe).finished[-1] == "round 1: rank"
+
+
+def test_a_failed_stage_leaves_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run")
+    with pytest.raises(SweetError, match="nothing to prefer") as error:
+        run_train(run, LoopConfig(**TINY, set_=[*SETS, "label.margin=1.0", "rollout.max-tokens=1"]), Silent())
+    assert "--samples 8 --redo" in str(error.value.fix)
+    statuses = {attempt.stage: attempt.status for attempt in run.manifest().attempts}
+    assert statuses["train"] == statuses["label"] == "failed"
+    assert statuses["eval"] == "done"
+
+
+def test_two_calls_at_once_are_refused(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    with run.exclusive("train"), pytest.raises(UsageError, match="Another sweet train"):
+        run_train(run, LoopConfig(**TINY), Silent())
+
+
+def test_a_new_run_is_planned_without_being_made(tmp_path: Path) -> None:
+    plan = plan_train(None, LoopConfig(**TINY), Silent())
+    assert plan.done == 0
+    assert plan.steps[0].status == "next"
+    works = {step.step: step.work for step in plan.steps}
+    assert works["round 1: rollout train"] == {
+        **(works["round 1: rollout train"] or {}),
+        "dialogues": 64,
+        "missing": 64,
+    }
+    turns = (works["round 1: rank"] or {})["turns_at_most"]
+    assert isinstance(turns, int)
+    assert turns > 0
+
+
+def test_a_task_that_cannot_be_scored_ends_the_call_before_the_first_dialogue(tmp_path: Path) -> None:
+    rows = [
+        {"split": split, "problem_description": "A fee.", "ground_truth": source, "test_cases": ["fee(1)", "fee(2)"]}
+        for split, source in (("test", "def fee(h):\n    return 2 * h"), ("train", "def fee(1"))
+    ]
+    file = tmp_path / "own.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = Run.create(tmp_path / "run")
+    with pytest.raises(InputError, match="SyntaxError") as error:
+        run_train(run, LoopConfig(tasks=str(file)), Silent())
+    assert error.value.line == 2
+    assert attempts(run) == ["train"]
+
+
+def test_few_validation_tasks_are_warned_of(tmp_path: Path) -> None:
+    row = (
+        '{{"problem_description": "{0}", "ground_truth": "def f():\\n    return {0}", "test_cases": {{"t": "f()"}}}}\n'
+    )
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(row.format(number) for number in range(60)))
+
+    class Heard(Silent):
+        lines: ClassVar[list[str]] = []
+
+        def warn(self, text: str) -> None:
+            self.lines.append(text)
+
+    recipe = resolve(LoopConfig(tasks=str(file), rounds=2), None)
+    assert Loop(recipe, Scripted([]), Heard()).selects
+    assert [line for line in Heard.lines if "validation task" in line]
+    Heard.lines.clear()
+    assert Loop(resolve(LoopConfig(tasks=MICRO.name, rounds=2), None), Scripted([]), Heard()).selects
+    assert Heard.lines == []

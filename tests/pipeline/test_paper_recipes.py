@@ -1,0 +1,69 @@
+"""The packaged recipes of the paper's rows: every table is valid, and their servers fit the GPUs that they name."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.placement import Request, place
+from sweet.pipeline.recipe import TABLES, Recipe, resolve
+from sweet.pipeline.servers import ROLES
+from sweet.pipeline.slurm import batch_script
+from sweet.tasks.registry import task_kind
+from sweet.training.config import check_critic_options
+from sweet.training.hyperparameters import PAPER, Learner
+
+ROWS = ("paper-code-8b", "paper-code-70b", "paper-html")
+
+
+def read(row: str) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe, and the configurations of its stages."""
+    recipe = resolve(LoopConfig(recipe=row), None)
+    return recipe, {name: config.model_validate(recipe.of(name)) for name, config in TABLES.items()}
+
+
+@pytest.mark.parametrize(
+    ("row", "dialogues", "critic"),
+    [("paper-code-8b", 15_000, "critic"), ("paper-code-70b", 15_000, "critic"), ("paper-html", 6_000, "regression")],
+)
+def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: Learner) -> None:
+    recipe, tables = read(row)
+    train, kind = recipe.train, task_kind(recipe.train.task)
+    assert kind.has_dataset(str(train.tasks))
+    assert (train.train_tasks or 0) * train.samples == dialogues
+    assert (tables["rollout"].max_turns, tables["rollout"].temperature, tables["rollout"].max_tokens) == (10, 1, 1024)
+    assert (tables["rank"].candidates, tables["rank"].fraction) == (16, 0.1)
+    assert (tables["pair"].pairs, tables["pair"].strategy) == (4, "random-halves")
+    check_critic_options(tables["train-critic"])
+    for table, learner, epochs, length in (
+        ("train-critic", critic, kind.dialogue_epochs, 8192),
+        ("train-actor", "sweet", 1, 16384),
+    ):
+        config, paper = tables[table], PAPER[learner]
+        assert (config.lr, config.batch, config.beta) == (paper.lr, paper.batch, 0.1)
+        assert (config.nll or 0, config.epochs, config.max_length) == (paper.nll, epochs, length)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_servers_fit_a_node(row: str, tmp_path: Path) -> None:
+    recipe, tables = read(row)
+    slurm, servers = recipe.slurm, recipe.servers.by_role()
+    tables_in_order = [(role, servers[role]) for role in ROLES if role in servers]
+    requests = [
+        Request(role, table.gpus or 0, None if table.replicas == "fill" else table.replicas)
+        for role, table in tables_in_order
+    ]
+    playing, ranking = place(range(8), requests), place(range(8), [requests[1]], 1)
+    assert recipe.train.rounds == 1
+    assert [request.role for request in requests] == ["sim", "agent"]
+    assert playing.stage == [], "all GPUs are used"
+    assert ranking.stage[0] == 0
+    trainings = [tables["train-critic"], tables["train-actor"]]
+    assert all(str(config.hostfile) == ("slurm" if slurm.nodes > 1 else "None") for config in trainings)
+    script = batch_script(tmp_path / "run", slurm, words=["--recipe", row])
+    assert f"#SBATCH --nodes={slurm.nodes}\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8" in script
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -1,0 +1,77 @@
+"""The servers that each stage of the loop needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import UsageError
+from sweet.llm.gpus import Gpu
+from sweet.pipeline.phases import Phase, check_phases, phase_of
+from sweet.pipeline.recipe import parse
+from sweet.pipeline.servers import Servers
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.ranking.config import RankConfig
+from sweet.rollouts.config import RolloutConfig
+from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.stages.base import Silent, StageConfig
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+
+ALL = ("sim", "agent", "judge")
+MODELS: dict[Any, str] = {"agent": "a", "sim": "h"}
+
+
+@pytest.mark.parametrize(
+    ("config", "served", "expected"),
+    [
+        (RolloutConfig(**MODELS, split="test"), ALL, Phase(MODELS, False, "test")),
+        (RolloutConfig(**MODELS), ("sim",), Phase({"sim": "h"}, True)),
+        (RolloutConfig(**MODELS), (), Phase({}, True)),
+        (RolloutConfig(**MODELS, agent_url=["http://x"]), ("sim",), Phase({"sim": "h"}, False)),
+        (RolloutConfig(**MODELS, sim_url=["http://x"]), ALL, Phase({"agent": "a"}, False)),
+        (RolloutConfig(agent="a"), ALL, Phase({"agent": "a"}, False)),
+        (RolloutConfig(task="html", agent="scripted"), ALL, Phase({}, False)),
+        (RolloutConfig(**MODELS, best_of=4), ALL, Phase(MODELS, True)),
+        (RolloutConfig(**MODELS, best_of=4, judge="llm", judge_model="j"), ALL, Phase(MODELS | {"judge": "j"}, False)),
+        (RankConfig(agent="a"), ALL, Phase({"agent": "a"}, True)),
+        (RankConfig(agent="a", judge="random"), ALL, Phase({"agent": "a"}, False)),
+        (RankConfig(agent="a", judge="llm", judge_model="j"), ("judge",), Phase({"judge": "j"}, True)),
+        (RankConfig(replies="candidates-1", judge="oracle"), ALL, Phase({}, False)),
+        (TrainCriticConfig(), ALL, Phase({}, True)),
+        (TrainActorConfig(), ALL, Phase({}, True)),
+        *((config, ALL, None) for config in (EvalConfig(), LabelConfig(), PairConfig())),
+    ],
+)
+def test_a_stage_needs_the_servers_of_its_models(
+    config: StageConfig, served: Any, expected: Phase | None, tmp_path: Path
+) -> None:
+    assert phase_of(Run.create(tmp_path / "run"), config, served) == expected
+
+
+@pytest.mark.parametrize(
+    ("tables", "gpus", "message"),
+    [
+        ("[servers.sim]\ngpus = 2\n[servers.agent]\nreplicas = 'fill'", 3, None),
+        ("[servers.sim]\ngpus = 2\n[servers.agent]\nreplicas = 'fill'", 2, "3 GPUs .*1 × 2 for sim"),
+        ("[servers.agent]\ngpus = 2", 3, None),
+        ("[servers.agent]\ngpus = 3", 3, "4 GPUs .*1 for the stage itself"),
+        ("[servers.agent]\ngpus = 3\n[rank]\njudge = 'random'", 3, None),
+        ("[servers.sim]\ngpus = 3\n[evaluation]\nbest-of = 2", 3, "4 GPUs"),
+    ],
+)
+def test_gpus_are_checked_for_every_stage_before_the_first(
+    tables: str, gpus: int, message: str | None, tmp_path: Path
+) -> None:
+    recipe = parse(
+        f"[train]\nagent = 'a'\nsim = 'h'\nsim-url = {[] if 'sim' in tables else ['http://x']}\n{tables}", "r"
+    )
+    servers = Servers(Run.create(tmp_path / "run"), recipe.servers.by_role(), tmp_path / "log", Silent())
+    vars(servers)["gpus"] = [Gpu(str(number)) for number in range(gpus)]
+    if message is None:
+        check_phases(servers, recipe)
+    else:
+        with pytest.raises(UsageError, match=message):
+            check_phases(servers, recipe)

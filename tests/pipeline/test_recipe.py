@@ -1,0 +1,182 @@
+"""Recipes: every option has one place, and what is written is what is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.prices import Prices
+from sweet.pipeline.recipe import TABLES, packaged, parse, read_run, resolve, write_run
+from sweet.stages.rounds import RECIPE
+from sweet.tasks.micro.family import MICRO
+
+
+def recipe(text: str) -> Any:
+    return parse(text, "mine.toml")
+
+
+def test_a_stage_gets_its_table_and_shared_keys() -> None:
+    found = recipe('device = "cpu"\n[rank]\nfraction = 0.2\n[rollout]\ntop-p = 0.9\n[evaluation]\ntemperature = 0.0')
+    assert found.of("rank") == {"fraction": 0.2, "device": "cpu"}
+    assert found.of("rollout") == {"top_p": 0.9, "device": "cpu"}
+    assert found.of("rollout", "evaluation") == {"top_p": 0.9, "device": "cpu", "temperature": 0.0}
+    assert "device" not in found.of("pair")
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "fix"),
+    [
+        ("[rank]\nfration = 0.2", "mine.toml, key rank.fration", "write rank.fraction"),
+        ("[ranks]\nfraction = 0.2", "mine.toml, table ranks", "write rank"),
+        ("fration = 0.2", "mine.toml, key fration", "write fraction"),
+        ("[rank]\nfraction = 2", "mine.toml, key rank.fraction", "sweet rank --help shows what is allowed"),
+        ('[rollout]\nsplit = "test"', "mine.toml, key rollout.split", "omit it"),
+        ('[rollout]\nagent = "x"', "mine.toml, key rollout.agent", "set agent in [train]"),
+        ("[train]\nredo = true", "mine.toml, key train.redo", "omit it"),
+        ("[prices.agent]\nprompt = -1", "mine.toml, key prices.agent.prompt", None),
+        ("[evaluation]\nsamples = 3", "mine.toml, key evaluation.samples", "set samples in [train]"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, where: str, fix: str | None) -> None:
+    with pytest.raises(UsageError) as error:
+        recipe(text)
+    assert (str(error.value.where), error.value.fix) == (where, fix)
+
+
+def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(InputError, match="not TOML") as error:
+        recipe("[rank]\nfraction 0.2")
+    assert "2" in str(error.value.where)
+
+
+def test_options_override_sets_and_sets_override_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[train]\nrounds = 2\nsamples = 5\nagent = "a"\n[rank]\nfraction = 0.2\n')
+    found = resolve(
+        LoopConfig(recipe=str(file), rounds=3, set_=["rank.fraction=0.3", "train.samples=7", "rank.agent-x=1"][:2]),
+        None,
+    )
+    assert (found.train.rounds, found.train.samples, found.train.agent) == (3, 7, "a")
+    assert found.of("rank") == {"fraction": 0.3}
+
+
+@pytest.mark.parametrize("bad", ["rank.fraction", "fraction=1", "rank.fration=1", "rnk.fraction=1", "rank.fraction=x"])
+def test_a_bad_set_is_refused(bad: str) -> None:
+    with pytest.raises(UsageError) as error:
+        resolve(LoopConfig(set_=[bad]), None)
+    assert f"--set {bad}" in str(error.value.where)
+
+
+def test_the_default_recipe_suits_the_agent() -> None:
+    assert resolve(LoopConfig(), None).of("pair")["strategy"] == "best-worst"
+    assert resolve(LoopConfig(agent="other"), None).of("pair")["strategy"] == "random-halves"
+    rollout = resolve(LoopConfig(), None).of("rollout")
+    assert (rollout["max_turns"], rollout["max_tokens"]) == (MICRO.turns, MICRO.reply_tokens)
+
+
+@pytest.mark.parametrize("name", sorted(packaged()))
+def test_packaged_recipes_are_valid(name: str, tmp_path: Path) -> None:
+    found = resolve(LoopConfig(recipe=name), None)
+    write_run(found, tmp_path)
+    again = read_run(tmp_path)
+    assert again is not None
+    assert again.outcome() == found.outcome()
+
+
+def test_an_unknown_recipe_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="Did you mean paper"):
+        resolve(LoopConfig(recipe="papr"), None)
+    with pytest.raises(SweetError, match="no such recipe"):
+        resolve(LoopConfig(recipe="none.toml"), None)
+
+
+NUMBERS = {
+    "rank": ("candidates", "limit"),
+    "pair": ("pairs",),
+    "train-critic": ("epochs", "batch"),
+    "train": ("rounds",),
+}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([(table, key) for table, keys in NUMBERS.items() for key in keys]), st.integers(2, 10**6)
+    ),
+    st.text(max_size=20),
+)
+def test_what_is_written_is_read_again(values: dict[tuple[str, str], int], agent: str) -> None:
+    import tempfile
+
+    config = LoopConfig(set_=[f"{table}.{key}={value}" for (table, key), value in values.items()], agent=agent)
+    with tempfile.TemporaryDirectory() as folder:
+        found = resolve(config, None)
+        write_run(found, Path(folder))
+        again = read_run(Path(folder))
+        assert again is not None
+        assert again.outcome() == found.outcome()
+        assert again.train.agent == agent
+
+
+def test_the_name_of_a_run_cannot_break_its_recipe(tmp_path: Path) -> None:
+    run = tmp_path / "two\nlines"
+    run.mkdir()
+    write_run(resolve(LoopConfig(), None), run)
+    assert read_run(run) is not None
+
+
+def test_the_written_recipe_has_every_option_and_no_password(tmp_path: Path) -> None:
+    found = resolve(LoopConfig(agent_url=["http://me:secret@host/v1"]), None)
+    write_run(found, tmp_path)
+    text = (tmp_path / RECIPE).read_text()
+    assert "secret" not in text
+    assert "# temperature = 1.0" in text
+    assert all(f"[{table}]" in text for table in TABLES)
+
+
+def test_prices_are_kept(tmp_path: Path) -> None:
+    found = recipe("[prices.agent]\nprompt = 2.5\ncompletion = 10")
+    write_run(found, tmp_path)
+    again = read_run(tmp_path)
+    assert again is not None
+    assert again.prices == found.prices == Prices.model_validate({"agent": {"prompt": 2.5, "completion": 10}})
+
+
+def test_servers_prices_and_the_job_can_be_set_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[servers.sim]\ngpus = 4\n[slurm]\nnodes = 2\n")
+    sets = ["servers.sim.startup-timeout=60", "servers.agent.replicas=fill", 'servers.agent.options=["--x"]']
+    sets += ["slurm.partition=big", "prices.sim.prompt=0.5"]
+    found = resolve(LoopConfig(recipe=str(file), set_=sets), None)
+    write_run(found, tmp_path)
+    again = read_run(tmp_path)
+    assert again is not None
+    assert again.extras == found.extras
+    sim, agent = found.servers.sim, found.servers.agent
+    assert sim is not None
+    assert agent is not None
+    assert (sim.gpus, sim.startup_timeout, agent.replicas, agent.options) == (4, 60, "fill", ["--x"])
+    assert (found.slurm.nodes, found.slurm.partition) == (2, "big")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message", "key"),
+    [
+        ("servers.sim.gpu=2", "there is no gpu. Did you mean gpus?", "servers.sim"),
+        ("servers.human.gpus=2", "there is no human", "servers"),
+        ("servers.sim=2", "Input should be", "servers.sim"),
+        ("servers.sim.gpus.x=2", "Input should be a valid integer", "servers.sim.gpus"),
+        ('servers.agent.url=["http://x"]', "a trained actor has no address", "servers"),
+        ("slurm.partition=a b", "String should match pattern", "slurm.partition"),
+    ],
+)
+def test_a_bad_set_of_such_a_table_is_refused(assignment: str, message: str, key: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        resolve(LoopConfig(set_=[assignment]), None)
+    assert error.value.where == f"--set {assignment}, key {key}"

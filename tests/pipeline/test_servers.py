@@ -1,0 +1,242 @@
+"""The servers of `sweet train`: real `sweet serve-sim` processes, with a stand-in for vllm and for nvidia-smi."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from sweet.errors import Interrupted, ServerError, SweetError, UsageError
+from sweet.llm.base import Role
+from sweet.llm.gpus import free_gpus, visible_gpus
+from sweet.llm.local import LocalServing
+from sweet.llm.vllm import option_value
+from sweet.pipeline.server_tables import ServerTable
+from sweet.pipeline.servers import ROLES, Servers
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, Silent
+from tests import programs
+from tests.llm.stand_in import StandIn, gone, install
+
+SILENT = Silent()
+HUMAN: dict[Role, str] = {"sim": "scripted-human"}
+SCRIPTED = ServerTable(engine="scripted")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run")
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return install(tmp_path, monkeypatch)
+
+
+class Told(Silent):
+    """Keeps what a stage says."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(f"warning: {text}")
+
+
+def open_servers(run: Run, reporter: Reporter = SILENT, /, **tables: ServerTable) -> Servers:
+    by_role = {role: tables[role] for role in ROLES if role in tables}
+    return Servers(run, by_role, run.path / "logs" / "train-1.log", reporter, tasks="micro")
+
+
+def pids(servers: Servers) -> dict[str, int]:
+    return {role: server.process.pid for (role, _), server in servers._running.items()}
+
+
+def model_at(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/models") as answer:
+        return str(json.load(answer)["data"][0]["id"])
+
+
+def test_dialogues_between_a_scripted_human_and_the_packaged_agent_on_servers(run: Run) -> None:
+    with (
+        open_servers(run, sim=SCRIPTED, agent=ServerTable(engine="embedded")) as servers,
+        servers.running({"sim": "scripted-human", "agent": "micro"}, split="test") as urls,
+    ):
+        settings = {"tasks": "micro", "split": "test", "num_tasks": 2, "sim": "scripted-human"} | {
+            f"{role}_url": urls[role] for role in urls
+        }
+        play = RolloutConfig.model_validate(settings | {"max_turns": 3, "max_tokens": 32})
+        assert run_rollout(run, play, SILENT).artifacts[0].rows == 2
+        started = pids(servers)
+    assert all(gone(pid) for pid in started.values()), "the end of the context ends them"
+    assert (run.path / "logs" / "train-1.server-agent.log").exists()
+
+
+def test_a_server_is_kept_replaced_or_ended_as_the_next_phase_needs_it(run: Run) -> None:
+    told = Told()
+    with open_servers(run, told, sim=SCRIPTED) as servers:
+        with servers.running(HUMAN, split="test") as urls:
+            assert model_at(urls["sim"][0]) == "scripted-human"
+            first = pids(servers)["sim"]
+        with servers.running(HUMAN, split="test") as again:
+            assert (again, pids(servers)["sim"]) == (urls, first), "the same one"
+        with servers.running(HUMAN, split="train"):
+            second = pids(servers)["sim"]
+            assert second != first, "it knows other tasks"
+            assert gone(first)
+        # A server that ends in the middle: the stage fails, and the next call starts another.
+
+        def play(urls: list[str]) -> None:
+            os.killpg(second, signal.SIGKILL)
+            config = RolloutConfig(tasks="micro", num_tasks=1, sim=HUMAN["sim"], sim_url=urls, retry_timeout=0.2)
+            run_rollout(run, config, SILENT)
+
+        expected = pytest.raises(ServerError, match="the simulated human ended with status -9")
+        with expected as error, servers.running(HUMAN, split="train") as urls:
+            play(urls["sim"])
+        assert error.value.exit_code == 3
+        assert str(error.value.where) == str(run.path / "logs" / "train-1.server-sim.log")
+        with servers.running(HUMAN, split="train"):
+            third = pids(servers)["sim"]
+            assert any("does not answer; it is started again" in line for line in told.lines)
+        with servers.running({}) as none:
+            assert none == {}
+            assert gone(third), "a phase without servers ends them"
+    assert [line for line in told.lines if " answers at " in line]
+
+
+def test_an_error_of_a_stage_is_not_blamed_on_a_server_that_is_well(run: Run) -> None:
+    servers = open_servers(run, sim=SCRIPTED)
+    for error in (SweetError("other"), KeyboardInterrupt("other"), Interrupted("other")):
+        with pytest.raises(type(error), match=r"^other"), servers.running(HUMAN):
+            raise error
+    pid = pids(servers)["sim"]
+    servers.close()
+    assert gone(pid)
+
+
+KILLED = """\
+import sys, time
+from pathlib import Path
+from sweet.pipeline.server_tables import ServerTable
+from sweet.pipeline.servers import Servers
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, Silent
+run = Run.open(sys.argv[1])
+with Servers(run, {"sim": ServerTable(engine="vllm")}, run.path / "logs" / "train-1.log", Silent()) as servers:
+    with servers.running({"sim": "m"}):
+        print(*(server.process.pid for server in servers._running.values()), flush=True)
+        time.sleep(600)
+"""
+
+
+def test_kill_9_leaves_no_process_and_the_next_call_waits_for_that(run: Run, vllm: StandIn) -> None:
+    with programs.start(["-c", KILLED, run.path], stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        supervisor = int(killed.stdout.readline())
+        killed.kill()
+    with open_servers(run, sim=ServerTable()) as servers, servers.running({"sim": "m"}):
+        assert gone(supervisor, 0.1)
+        first = vllm.starts()[0]
+        assert all(gone(first[name], 0.1) for name in ("pid", "worker")), "it has ended before the next one starts"
+        assert len(vllm.starts()) == 2
+    assert vllm.all_gone()
+
+
+def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    vllm.show_gpus(*(f"{i}, GPU-{i}, 80000, 81000" for i in range(4)))
+    monkeypatch.setenv("SWEET_SERVE_SIM_TP", "7")
+    tables = {"sim": ServerTable(gpus=2, options=["--max-model-len", "9"]), "agent": ServerTable(replicas="fill")}
+    with open_servers(run, SILENT, **tables) as servers:
+        with servers.running({"sim": "big", "agent": "small"}, computes=True) as urls:
+            assert [model_at(url) for role in ("sim", "agent") for url in urls[role]] == ["big", "small"]
+            assert [gpu.name for gpu in free_gpus()] == ["GPU-0"]
+            assert len(LocalServing().gpus) == 1, "a vllm that the stage starts gets what is left"
+        starts = {start["args"][1]: start for start in vllm.starts()}
+        assert {model: start["gpus"] for model, start in starts.items()} == {"big": "2,3", "small": "1"}
+        assert option_value(starts["big"]["args"], "--tensor-parallel-size") == "2"
+        assert starts["big"]["args"][-5:] == [
+            "--enable-prefix-caching", "--generation-config", "vllm", "--max-model-len", "9"
+        ]  # fmt: skip
+        assert len(free_gpus()) == len(visible_gpus()) == 4
+        with pytest.raises(UsageError, match=r"^5 GPUs are needed .*2 for sim.* for agent.* stage .*there are 4"):
+            open_servers(run, sim=ServerTable(gpus=2), agent=ServerTable(gpus=2, replicas="fill")).place(
+                {"sim": "a", "agent": "b"}, computes=True
+            )
+        alone = servers.place({"agent": "actor"}, computes=True)
+        assert [[gpu.word for gpu in gpus] for gpus in alone.servers["agent"]] == [["1"], ["2"], ["3"]]
+    assert vllm.all_gone()
+
+
+@pytest.mark.parametrize(
+    ("table", "model", "message"),
+    [
+        ({"engine": "vllm", "options": ["--die"]}, "m", "did not start: vllm ended with status 3.*no room"),
+        ({"engine": "vllm", "options": ["--slow"], "startup_timeout": 2.0}, "m", "did not answer within 2 seconds"),
+        ({"engine": "embedded"}, "/nothing/here", "did not start: There is no model directory /nothing/here"),
+    ],
+)
+def test_a_server_that_does_not_start_is_reported_with_its_log(
+    run: Run, vllm: StandIn, table: dict[str, Any], model: str, message: str
+) -> None:
+    servers = open_servers(run, agent=ServerTable.model_validate(table))
+    (run.path / "logs").mkdir()
+    (run.path / "logs" / "train-1.server-agent.log").write_text("of a server before\n")
+    expected = pytest.raises(SweetError, match=f"(?s)The server of the agent {message}")
+    with expected as error, servers.running({"agent": model}):
+        pass
+    assert str(error.value.where).endswith(("train-1.server-agent.log", "/nothing/here"))
+    assert isinstance(error.value, UsageError) == (model != "m")
+    assert "of a server before" not in str(error.value)
+    assert not pids(servers)
+    assert not vllm.starts() or vllm.all_gone()
+
+
+def test_servers_with_an_address_are_not_started(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweet.pipeline.servers.visible_gpus", lambda _: pytest.fail("not needed"))
+    tables = {"sim": ServerTable(url=["http://a/v1", "http://b/v1"]), "agent": ServerTable(url=["http://c/v1"])}
+    with (
+        open_servers(run, SILENT, **tables) as servers,
+        servers.running({"sim": "m", "judge": "j"}, computes=True) as urls,
+    ):
+        assert urls == {"sim": ["http://a/v1", "http://b/v1"]}
+        assert not pids(servers)
+
+
+def test_the_scripted_human_is_named_as_it_is_served(run: Run) -> None:
+    wrong = pytest.raises(UsageError, match="under the name scripted-human, and the human of the recipe is other")
+    with wrong, open_servers(run, sim=SCRIPTED).running({"sim": "other"}):
+        pass
+    with pytest.raises(UsageError, match="Only the sim"), open_servers(run, agent=SCRIPTED).running({"agent": "a"}):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"url": ["http://a"], "gpus": 4, "engine": "vllm"}, "omit engine, gpus"),
+        ({"engine": "embedded", "options": ["--x"]}, "only vllm accepts options"),
+        ({"engine": "embedded", "gpus": 2}, "uses 1 GPUs"),
+        ({"engine": "scripted", "gpus": 1}, "uses 0 GPUs"),
+        ({"options": ["--port=8"]}, "--port is chosen"),
+        ({"options": ["-tp", "8"]}, "--tensor-parallel-size is chosen"),
+        ({"options": ["--served-model-name", "x"]}, "--served-model-name is chosen"),
+        ({"replicas": 0}, "replicas"),
+        ({"model": "m"}, "there is no model.*Known here: url, engine"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ServerTable.model_validate(table)

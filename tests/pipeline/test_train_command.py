@@ -1,0 +1,134 @@
+"""`sweet train` as a program: killed in the middle and called again, with servers of its own, and its errors."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet.runs.run import Run
+from tests.programs import SWEET, run, start
+
+RECIPE = """
+[train]
+tasks = "micro"
+train-tasks = 16
+samples = 4
+eval-tasks = 4
+[rank]
+candidates = 2
+fraction = 0.05
+[train-critic]
+save-every = 1
+[train-actor]
+epochs = 1
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.mark.parametrize("stage", ["rollout", "train-critic", "pair"])
+def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: Path, stage: str) -> None:
+    """Killed when a stage has begun, or soon after; the ids and rows are those of a run that is never stopped."""
+    folder = tmp_path / "run"
+    with start([*SWEET, "train", folder, "--recipe", recipe, "--quiet"], torch=True) as process:
+        ends = time.monotonic() + 120
+        while not (folder / "logs" / f"{stage}-1.log").exists() and process.poll() is None:
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    again = run([*SWEET, "train", folder, "--json", "--quiet"], torch=True)
+    assert again.returncode == 0, again.stderr
+    metrics = json.loads(again.stdout)["metrics"]
+    assert metrics["best"] == "actor-1"
+    manifest = Run.open(folder).manifest()
+    assert {artifact.status for artifact in manifest.artifacts} == {"done"}
+    ids = {artifact.id for artifact in manifest.artifacts}
+    played = {f"{kind}-{number}" for kind in ("rollouts", "scores") for number in (1, 2, 3)}
+    assert ids == {*played, "preferences-1", "critic-1", "candidates-1", "pairs-1", "actor-1"}
+    rows = {artifact.id: artifact.rows for artifact in manifest.artifacts}
+    assert (rows["rollouts-1"], rows["rollouts-2"], rows["scores-3"]) == (4, 64, 4)
+
+
+def test_the_loop_starts_and_ends_the_servers_of_its_recipe(tmp_path: Path, recipe: Path) -> None:
+    recipe.write_text(RECIPE.replace("[rank]", 'sim = "scripted-human"\n[servers.sim]\nengine = "scripted"\n[rank]'))
+    outcome = run([*SWEET, "train", tmp_path / "run", "--recipe", recipe], torch=True)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "The server of the simulated human answers at http://127.0.0.1" in outcome.stderr
+    (rollouts, *_) = Run.open(tmp_path / "run").manifest().of_kind("rollouts")
+    assert rollouts.meta["sim"] == "scripted-human"
+
+
+def test_a_job_script_has_the_options_of_the_call(tmp_path: Path, recipe: Path) -> None:
+    outcome = run([*SWEET, "train", tmp_path / "run", "--recipe", recipe, "--rounds", "3", "--slurm"], torch=True)
+    assert outcome.returncode == 0, outcome.stderr
+    assert f"-m sweet train {tmp_path / 'run'} --recipe {recipe} --rounds 3 &" in outcome.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_task_that_cannot_be_scored_is_found_before_a_dialogue_is_played(tmp_path: Path) -> None:
+    row = {"problem_description": "A fee, please. def fee(h)", "test_cases": {"it": "fee(1)"}}
+    rows = [{**row, "problem_description": f"{index}: {row['problem_description']}"} for index in range(12)]
+    texts = [
+        json.dumps(one | {"ground_truth": f"def fee(h):\n    return h * {index}"}) for index, one in enumerate(rows)
+    ]
+    texts[4] = json.dumps(rows[4] | {"ground_truth": "def fee(h):\n    return missing"})
+    file = tmp_path / "mine.jsonl"
+    file.write_text("\n".join(texts))
+    here, server = (
+        [str(tmp_path / "run"), "--tasks", str(file)],
+        ["--sim", "nobody", "--sim-url", "http://127.0.0.1:9/v1"],
+    )
+    words = [*SWEET, "train", *here, *server]
+    outcome = run(words, torch=True)
+    assert outcome.returncode == 2
+    assert "1 of 12 tasks cannot be scored" in " ".join(outcome.stderr.split())
+    assert "line 5" in outcome.stderr
+    assert not (tmp_path / "run").exists(), "a run without content is no run"
+
+
+def test_a_file_of_tasks_gets_splits(tmp_path: Path) -> None:
+    rows = [
+        {
+            "problem_description": f"I need a number. The signature of the function is: def number_{index}()",
+            "ground_truth": f"def number_{index}():\n    return {index}",
+            "test_cases": {"it": f"number_{index}()"},
+            "facts": [{"topic": "value", "cues": ["value"], "answer": f"It is {index}."}],
+        }
+        for index in range(40)
+    ]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [*SWEET, "train", str(tmp_path / "run"), "--tasks", str(file), "--dry-run", "--json", "--rounds", "2"]
+    outcome = run(words, torch=True)
+    assert outcome.returncode == 0, outcome.stderr
+    steps = {step["step"]: step.get("work") for step in json.loads(outcome.stdout)["plan"]["steps"]}
+    tasks = [steps[f"start: rollout {split}"]["tasks"] for split in ("test", "validation")]
+    tasks.append(steps["round 1: rollout train"]["tasks"])
+    assert sum(tasks) == 40
+    assert all(tasks)
+
+
+def test_an_interrupted_call_prints_the_short_command_that_continues(tmp_path: Path, recipe: Path) -> None:
+    folder = tmp_path / "run"
+    pipe = subprocess.PIPE
+    with start([*SWEET, "train", folder, "--recipe", recipe], torch=True, stderr=pipe, text=True) as process:
+        ends = time.monotonic() + 120
+        while not (folder / "logs" / "rollout-1.log").exists():
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"sweet train {folder}" in err
+    assert str(recipe) not in err
