@@ -52,6 +52,8 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "CUDA_VISIBLE_DEVICES": "",
+        # Ray's workers otherwise run at niceness 15, and beside other tests hardly at all.
+        "RAY_worker_niceness": "0",
         "LC_ALL": "C.UTF-8",
         "TERM": "xterm",
         "TZ": "UTC",

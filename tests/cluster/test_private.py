@@ -65,7 +65,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 
 def started(home: Path) -> dict[str, Any]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(
         command, env=environment | {"HOME": str(home)}, capture_output=True, text=True, timeout=200, check=False
