@@ -54,9 +54,12 @@ class Reply:
     """One sampled reply.
 
     Attributes:
-        text: without special tokens.
+        text: without special tokens and without the thought.
+        thought: what the model thought before it replied, if it thinks apart from what it says.
+        thought_tokens: the number of tokens of the thought with the marks around it, if known; they are the first of
+            `token_ids`.
         finish_reason: `stop`, `length` or another value that the server returns.
-        token_ids: the sampled ids including the end-of-turn token, if the server returns them.
+        token_ids: the sampled ids, of the thought too, including the end-of-turn token, if the server returns them.
         logprobs: natural-log probability of each id under the model's distribution at temperature 1, if returned.
         alternatives: one entry for each token, if `Sampling.top_logprobs` requested them and they were returned.
     """
@@ -66,6 +69,8 @@ class Reply:
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     alternatives: tuple[Alternatives, ...] | None = None
+    thought: str | None = None
+    thought_tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,13 @@ class Turn(BaseModel):
         content: the text that the other side sees.
         input: the prompt that the agent's model had read, if an imported row has it: the text that a chat template
             rendered, or chat messages.
-        output: the agent's raw reply (None on the human's turns and on imported rows without it).
-        token_ids: the sampled ids of `output`, if the server returned them.
+        output: the agent's raw reply without its thought (None on the human's turns and on imported rows without it).
+        thought: what the agent thought before its reply, if its model thinks apart from what it says. It is never shown
+            to the human and never searched for markers.
+        thought_tokens: the number of tokens of the thought with the marks around it, if known. Where `token_ids` is
+            known too, they are its first ids.
+        token_ids: the sampled ids of thought and `output`, if the server returned them.
+        tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once.
         prompt_token_ids: the ids of the prompt, likewise, on the last of the agent's turns only: the prompts of the
             others are prefixes of it.
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
@@ -74,16 +79,19 @@ class Turn(BaseModel):
     content: str
     input: str | tuple[dict[str, JsonValue], ...] | None = None
     output: str | None = None
+    thought: str | None = None
+    thought_tokens: int | None = Field(default=None, ge=0)
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: str | None = None
     sampling_seed: int | None = None
     choice: Choice | None = None
+    tries: int | None = Field(default=None, ge=1)
 
     @property
     def said(self) -> str:
-        """The raw text that the agent produced at this turn."""
+        """The raw text that the agent produced at this turn, without its thought."""
         return self.content if self.output is None else self.output
 
 
@@ -112,6 +120,7 @@ class Trajectory(BaseModel):
     """A dialogue of one agent and one simulated human on one task.
 
     Attributes:
+        human: the simulated human or the person of this dialogue; None where it is the one of the rollouts.
         agent_system: the agent's system prompt in this dialogue, empty if it had none; None where it is the one of the
             rollouts, which all their dialogues share (`sweet.stages.artifacts.agent_system`).
     """
@@ -129,6 +138,7 @@ class Trajectory(BaseModel):
     fault: HumanFault | None = None
     error: str | None = None
     usage: Usage = Usage()
+    human: str | None = None
     agent_system: str | None = None
 
     @property
