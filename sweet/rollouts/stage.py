@@ -59,18 +59,18 @@ from sweet.units import count
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
     """Play the dialogues that are missing and return the metrics of all of them."""
-    recorded, config = config, _with_paths(run, config)
-    kind, source, tasks, note = _load_tasks(run, config, reporter)
+    recorded, config = config, with_paths(run, config)
+    kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)
     _check_playable(kind, tasks, config)
     judge = choose_judge(run, config)
-    models = _models(config, judge)
+    models = models_of(config, judge)
     images = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
     readers = int(judge is not None and judge.load is not None)
     local = plan_models(config, models, reporter, others=readers, images=images)
-    _check_vision(kind, config, local)
-    tasks_digest = _tasks_digest(tasks)
+    check_vision(kind, config, local)
+    tasks_digest = digest_of_tasks(tasks)
     meta = RolloutsMeta(
         task=config.task,
         tasks=source,
@@ -86,7 +86,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     meta = meta.model_copy(update=shares)
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
-    settings = _rendering(kind, config, reporter)
+    settings = rendering_of(kind, config, reporter)
     looks = {} if settings is None else {"window": window_name(settings), "pictures": settings.pictures}
     if config.recipe == "upstream" or settings != RenderSettings():
         meta = meta.model_copy(update=looks)  # else earlier versions had no other, and their rollouts are continued
@@ -104,7 +104,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         draft.meta |= looks
         reporter = live = LiveReporter(reporter, attempt, ("concurrency", "requeue", *PAUSE))
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
-        missing = [a for a in _assignments(tasks, config) if a.id not in finished.ids]
+        missing = [a for a in assignments_of(tasks, config) if a.id not in finished.ids]
         if finished.ids:
             reporter.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
         began = time.monotonic()
@@ -151,15 +151,15 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     from sweet.rollouts.plan import plan_dialogues
 
     digest_of_attempt = config.digest()
-    config = config if run is None else _with_paths(run, config)
-    kind, source, tasks, note = _load_tasks(run, config, reporter)
+    config = config if run is None else with_paths(run, config)
+    kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)
     check_choosing(kind, tasks, config)
     judge = choose_judge(run, config)
     existing: set[str] = set()
     if run is not None:
-        digest = _tasks_digest(tasks)
+        digest = digest_of_tasks(tasks)
         same = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
         attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == digest_of_attempt}
         critic = [] if judge is None or judge.critic is None else [(judge.critic.id, judge.critic.sha256)]
@@ -167,19 +167,19 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         draft = next((run.file(a) for a in reversed(same) if run.file(a).exists()), None)
         existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
         reporter.say(f"Finished already: {count(len(existing), 'dialogue')}.")
-    requested = [assignment.id for assignment in _assignments(tasks, config)]
+    requested = [assignment.id for assignment in assignments_of(tasks, config)]
     nodes = nodes_of(str(config.ray)) if _judges_on_ray(kind, config, judge) and config.device != "cpu" else []
-    gpus = _gpus(kind, config, _models(config, judge), judge, sum(node.gpus for node in nodes))
+    gpus = _gpus(kind, config, models_of(config, judge), judge, sum(node.gpus for node in nodes))
     readers = [] if judge is None else judge.readers(run)
     return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus, judge, readers)
 
 
-def _with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
+def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
     """Return the configuration with the path of an agent that was given by its id; what is recorded is the id."""
     return config.model_copy(update={"agent": given_model(run, config.agent)})
 
 
-def _load_tasks(
+def load_tasks(
     run: Run | None, config: RolloutConfig, reporter: Reporter
 ) -> tuple[TaskKind, str, list[Task], str | None]:
     """Return the kind of task, the dataset, the tasks that are played, and what is to be said about their splits.
@@ -199,11 +199,11 @@ def _load_tasks(
     return kind, source, tasks, chosen.note
 
 
-def _tasks_digest(tasks: Iterable[Task]) -> str:
+def digest_of_tasks(tasks: Iterable[Task]) -> str:
     return digest_of([task.model_dump(mode="json") for task in tasks])
 
 
-def _models(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
+def models_of(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
     """Return the models that play, and one that is asked for scores, with their addresses."""
     sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
     played = [(model, urls) for model, urls in sides if model != SCRIPTED]
@@ -275,15 +275,15 @@ async def _play(
         The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
     """
     async with AsyncExitStack() as stack:
-        agent = await _agent(config, local, runner.kind, stack)
-        player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
+        agent = await open_agent(config, local, runner.kind, stack)
+        player = None if config.sim == SCRIPTED else await stack.enter_async_context(client_of(config, local, "sim"))
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say, settings)
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
         served = {"agent_model": agent.model, "human": human.name}
         if choice is not None and judge is None:
-            asked = await stack.enter_async_context(_client(config, local, "judge"))
+            asked = await stack.enter_async_context(client_of(config, local, "judge"))
             clients.append(asked)
             served["judge_model"] = asked.model
             judge = choice.asking(asked)
@@ -293,7 +293,7 @@ async def _play(
         return served, ready
 
 
-def _client(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractAsyncContextManager[ChatClient]:
+def client_of(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractAsyncContextManager[ChatClient]:
     from sweet.llm.connect import open_client
 
     models = {
@@ -313,10 +313,10 @@ def _client(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractA
     )
 
 
-async def _agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
+async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
-    return await stack.enter_async_context(_client(config, local, "agent"))
+    return await stack.enter_async_context(client_of(config, local, "agent"))
 
 
 def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
@@ -329,6 +329,23 @@ def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
 
 
 def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
+    check_agent(kind, config)
+    check_human(kind, tasks, config)
+    check_choosing(kind, tasks, config)
+    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
+        raise UsageError(
+            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
+            where=option("ray"),
+            fix="leave it out",
+        )
+    if kind.visual and config.ray is None:
+        from sweet.render.requirements import check_rendering
+
+        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
+
+
+def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
+    """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
     if config.agent == SCRIPTED:
         _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
         if kind.scripted_agent is None:
@@ -343,24 +360,17 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
             where=option("agent", "micro"),
             fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
         )
+
+
+def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
+    """Raise UsageError if the simulated human cannot play these tasks, or a server was given that it does not use."""
     if config.sim == SCRIPTED:
         fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
         _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
-    check_choosing(kind, tasks, config)
-    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
-        raise UsageError(
-            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
-            where=option("ray"),
-            fix="leave it out",
-        )
-    if kind.visual and config.ray is None:
-        from sweet.render.requirements import check_rendering
-
-        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
 
 
-def _rendering(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:
+def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:
     """Return the settings of rendering; None for tasks without pages."""
     if kind.visual:
         upstream = config.recipe == "upstream"
@@ -372,7 +382,7 @@ def _rendering(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> Ren
     return None
 
 
-def _check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
+def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
     if not kind.visual or config.sim == SCRIPTED or config.sim_url:
         return
     choice = local.choose(config.sim)
@@ -398,7 +408,7 @@ def _check_no_server(side: str, urls: list[str], field: str, fix: str) -> None:
         )
 
 
-def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assignment]:
+def assignments_of(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assignment]:
     """Yield sample by sample, so that an interrupted rollout covers many tasks rather than few."""
     tasks = list(tasks)
     for sample in range(config.samples):
@@ -408,4 +418,4 @@ def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assig
 
 def _assignment(tasks: Iterable[Task], config: RolloutConfig, id: str) -> Assignment | None:
     """Return the dialogue of an id; None if it is none of this rollout."""
-    return next((assignment for assignment in _assignments(tasks, config) if assignment.id == id), None)
+    return next((assignment for assignment in assignments_of(tasks, config) if assignment.id == id), None)
