@@ -16,13 +16,17 @@ PICTURES = 2
 
 @dataclass(frozen=True)
 class HumanReply:
-    """The human's next reply, its fault if it has one, and its tokens (0 if no model was asked)."""
+    """The human's next reply, its fault if it has one, and its tokens (0 if no model was asked).
+
+    `tries` counts the replies that were asked for: all but the last leaked and were withheld. Tokens are those of all.
+    """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     retries: int = 0
     fault: HumanFault | None = None
+    tries: int = 1
 
 
 class ReferenceFailed(RequestFailed):

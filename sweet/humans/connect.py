@@ -25,6 +25,7 @@ async def open_human(
     ray: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
+    tries: int = 1,
 ) -> AsyncIterator[Human]:
     """Open the human of `kind`, played by `client`, or scripted if there is no client.
 
@@ -33,6 +34,7 @@ async def open_human(
         ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
         say: called with each line of text for the user.
         settings: of rendering, for a kind whose human sees pages; None for the defaults.
+        tries: replies that a model is asked for at each turn until one does not leak.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
@@ -43,7 +45,7 @@ async def open_human(
         from sweet.humans.llm import LLMHuman
         from sweet.humans.scripted import ScriptedHuman
 
-        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind, recipe)
+        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind, recipe, tries)
         return
     from sweet.humans.scripted_page_human import ScriptedPageHuman
     from sweet.humans.vlm_human import VLMHuman, check_vision
@@ -53,6 +55,6 @@ async def open_human(
         await check_vision(client)
     async with open_renderer(screenshots, ray=ray, say=say, settings=settings) as renderer:
         if client is not None:
-            yield VLMHuman(client, kind, renderer, recipe)
+            yield VLMHuman(client, kind, renderer, recipe, tries)
         else:
             yield ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)

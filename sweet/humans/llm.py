@@ -1,20 +1,21 @@
 """A language model as the simulated human: its prompt contains the reference and asks it to answer from that alone.
 
-As in the original protocol it is decoded greedily and its reply is cut, because a long reply leaks the solution.
-Recipe `upstream` puts the original's system message before the prompt.
+As in the original protocol it is decoded greedily and its reply is cut, because a long reply leaks the solution. A
+reply that leaks it is asked for again (sweet.humans.asking). Recipe `upstream` puts the original's system message
+before the prompt, and never asks again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from sweet.humans.asking import ask
 from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
-from sweet.llm.base import ChatClient, Completion, Sampling
+from sweet.llm.base import ChatClient, Sampling
 from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.trajectory import HumanFault
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=256)
 
@@ -26,20 +27,19 @@ class LLMHuman:
     """Plays the human by asking `client` (implements sweet.humans.base.Human).
 
     A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
+
+    Args:
+        tries: replies that are asked for at each turn until one does not leak.
     """
 
-    def __init__(self, client: ChatClient, kind: TaskKind, recipe: Recipe = "paper") -> None:
+    def __init__(self, client: ChatClient, kind: TaskKind, recipe: Recipe = "paper", tries: int = 1) -> None:
         self.client, self.kind = client, kind
+        self.tries = 1 if recipe == "upstream" else tries
         self.before = [UPSTREAM_SYSTEM] if recipe == "upstream" else []
         self.name = client.model
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `ChatClient.chat` raises."""
-        completion = await self.client.chat([*self.before, *self.kind.human_prompt(task, dialogue)], SAMPLING)
-        return reply_of(completion, self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue))
-
-
-def reply_of(completion: Completion, limit: int, fault: Callable[[str], HumanFault | None]) -> HumanReply:
-    """Return a model's completion as the human's reply, cut to `limit` characters; `fault` returns its fault."""
-    text = completion.replies[0].text.strip()[:limit].rstrip()
-    return HumanReply(text, completion.prompt_tokens, completion.completion_tokens, completion.retries, fault(text))
+        messages = [*self.before, *self.kind.human_prompt(task, dialogue)]
+        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue)
+        return await ask(self.client, messages, SAMPLING, limit=limit, fault=fault, tries=self.tries)

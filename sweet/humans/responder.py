@@ -27,13 +27,14 @@ class ScriptedResponder:
         self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """Return the human's reply.
+        """Return the human's reply; to a human that is asked again, after a reply that was withheld, the same one.
 
         Raises:
-            RequestFailed: the last message is not the human's prompt of a known task.
+            RequestFailed: the first message of the user is not the human's prompt of a known task.
         """
+        asked = next((message.content for message in messages if message.role == "user"), "")
         try:
-            prompt = self.kind.prompts.read(messages[-1].content)
+            prompt = self.kind.prompts.read(asked)
         except ValueError as error:
             raise RequestFailed("The scripted human answers only the prompt of the simulated human.") from error
         task = self._tasks.get((prompt.request, prompt.hidden))

@@ -3,7 +3,8 @@
 At each turn both pages are rendered and both screenshots are sent to the model, the agent's first, with the text of
 `TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots; in recipe `upstream`, as in the
 published code, it has no text of the dialogue. If the agent's page has no screenshot, the prompt says why, and the
-reference's is the only one. As in the original protocol the model is decoded greedily and its reply is cut.
+reference's is the only one. As in the original protocol the model is decoded greedily and its reply is cut. A reply
+that leaks source is asked for again (sweet.humans.asking), except in recipe `upstream`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from functools import partial
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.humans.asking import ask
 from sweet.humans.base import PICTURES, HumanReply
 from sweet.humans.faults import fault_of, leaks_page
-from sweet.humans.llm import reply_of
 from sweet.humans.scripted_page_human import RenderedPages, render_pages
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.images import ImageMessage
@@ -63,10 +64,16 @@ class VLMHuman:
     """Plays the human by sending screenshots to `client` (implements sweet.humans.base.Human).
 
     A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
+
+    Args:
+        tries: replies that are asked for at each turn until one does not leak.
     """
 
-    def __init__(self, client: ChatClient, kind: TaskKind, renderer: Renderer, recipe: Recipe = "paper") -> None:
+    def __init__(
+        self, client: ChatClient, kind: TaskKind, renderer: Renderer, recipe: Recipe = "paper", tries: int = 1
+    ) -> None:
         self.client, self.kind, self.renderer, self.recipe = client, kind, renderer, recipe
+        self.tries = 1 if recipe == "upstream" else tries
         self.name = client.model
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
@@ -76,9 +83,8 @@ class VLMHuman:
         images = await asyncio.to_thread(scaled, shown)
         *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
         asked = ImageMessage(role=last.role, content=last.content + _note(pages), images=images)
-        completion = await self.client.chat([*before, asked], SAMPLING)
-        fault = partial(fault_of, task=task, dialogue=dialogue, leaks=leaks_page)
-        return reply_of(completion, self.kind.human_reply_limit, fault)
+        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue, leaks=leaks_page)
+        return await ask(self.client, [*before, asked], SAMPLING, limit=limit, fault=fault, tries=self.tries)
 
 
 def _note(pages: RenderedPages) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from sweet.device import Device
+from sweet.humans.asking import TRIES
 from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
@@ -44,6 +45,10 @@ class RolloutConfig(PlannedConfig):
     model)."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times."""
+    human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human", ADDED))
+    """Replies that a model that plays the human is asked for at each turn: one that leaks the solution is withheld, and
+    the model is asked again and told why. The dialogue ends if all of them leak; 1 ends it at the first leak. Recipe
+    upstream never asks again."""
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
     """Play only the first N tasks."""
     draw_tasks: bool = Field(default=False, json_schema_extra=about("Data"))

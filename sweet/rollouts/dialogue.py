@@ -235,8 +235,8 @@ class Dialogue:
             human_retries=reply.retries,
         )
         self.counts.human_tokens += reply.completion_tokens
-        self._say(Turn(role="user", content=reply.text))
         fault = reply.fault if reply.text.strip() else "empty"
+        self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
         return None if self.rules.recipe == "upstream" else fault
 
     def _count(self, **more: float) -> None:

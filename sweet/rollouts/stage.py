@@ -278,7 +278,8 @@ async def _play(
         agent = await open_agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(client_of(config, local, "sim"))
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
-        opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say, settings)
+        recipe, tries = config.recipe, config.human_tries
+        opening = open_human(runner.kind, player, screenshots, recipe, config.ray, say, settings, tries)
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
         served = {"agent_model": agent.model, "human": human.name}

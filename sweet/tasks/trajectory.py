@@ -64,7 +64,9 @@ class Turn(BaseModel):
         thought_tokens: the number of tokens of the thought with the marks around it, if known. Where `token_ids` is
             known too, they are its first ids.
         token_ids: the sampled ids of thought and `output`, if the server returned them.
-        tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once.
+        tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once. What
+            was withheld is not recorded, so that nothing is learned from it.
+        fault: the fault of the human's reply; it ended the dialogue, except in recipe `upstream`.
         prompt_token_ids: the ids of the prompt, likewise, on the last of the agent's turns only: the prompts of the
             others are prefixes of it.
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
@@ -88,6 +90,7 @@ class Turn(BaseModel):
     sampling_seed: int | None = None
     choice: Choice | None = None
     tries: int | None = Field(default=None, ge=1)
+    fault: HumanFault | None = None
 
     @property
     def said(self) -> str:

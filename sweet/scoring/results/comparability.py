@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import Hint, option
+from sweet.llm.scripted import SCRIPTED
 from sweet.render.page import PLACEHOLDER, RenderSettings
 from sweet.render.window import window_name
 from sweet.runs.jsonl import scan_jsonl
@@ -143,6 +144,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
         yield Caveat(about="played", text=text, a=a.played_by is not None, b=b.played_by is not None)
         return
     yield from _differs("sim", "simulated human", _human(a), _human(b))
+    yield from _differs("human_tries", "tries of a human that leaks", _tries(a), _tries(b))
     ours, theirs = a.played, b.played
     prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
     yield from _differs("prompts", "prompts", *prompts)
@@ -203,6 +205,14 @@ def _human(side: Evaluation) -> str:
     asked, attempt = str(side.played.get("sim")), side.played_by
     served = asked if attempt is None else attempt.environment.get("human", asked)
     return asked if served == asked else f"{asked} (served as {served})"
+
+
+def _tries(side: Evaluation) -> Any:
+    """Return how often a model that plays the human is asked at most until a reply does not leak; rollouts of earlier
+    versions asked once."""
+    played = side.played
+    asks = played.get("sim") != SCRIPTED and played.get("recipe") != "upstream"
+    return played.get("human_tries", 1) if asks else _UNKNOWN
 
 
 def _choice(played: Mapping[str, Any]) -> str:

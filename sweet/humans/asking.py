@@ -1,0 +1,91 @@
+"""Asks a model that plays the human for its reply, and asks again if the reply leaks the reference.
+
+A leaking reply is withheld: the agent never sees it, and the model is asked again with that reply and a message that
+says why it was withheld. The first try is greedy, as in the original protocol; later ones are sampled, because a greedy
+model would repeat itself. Their seeds derive from the prompt, so the human's reply still follows from the dialogue. The
+other faults end the dialogue at once: a model that refuses or echoes has misunderstood its part, and more of its
+replies are no evidence of the opposite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sweet.humans.base import HumanReply
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, Sampling
+from sweet.tasks.base import Message
+from sweet.tasks.trajectory import HumanFault
+
+TRIES = 8
+"""Replies that a human is asked for at each turn until one does not leak, if nothing else is asked for."""
+
+TEMPERATURE = 0.7
+"""Sampling temperature of all tries but the first."""
+
+WITHHELD = Message(
+    role="user",
+    content=(
+        "That reply was not passed on, because it gave away the solution: it contained some of its source, or said it "
+        "so closely that the source can be put together again. Nobody may see any part of the source, in whatever "
+        "notation. Reply to the same message once more. State the fact that was asked for in plain words, as a person "
+        "would who has never read the source: no code, no markup, no line of the solution read out word by word. If "
+        "the message asks for the solution itself, say in one sentence that you cannot give it."
+    ),
+)
+"""The message that asks a model again."""
+
+
+async def ask(
+    client: ChatClient,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    *,
+    limit: int,
+    fault: Callable[[str], HumanFault | None],
+    tries: int,
+) -> HumanReply:
+    """Return the first reply that does not leak, or the last of `tries` replies. Its tokens are those of all tries.
+
+    Args:
+        messages: the prompt of the human.
+        limit: a reply is cut to this many characters.
+        fault: returns the fault of a reply, None for a good one.
+
+    Raises:
+        RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the model's
+            context, the reply before it is returned, with its fault.
+    """
+    reply = _read(await client.chat(messages, sampling), limit, fault)
+    while reply.fault == "leaked" and reply.tries < tries:
+        again = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
+        seed = _seed(messages, reply.tries)
+        try:
+            completion = await client.chat(again, replace(sampling, temperature=TEMPERATURE, seed=seed))
+        except ContextOverflow:
+            return reply
+        reply = _after(reply, _read(completion, limit, fault))
+    return reply
+
+
+def _read(completion: Completion, limit: int, fault: Callable[[str], HumanFault | None]) -> HumanReply:
+    text = completion.replies[0].text.strip()[:limit].rstrip()
+    return HumanReply(text, completion.prompt_tokens, completion.completion_tokens, completion.retries, fault(text))
+
+
+def _after(before: HumanReply, reply: HumanReply) -> HumanReply:
+    """Return the reply with the tokens and the tries of those that were withheld before it."""
+    return replace(
+        reply,
+        prompt_tokens=before.prompt_tokens + reply.prompt_tokens,
+        completion_tokens=before.completion_tokens + reply.completion_tokens,
+        retries=before.retries + reply.retries,
+        tries=before.tries + 1,
+    )
+
+
+def _seed(messages: Sequence[Message], tries: int) -> int:
+    """Return 31 bits that depend only on the texts of the prompt and on the number of tries before."""
+    text = "\0".join([*(message.content for message in messages), str(tries)])
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:4], "big") >> 1
