@@ -135,7 +135,8 @@ class ActiveAttempt:
         Args:
             resume: continue the newest artifact, partial or finished, of the same stage, digest, inputs and meta, if
                 there is one.
-            restart: begin the newest of these again, without its content, if it was never finished.
+            restart: begin the newest of these again, without its content, if it was never finished, or if it was and its
+                attempt was stopped before it ended.
             allow_new: whether a new one may be started if the stage's newest is unfinished and has other settings.
 
         Raises:
@@ -157,6 +158,8 @@ class ActiveAttempt:
                 manifest.artifacts.append(artifact)
             else:
                 artifact = known
+                if restart:
+                    artifact.sha256 = artifact.rows = artifact.finished = None
             path = self._store.root / artifact.path
             (check_file if suffix else check_tree)(path)
             lock = self._lock(artifact, manifest)
@@ -342,8 +345,9 @@ def _artifact(manifest: Manifest, id: str) -> Artifact:
 
 
 def _is_abandoned(manifest: Manifest, artifact: Artifact) -> bool:
-    """Return whether an artifact was never finished, and no running attempt writes it."""
-    return artifact.sha256 is None and _attempt(manifest, artifact.attempt).status != "running"
+    """Return whether an artifact was never finished, or its attempt was stopped before it ended, and none writes it."""
+    status = _attempt(manifest, artifact.attempt).status
+    return status != "running" and (artifact.sha256 is None or status == "interrupted")
 
 
 def _removed(id: str) -> SweetError:

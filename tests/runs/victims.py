@@ -24,7 +24,7 @@ EVENTS = {"open", "os.rename", "os.remove", "os.truncate", "os.mkdir"}
 
 
 def work(path: Path) -> None:
-    """Dialogues that may be gone on with, a folder that is made anew, and a finished artifact that is grown."""
+    """Dialogues that may be gone on with, a folder that is made anew, and a file that is written at once."""
     run = Run.open_or_create(path, "code")
     with run.attempt("rollout", Settings()) as attempt:
         draft = attempt.start_artifact("rollouts", meta={"agent": "micro"}, resume=True)
@@ -36,6 +36,11 @@ def work(path: Path) -> None:
         draft = attempt.start_artifact("critic", suffix="", resume=True)
         (draft.path / "weights").write_bytes(b"123")
         attempt.finish_artifact(draft)
+    with run.attempt("label", Settings(), inputs=[rollouts]) as attempt:
+        draft = attempt.start_artifact("preferences", restart=True)
+        with JsonlWriter(draft.path) as writer:
+            writer.write({"id": 0})
+        attempt.finish_artifact(draft, rows=1)
 
 
 def check(path: Path, event: int) -> None:
@@ -46,15 +51,18 @@ def check(path: Path, event: int) -> None:
         assert run.unknown_files(manifest) == [], event
         assert all(attempt.status != "running" for attempt in manifest.attempts), event
         before = [artifact for artifact in manifest.artifacts if artifact.status == "done"]
+        labelled = any((attempt.stage, attempt.status) == ("label", "done") for attempt in manifest.attempts)
         assert [run.stale(artifact) for artifact in before] == [None] * len(before), event
     else:
-        before = []
+        before, labelled = [], False
     work(path)
     run = Run.open(path)
     rollouts, critic = run.find("rollouts", needed_by="x"), run.find("critic", needed_by="x")
     assert [row["id"] for _, row in read_rows(run.file(rollouts))] == list(range(ROWS)), event
     assert (rollouts.id, rollouts.rows, critic.id) == ("rollouts-1", ROWS, "critic-1"), event
     assert run.stale(critic) is None, event
+    made = [artifact.id for artifact in run.manifest().of_kind("preferences")]
+    assert made == ["preferences-1", "preferences-2"][: 1 + labelled], event
     after = {artifact.id: artifact.sha256 for artifact in run.manifest().artifacts}
     assert all(after[artifact.id] == artifact.sha256 for artifact in before), event
     leftovers = [entry.name for entry in path.iterdir() if entry.name.startswith(".manifest-")]
