@@ -99,6 +99,8 @@ def candidate(reply: Reply, advantage: float, score: float | None = None) -> Can
     """Return a judged reply as it is written to a row."""
     return Candidate(
         text=reply.text,
+        thought=reply.thought,
+        thought_tokens=reply.thought_tokens,
         token_ids=reply.token_ids,
         ended=reply.finish_reason != "length",
         advantage=round(advantage, 6),

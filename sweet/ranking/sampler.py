@@ -69,7 +69,16 @@ class RecordedCandidates:
 
     async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> list[SampledReply]:
         return [
-            SampledReply(Reply(c.text, "stop" if c.ended else "length", c.token_ids), c.sampler)
+            SampledReply(
+                Reply(
+                    c.text,
+                    "stop" if c.ended else "length",
+                    c.token_ids,
+                    thought=c.thought,
+                    thought_tokens=c.thought_tokens,
+                ),
+                c.sampler,
+            )
             for c in self.rows[turn.key].candidates
         ]
 
@@ -108,4 +117,11 @@ class CandidateSampler:
 def _taken(turn: SelectedTurn) -> Reply:
     """Return the reply that was really given."""
     said = turn.trajectory.dialogue_history[turn.index]
-    return Reply(said.said, said.finish_reason or "stop", said.token_ids, said.logprobs)
+    return Reply(
+        said.said,
+        said.finish_reason or "stop",
+        said.token_ids,
+        said.logprobs,
+        thought=said.thought,
+        thought_tokens=said.thought_tokens,
+    )

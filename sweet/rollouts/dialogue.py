@@ -21,7 +21,7 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, Reque
 from sweet.rollouts.choosing import choose
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
 from sweet.tasks.kind import TaskKind, opening
-from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Trajectory, Turn, Usage
+from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Trajectory, Turn, Usage, shared_prompts
 
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (recipe `upstream`)."""
@@ -119,6 +119,7 @@ class Dialogue:
         self.messages = opening(kind, assignment.task, rules.max_turns)
         self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
+        self.prompts: dict[int, tuple[int, ...]] = {}
         self.began = time.monotonic()
         self.usage = Usage()
 
@@ -182,14 +183,17 @@ class Dialogue:
         choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
         reply = completion.replies[0 if choice is None else choice.index]
         move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
+        if completion.prompt_token_ids is not None:
+            self.prompts[len(self.turns)] = completion.prompt_token_ids
         self._say(
             Turn(
                 role="assistant",
                 content=move.content,
                 output=reply.text,
+                thought=reply.thought,
+                thought_tokens=reply.thought_tokens,
                 token_ids=reply.token_ids,
                 logprobs=reply.logprobs if rules.recipe == "upstream" else None,
-                prompt_token_ids=completion.prompt_token_ids if last or move.ends else None,
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
                 choice=choice,
@@ -272,7 +276,7 @@ class Dialogue:
         return Trajectory(
             id=self.assignment.id,
             task=self.assignment.task,
-            dialogue_history=tuple(self.turns),
+            dialogue_history=shared_prompts(self.turns, self.prompts),
             answer=NO_ANSWER if self.answer is None else self.answer,
             sample=self.assignment.sample,
             seed=self.assignment.seed,

@@ -135,7 +135,7 @@ class ActiveAttempt:
         Args:
             resume: continue the newest artifact, partial or finished, of the same stage, digest, inputs and meta, if
                 there is one.
-            restart: begin the newest of these again, without its content, if it was never finished, or if it was and its
+            restart: begin the newest of these again, without its content, if it never finished, or if it did and its
                 attempt was stopped before it ended.
             allow_new: whether a new one may be started if the stage's newest is unfinished and has other settings.
 

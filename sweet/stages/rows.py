@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, is_none
 
 Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function"]
 """Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
@@ -34,7 +34,10 @@ class Candidate(BaseModel):
     """One reply to an observation, with the values that the critic or another judge gave it.
 
     Attributes:
-        token_ids: the sampled ids, if the server reports them.
+        thought: what the agent thought before it, apart from `text`.
+        thought_tokens: the number of tokens of the thought with the marks around it, if known; the first of
+            `token_ids`.
+        token_ids: the sampled ids of thought and text, if the server reports them.
         ended: False if the reply was cut at the token limit.
         advantage: of a critic `logprob - reference`, in nats per token (SWEET-RL, equation 3); of a regression head, a
             language model or the oracle, `score` minus the mean score of the turn's candidates.
@@ -48,6 +51,8 @@ class Candidate(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     text: str
+    thought: str | None = Field(default=None, exclude_if=is_none)
+    thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
     token_ids: tuple[int, ...] | None = None
     ended: bool = True
     advantage: float
@@ -85,7 +90,7 @@ class CandidateRow(BaseModel):
 
 
 class Pair(BaseModel):
-    """Two replies to one observation, for the actor's step-level preference loss."""
+    """Two replies to one observation, for the actor's step-level preference loss; see `Candidate` for the fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,6 +101,10 @@ class Pair(BaseModel):
     observation: tuple[Message, ...]
     chosen: str
     rejected: str
+    chosen_thought: str | None = Field(default=None, exclude_if=is_none)
+    rejected_thought: str | None = Field(default=None, exclude_if=is_none)
+    chosen_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
+    rejected_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
     chosen_token_ids: tuple[int, ...] | None = None
     rejected_token_ids: tuple[int, ...] | None = None
     chosen_ended: bool = True

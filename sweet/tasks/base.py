@@ -29,6 +29,11 @@ def reference_context_of(recipe: Recipe) -> ReferenceContext:
     return "dialogue" if recipe == "upstream" else "hidden"
 
 
+def is_none(value: object) -> bool:
+    """Return whether a field is None: one that is then left out of the rows that are written (`exclude_if`)."""
+    return value is None
+
+
 class Fact(BaseModel):
     """One piece of information that the scripted human gives when it is asked.
 
@@ -66,12 +71,17 @@ class Task(BaseModel):
 
 
 class Message(BaseModel):
-    """One chat message in the format of OpenAI-compatible servers and of chat templates."""
+    """One chat message in the format of OpenAI-compatible servers and of chat templates.
+
+    Attributes:
+        thought: what the agent thought before it said `content`, on its messages in a history that keeps thoughts.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     role: Literal["system", "user", "assistant"]
     content: str
+    thought: str | None = Field(default=None, exclude_if=is_none)
 
 
 @dataclass(frozen=True)

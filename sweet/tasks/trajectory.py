@@ -6,10 +6,10 @@ Published: `task`, `dialogue_history` (each entry `role`, `content`, and for the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from sweet.tasks.base import NO_ANSWER, Message, Task
 
@@ -67,8 +67,11 @@ class Turn(BaseModel):
         tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once. What
             was withheld is not recorded, so that nothing is learned from it.
         fault: the fault of the human's reply; it ended the dialogue, except in recipe `upstream`.
-        prompt_token_ids: the ids of the prompt, likewise, on the last of the agent's turns only: the prompts of the
-            others are prefixes of it.
+        prompt_token_ids: the ids of the prompt that the agent read, if the server returned them, without the first
+            `prompt_shared`. `Trajectory.prompt_ids` returns them whole.
+        prompt_shared: number of the first ids of the prompt that are also the first of the prompt of the agent's next
+            turn. None on its last turn, and where the prompt is not known: earlier versions recorded that of the last
+            turn alone.
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
         finish_reason: as the server returned it: stop, length, …
         sampling_seed: the seed that was sent with the agent's request.
@@ -85,6 +88,7 @@ class Turn(BaseModel):
     thought_tokens: int | None = Field(default=None, ge=0)
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
+    prompt_shared: int | None = Field(default=None, ge=0)
     logprobs: tuple[float, ...] | None = None
     finish_reason: str | None = None
     sampling_seed: int | None = None
@@ -102,13 +106,17 @@ class Usage(BaseModel):
     """Tokens, seconds of waiting and failed attempts of one dialogue, for the agent and for the human.
 
     With several candidates for each turn, `completion_tokens` counts the tokens of all, and `judge_seconds` the waiting
-    for the judge that chose among them, None without one.
+    for the judge that chose among them, None without one. `thought_tokens` of the `completion_tokens` are thoughts, as
+    far as that is known, and `unfinished_thoughts` are the turns at which the agent thought until its tokens were spent
+    and said nothing.
     """
 
     model_config = ConfigDict(frozen=True)
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    thought_tokens: int = 0
+    unfinished_thoughts: int = 0
     human_prompt_tokens: int = 0
     human_completion_tokens: int = 0
     agent_seconds: float = 0.0
@@ -126,6 +134,7 @@ class Trajectory(BaseModel):
         human: the simulated human or the person of this dialogue; None where it is the one of the rollouts.
         agent_system: the agent's system prompt in this dialogue, empty if it had none; None where it is the one of the
             rollouts, which all their dialogues share (`sweet.stages.artifacts.agent_system`).
+        thoughts: `keep` if the agent read its earlier thoughts in the history; None if they were dropped.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -143,6 +152,19 @@ class Trajectory(BaseModel):
     usage: Usage = Usage()
     human: str | None = None
     agent_system: str | None = None
+    thoughts: Literal["keep"] | None = None
+
+    @model_validator(mode="after")
+    def _check_prompts(self) -> Self:
+        following: int | None = None
+        for index in reversed(self.agent_turns):
+            turn = self.dialogue_history[index]
+            if turn.prompt_shared is not None and (following is None or turn.prompt_shared > following):
+                next_ = f"the prompt of the agent's next turn has {following or 'no'} ids"
+                raise ValueError(f"dialogue_history.{index}.prompt_shared is {turn.prompt_shared}, and {next_}")
+            own = None if turn.prompt_token_ids is None else len(turn.prompt_token_ids)
+            following = own if turn.prompt_shared is None else turn.prompt_shared + (own or 0)
+        return self
 
     @property
     def task_id(self) -> str:
@@ -157,6 +179,29 @@ class Trajectory(BaseModel):
     def agent_turns(self) -> list[int]:
         """Indices into `dialogue_history` of the agent's turns, in order."""
         return [i for i, turn in enumerate(self.dialogue_history) if turn.role == "assistant"]
+
+    def prompt_ids(self, index: int) -> tuple[int, ...] | None:
+        """Return the ids of the prompt that the agent read before its turn at `index` of `dialogue_history`.
+
+        They are the ids that the server or engine reported, with the generation prompt, so the reply's `token_ids`
+        follow them directly. Each prompt is recorded by what it does not share with the next one (`Turn`), so templates
+        that rewrite the history, as those do that drop earlier thoughts, lose nothing. None where they are not known:
+        on dialogues that were imported, that earlier versions played (but for the last turn of the agent), or whose
+        server returns no ids.
+
+        Raises:
+            ValueError: the turn at `index` is not the agent's.
+        """
+        if self.dialogue_history[index].role != "assistant":
+            raise ValueError(f"the turn at {index} is not the agent's")
+        found: tuple[int, ...] | None = None
+        for turn in (self.dialogue_history[i] for i in reversed(self.agent_turns) if i >= index):
+            if turn.prompt_shared is None:
+                found = turn.prompt_token_ids
+            else:
+                assert found is not None, "checked by the validator"
+                found = found[: turn.prompt_shared] + (turn.prompt_token_ids or ())
+        return found
 
     def observation(self, index: int, system: str | None) -> list[Message]:
         """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`.
@@ -173,7 +218,29 @@ class Trajectory(BaseModel):
     def _messages(self, turns: Sequence[Turn], system: str | None) -> list[Message]:
         own = system if self.agent_system is None else self.agent_system
         head = [Message(role="system", content=own)] if own else []
-        return head + [Message(role=turn.role, content=turn.content) for turn in turns]
+        keep = self.thoughts == "keep"
+        said = [Message(role=t.role, content=t.content, thought=t.thought if keep else None) for t in turns]
+        return head + said
+
+
+def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]) -> tuple[Turn, ...]:
+    """Return the turns with the prompts that the agent read, recorded as `Trajectory.prompt_ids` reads them.
+
+    Args:
+        prompts: the ids of a prompt by the index of its turn.
+    """
+    recorded = list(turns)
+    following: tuple[int, ...] | None = None
+    for index in reversed([i for i, turn in enumerate(turns) if turn.role == "assistant"]):
+        ids = prompts.get(index)
+        fields: dict[str, Any] = {"prompt_token_ids": ids}
+        if ids is not None and following is not None:
+            pairs = enumerate(zip(ids, following, strict=False))
+            shared = next((n for n, (own, next_) in pairs if own != next_), min(len(ids), len(following)))
+            fields = {"prompt_shared": shared, "prompt_token_ids": ids[shared:] or None}
+        recorded[index] = turns[index].model_copy(update=fields)
+        following = ids
+    return tuple(recorded)
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:
