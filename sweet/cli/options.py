@@ -83,6 +83,8 @@ def _value_type(annotation: Any) -> tuple[Any, bool]:
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         members = [member for member in arguments if member is not type(None)]
+        if members == [str, list[str]]:  # one or several (sweet.stages.base.OneOrMore)
+            return str, True
         return _value_type(members[0]) if len(members) == 1 else (str, False)
     if origin in (list, tuple):
         return _value_type(arguments[0])[0], True

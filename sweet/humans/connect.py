@@ -1,19 +1,86 @@
-"""Open the simulated human of a task kind: scripted, or played by a model.
+"""Open the simulated humans of a task kind: scripted, or played by models, each with its persona.
 
-A kind whose human sees pages also gets browsers, which stay open as long as the context is.
+A kind whose human sees pages also gets browsers, which all of them share and which stay open as long as the
+context is.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.humans.base import Human
+from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient
 from sweet.render.page import RenderSettings
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who plays a human: a model by its client, or None for the scripted human; and the persona."""
+
+    client: ChatClient | None
+    persona: Persona = PLAIN
+
+
+@asynccontextmanager
+async def open_humans(
+    kind: TaskKind,
+    players: Sequence[Player],
+    screenshots: Path,
+    recipe: Recipe,
+    ray: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    settings: RenderSettings | None = None,
+    tries: int = 1,
+) -> AsyncIterator[list[Human]]:
+    """Open the humans of `kind`, one for each player, in their order.
+
+    Args:
+        screenshots: the folder for screenshots, for a kind whose human sees pages.
+        ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
+        say: called with each line of text for the user.
+        settings: of rendering, for a kind whose human sees pages; None for the defaults.
+        tries: replies that a model is asked for at each turn until one does not leak.
+
+    Raises:
+        SweetError: the human sees pages, and there is no browser.
+        UsageError: the human sees pages, and a model accepts no images; or the scripted human cannot play a persona.
+        ServerError: the server of a model could not be reached.
+    """
+    if not kind.visual:
+        from sweet.humans.llm import LLMHuman
+        from sweet.humans.scripted import ScriptedHuman
+
+        yield [
+            ScriptedHuman(kind, player.persona)
+            if player.client is None
+            else LLMHuman(player.client, kind, recipe, tries, player.persona)
+            for player in players
+        ]
+        return
+    from sweet.humans.scripted_page_human import ScriptedPageHuman
+    from sweet.humans.styles import check_style
+    from sweet.humans.vlm_human import VLMHuman, check_vision
+    from sweet.render.on_ray import open_renderer
+
+    for client in dict.fromkeys(player.client for player in players):
+        if client is not None:
+            await check_vision(client)
+    for player in players:
+        if player.client is None:
+            check_style(kind, player.persona)
+    async with open_renderer(screenshots, ray=ray, say=say, settings=settings) as renderer:
+        yield [
+            ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)
+            if player.client is None
+            else VLMHuman(player.client, kind, renderer, recipe, tries, player.persona)
+            for player in players
+        ]
 
 
 @asynccontextmanager
@@ -26,35 +93,9 @@ async def open_human(
     say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
     tries: int = 1,
+    persona: Persona = PLAIN,
 ) -> AsyncIterator[Human]:
-    """Open the human of `kind`, played by `client`, or scripted if there is no client.
-
-    Args:
-        screenshots: the folder for screenshots, for a kind whose human sees pages.
-        ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
-        say: called with each line of text for the user.
-        settings: of rendering, for a kind whose human sees pages; None for the defaults.
-        tries: replies that a model is asked for at each turn until one does not leak.
-
-    Raises:
-        SweetError: the human sees pages, and there is no browser.
-        UsageError: the human sees pages, and the client's model accepts no images.
-        ServerError: the client's server could not be reached.
-    """
-    if not kind.visual:
-        from sweet.humans.llm import LLMHuman
-        from sweet.humans.scripted import ScriptedHuman
-
-        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind, recipe, tries)
-        return
-    from sweet.humans.scripted_page_human import ScriptedPageHuman
-    from sweet.humans.vlm_human import VLMHuman, check_vision
-    from sweet.render.on_ray import open_renderer
-
-    if client is not None:
-        await check_vision(client)
-    async with open_renderer(screenshots, ray=ray, say=say, settings=settings) as renderer:
-        if client is not None:
-            yield VLMHuman(client, kind, renderer, recipe, tries)
-        else:
-            yield ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)
+    """Open one human, played by `client`, or scripted if there is no client; see `open_humans`."""
+    players = [Player(client, persona)]
+    async with open_humans(kind, players, screenshots, recipe, ray, say, settings, tries) as humans:
+        yield humans[0]

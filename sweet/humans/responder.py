@@ -1,13 +1,17 @@
 """The scripted human as a chat model: it gets only a prompt, finds the task in it, and answers from the task's facts.
 
 The prompt of the simulated human contains request, reference and dialogue and can be parsed back exactly
-(`sweet.tasks.prompts`), so that this can replace a model that plays the human.
+(`sweet.tasks.prompts`), so that this can replace a model that plays the human. It also plays the packaged personas that
+need no model, which it finds in the prompt by their text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sweet.errors import UsageError
+from sweet.humans.personas import Persona, packaged, text_in
+from sweet.humans.styles import speak
 from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
@@ -30,7 +34,8 @@ class ScriptedResponder:
         """Return the human's reply; to a human that is asked again, after a reply that was withheld, the same one.
 
         Raises:
-            RequestFailed: the first message of the user is not the human's prompt of a known task.
+            RequestFailed: the first message of the user is not the human's prompt of a known task, or it has a persona
+                that needs a model.
         """
         asked = next((message.content for message in messages if message.role == "user"), "")
         try:
@@ -40,7 +45,12 @@ class ScriptedResponder:
         task = self._tasks.get((prompt.request, prompt.hidden))
         if task is None:
             raise RequestFailed("The scripted human does not know this task: it was started with other tasks.")
-        reply = Reply(self.kind.scripted_reply(task, prompt.dialogue), "stop")
+        text = text_in(asked)
+        persona = next((one for one in packaged().values() if one.text == text), Persona("of this prompt", text))
+        try:
+            reply = Reply(speak(self.kind, task, prompt.dialogue, persona), "stop")
+        except UsageError as error:
+            raise RequestFailed(error.what, fix=error.fix) from error
         return Completion((reply,) * sampling.n, 0, 0, self.model)
 
     async def aclose(self) -> None:

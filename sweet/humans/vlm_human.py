@@ -18,6 +18,7 @@ from sweet.hints import Hint, option
 from sweet.humans.asking import ask
 from sweet.humans.base import PICTURES, HumanReply
 from sweet.humans.faults import fault_of, leaks_page
+from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.scripted_page_human import RenderedPages, render_pages
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.images import ImageMessage
@@ -70,11 +71,18 @@ class VLMHuman:
     """
 
     def __init__(
-        self, client: ChatClient, kind: TaskKind, renderer: Renderer, recipe: Recipe = "paper", tries: int = 1
+        self,
+        client: ChatClient,
+        kind: TaskKind,
+        renderer: Renderer,
+        recipe: Recipe = "paper",
+        tries: int = 1,
+        persona: Persona = PLAIN,
     ) -> None:
         self.client, self.kind, self.renderer, self.recipe = client, kind, renderer, recipe
         self.tries = 1 if recipe == "upstream" else tries
-        self.name = client.model
+        self.persona = persona
+        self.name = persona.of(client.model)
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `render_pages` and `ChatClient.chat` raise."""
@@ -82,7 +90,8 @@ class VLMHuman:
         shown = [pages.page, pages.reference] if isinstance(pages.page, Screenshot) else [pages.reference]
         images = await asyncio.to_thread(scaled, shown)
         *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
-        asked = ImageMessage(role=last.role, content=last.content + _note(pages), images=images)
+        content = self.persona.added_to(last.content + _note(pages))
+        asked = ImageMessage(role=last.role, content=content, images=images)
         limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue, leaks=leaks_page)
         return await ask(self.client, [*before, asked], SAMPLING, limit=limit, fault=fault, tries=self.tries)
 

@@ -17,6 +17,7 @@ from sweet.hints import Hint, option
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
+from sweet.llm.served import assign
 
 
 @asynccontextmanager
@@ -79,3 +80,25 @@ async def open_client(
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
         stack.push_async_callback(client.aclose)
         yield client
+
+
+async def servers_of_models(
+    models: Sequence[str],
+    urls: Sequence[str],
+    *,
+    role: Role,
+    retry_timeout: float = 20.0,
+    request_timeout: float = 600.0,
+    follow_redirects: bool = False,
+) -> dict[str, list[str]]:
+    """Return for each of several models the servers among `urls` that serve it; arguments as of `open_client`.
+
+    Raises:
+        UsageError: no server serves one of the models, or a server serves none of them.
+        ServerError: a server cannot be reached.
+    """
+    from sweet.llm.remote import RemoteClient
+
+    timeouts = {"retry_timeout": retry_timeout, "request_timeout": request_timeout}
+    served = await RemoteClient.names_at(urls, role=role, follow_redirects=follow_redirects, **timeouts)
+    return assign(models, served, role)

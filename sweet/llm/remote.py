@@ -165,6 +165,27 @@ class RemoteClient:
             UsageError: an address is invalid, or a server refuses the API key or does not serve the model.
             ServerError: a server cannot be reached.
         """
+        self = cls._connected(urls, concurrency, role, retry_timeout, request_timeout, follow_redirects)
+        try:
+            for target in self.targets:
+                target.model = choose_name(await self._served_names(target), model, target.url, role)
+        except BaseException:
+            await self.aclose()
+            raise
+        self.model = self.targets[0].model
+        return self
+
+    @classmethod
+    def _connected(
+        cls,
+        urls: Sequence[str],
+        concurrency: int,
+        role: Role,
+        retry_timeout: float,
+        request_timeout: float,
+        follow_redirects: bool,
+    ) -> RemoteClient:
+        """Return a client that knows no model yet."""
         # A pool for each address and role, and the same number again for other files.
         allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
         addresses = dict.fromkeys(base_url(url) for url in urls)
@@ -181,15 +202,24 @@ class RemoteClient:
             for url in addresses
         }
         targets = [_Target(url, channel) for url, channel in channels.items()]
-        self = cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
+        return cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
+
+    @classmethod
+    async def names_at(
+        cls,
+        urls: Sequence[str],
+        *,
+        role: Role = "agent",
+        retry_timeout: float = 20.0,
+        request_timeout: float = REQUEST_TIMEOUT,
+        follow_redirects: bool = False,
+    ) -> dict[str, list[str]]:
+        """Return the names of the models that each server serves, by its address. Arguments and errors as of `open`."""
+        self = cls._connected(urls, 1, role, retry_timeout, request_timeout, follow_redirects)
         try:
-            for target in self.targets:
-                target.model = await self._served_name(target, model)
-        except BaseException:
+            return {target.url: await self._served_names(target) for target in self.targets}
+        finally:
             await self.aclose()
-            raise
-        self.model = self.targets[0].model
-        return self
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies. Raises the errors of `ChatClient.chat`."""
@@ -330,14 +360,13 @@ class RemoteClient:
             fields["top_logprobs"] = sampling.top_logprobs
         return fields
 
-    async def _served_name(self, target: _Target, model: str) -> str:
+    async def _served_names(self, target: _Target) -> list[str]:
         budget = _RetryBudget(self.retry_timeout)
         budget.start()
         timeout = CONNECT_TIMEOUT
         while True:
             try:
-                names = await served_names(target.channel, target.url, timeout)
-                return choose_name(names, model, target.url, self.role)
+                return await served_names(target.channel, target.url, timeout)
             except HttpError as error:
                 if isinstance(error, StatusError) and not error.retryable:
                     raise unusable(error, target.url, self.role) from error

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
-from sweet.hints import option
+from sweet.hints import Hint, option
 from sweet.llm.base import Role
 from sweet.llm.http import AnswerError, Channel
 from sweet.llm.response_schema import Served
-from sweet.llm.roles import MODEL_OPTIONS
+from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
 
 MOST_BYTES = 32 << 20
 """Bytes of the list of models that are accepted: more than 100,000 models need."""
@@ -55,6 +55,34 @@ def choose_name(names: Sequence[str], model: str, url: str, role: Role) -> str:
         where=url,
         fix=option(MODEL_OPTIONS[role], _shown(names[0])) if names else "start the server with the model",
     )
+
+
+def assign(models: Sequence[str], served: Mapping[str, Sequence[str]], role: Role) -> dict[str, list[str]]:
+    """Return the addresses that serve each of several models.
+
+    Args:
+        served: the names of the models that each address serves.
+
+    Raises:
+        UsageError: no address serves one of the models, or an address serves none of them.
+    """
+    found = {model: [url for url, names in served.items() if model in names] for model in models}
+    at = "; ".join(f"{url} serves {_listed(names)}" for url, names in served.items())
+    for model, urls in found.items():
+        if not urls:
+            raise UsageError(
+                f"No server serves {_shown(model)}: {at}.",
+                where=option(MODEL_OPTIONS[role], _shown(model)),
+                fix=option(URL_OPTIONS[role], "URL"),
+            )
+    idle = next((url for url in served if not any(url in urls for urls in found.values())), None)
+    if idle is not None:
+        raise UsageError(
+            f"This server serves none of {', '.join(map(_shown, models))}. It serves: {_listed(served[idle])}.",
+            where=idle,
+            fix=Hint("omit it, or name one of its models: ", option(MODEL_OPTIONS[role], "MODEL")),
+        )
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED
@@ -83,7 +85,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     split, judge = "train", None
     if isinstance(config, RolloutConfig):
         split = config.split
-        models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": (config.sim, config.sim_url)}
+        models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": _human(config, served)}
         judge = judge_name(config) if config.best_of else None
     elif isinstance(config, RankConfig):
         judge = config.judge
@@ -99,6 +101,22 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         computes=judge in CRITIC_JUDGES or any(role not in served for role in here),
         split=split,
     )
+
+
+def _human(config: RolloutConfig, served: Collection[Role]) -> tuple[str, list[str]]:
+    """Return the model that plays the human, `scripted` if none does, and its addresses.
+
+    Raises:
+        UsageError: several models play it, and one server would have to serve them.
+    """
+    models = [sim for sim in config.sims if sim != SCRIPTED]
+    if len(models) > 1 and "sim" in served and not config.sim_url:
+        raise UsageError(
+            f"[servers.sim] serves one model, and {len(models)} play the human.",
+            where="[servers.sim]",
+            fix=Hint("start servers of them, and name their addresses: ", option("sim_url", "URL")),
+        )
+    return (models or [SCRIPTED])[0], config.sim_url
 
 
 def _sampler(run: Run, config: RankConfig) -> str:

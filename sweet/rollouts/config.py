@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,7 @@ from sweet.humans.asking import TRIES
 from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
-from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, PlannedConfig, about, formerly
+from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, about, formerly
 from sweet.tasks.base import Recipe, ReferenceContext
 from sweet.tasks.markers import MAX_TURNS
 
@@ -40,15 +40,26 @@ class RolloutConfig(PlannedConfig):
     rule-based agent, if the kind of task has one (html)."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the agent; may be given several times. Without it the agent runs in this process."""
-    sim: str = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
+    sim: OneOrMore = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
     """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference (html: a vision
-    model)."""
+    model). May be given several times: the tasks are spread over these humans."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
-    """OpenAI-compatible server of the simulated human; may be given several times."""
+    """OpenAI-compatible server of the simulated human; may be given several times. Of several humans each is asked at
+    the servers that serve its model."""
     human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human", ADDED))
     """Replies that a model that plays the human is asked for at each turn: one that leaks the solution is withheld, and
     the model is asked again and told why. The dialogue ends if all of them leak; 1 ends it at the first leak. Recipe
     upstream never asks again."""
+    persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human", MAIN, ADDED))
+    """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
+    spanish, chinese, or one of --persona-file. Several make a human of each, for each --sim. The scripted human plays
+    the first five."""
+    persona_file: Path | None = Field(default=None, json_schema_extra=about("Simulated human", ADDED))
+    """TOML file of personas, each a line name = "text" that is added to the human's prompt. Without --persona it is all
+    of them."""
+    spread: Literal["tasks", "samples"] = Field(default="tasks", json_schema_extra=about("Simulated human", ADDED))
+    """How dialogues are spread over several humans: tasks, all dialogues of a task with one human, as preferences need;
+    samples, the dialogues of a task with one human after the other, to compare the humans on the same tasks."""
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
     """Play only the first N tasks."""
     draw_tasks: bool = Field(default=False, json_schema_extra=about("Data"))
@@ -141,6 +152,11 @@ class RolloutConfig(PlannedConfig):
     """Seconds to wait until a vllm that was started answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", BEHIND_DASHES))
     """Arguments after -- are passed unchanged to the vllm that is started (in a configuration file: vllm-options)."""
+
+    @property
+    def sims(self) -> list[str]:
+        """The models that play the human, `scripted` among them."""
+        return [self.sim] if isinstance(self.sim, str) else self.sim
 
     @model_validator(mode="before")
     @classmethod

@@ -40,11 +40,13 @@ _FAULTS: dict[HumanFault, str] = {
 
 @dataclass(frozen=True)
 class Assignment:
-    """A dialogue to play. (task, sample, seed) identifies it."""
+    """A dialogue to play. (task, sample, seed) identifies it; `human` is the name of its human, None where all
+    dialogues have the same."""
 
     task: Task
     sample: int
     seed: int
+    human: str | None = None
 
     @property
     def id(self) -> str:
@@ -284,4 +286,5 @@ class Dialogue:
             fault=fault,
             error=error,
             usage=self._usage(),
+            human=self.assignment.human,
         )

@@ -20,6 +20,19 @@ class ChoiceMetrics(Record):
     """with --best-of: mean over the turns of the chosen reply's advantage minus the mean of the candidates"""
 
 
+class HumanDialogues(Record):
+    """The dialogues of one of several humans."""
+
+    dialogues: int
+    """finished dialogues with this human"""
+    answered: int
+    """of these, dialogues in which the agent answered"""
+    faults: int
+    """of these, dialogues that ended by a fault of this human"""
+    turns: int
+    """turns of the agent in them"""
+
+
 class RolloutMetrics(Record):
     """Of all dialogues of the artifact, those of earlier calls included."""
 
@@ -41,6 +54,8 @@ class RolloutMetrics(Record):
     """dialogues by how they ended"""
     human_faults: dict[str, int]
     """dialogues that ended by a fault of the simulated human, by the fault"""
+    humans: dict[str, HumanDialogues] | None = None
+    """with several humans or a persona: dialogues, answers, faults and turns, by human"""
     failed: int
     """dialogues of this call that ended by an error; the same command plays them again"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None

@@ -45,6 +45,7 @@ def plan_dialogues(
         decides=("task", "agent", "sim", "best_of", "judge", "judge_model", GPU),
         compared=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
+            *("persona", "persona_file"),
             *("window", "pictures"),
             *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options", "ray"),
         ),
@@ -62,9 +63,9 @@ def plan_dialogues(
 
     turns = in_all("turns", "turns")
 
-    def side(model: str, prefix: str) -> tuple[float | None, float | None]:
+    def side(models: Sequence[str], prefix: str) -> tuple[float | None, float | None]:
         """Return the tokens that a side reads and writes; zero where it is scripted."""
-        if model in NO_MODEL:
+        if all(model in NO_MODEL for model in models):
             return 0.0, 0.0
         read = in_all(f"{prefix}tokens_read", f"{prefix}prompt_tokens")
 
@@ -74,7 +75,7 @@ def plan_dialogues(
         return read, in_all(f"{prefix}tokens_written", f"{prefix}completion_tokens", scale)
 
     candidates = config.best_of or 1
-    agent, human = side(config.agent, ""), side(config.sim, "human_")
+    agent, human = side([config.agent], ""), side(config.sims, "human_")
     judged: float | None = 0.0
     if judge is not None and (readers or judge.asked):
         asked = times(candidates, agent[0]) if judge.asked else agent[0]
@@ -98,7 +99,8 @@ def plan_dialogues(
         pages = whole(total(turns, len({task.ground_truth for task in tasks})))
         work = work.model_copy(update={"screenshots": pages})
         builder.assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
-    models = ((config.agent, agent), (config.sim, human))
+    share_of_each = tuple(times(1 / len(config.sims), tokens) for tokens in human)
+    models = ((config.agent, agent), *((sim, share_of_each) for sim in config.sims))
     judging = [*readers, *(model for model, _ in (judge.asked if judge else ()))]
     flops = total(
         *(times(FLOPS_PER_PARAMETER, _size(model), total(*counts)) for model, counts in models),

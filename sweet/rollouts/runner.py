@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
-from sweet.rollouts.metrics import ChoiceMetrics, RolloutMetrics
+from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.stages.base import Progress
@@ -107,6 +107,7 @@ class FinishedDialogues:
         self.faults: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
         self.choices = Choices()
+        self.humans: dict[str, Counter[str]] = {}
         for row in rows:
             self.add(row)
 
@@ -118,6 +119,7 @@ class FinishedDialogues:
         self.outcomes[row.get("outcome", "answered")] += 1
         if row.get("fault"):
             self.faults[row["fault"]] += 1
+        self._add_human(row)
         usage = row.get("usage", {})
         for name in _TOKENS:
             self.sums[name] += usage.get(name, 0)
@@ -127,12 +129,27 @@ class FinishedDialogues:
             if turn.get("choice"):
                 self.choices.add(turn["choice"]["advantages"])
 
+    def _add_human(self, row: dict[str, Any]) -> None:
+        """Count a row for its human, if it names one."""
+        if isinstance(name := row.get("human"), str):
+            counts = self.humans.setdefault(name, Counter())
+            counts["dialogues"] += 1
+            counts["answered"] += row.get("outcome", "answered") == "answered"
+            counts["faults"] += bool(row.get("fault"))
+            counts["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
+
     def metrics(self, *, failed: int, seconds: float) -> RolloutMetrics:
         """Return the metrics of the rollout.
 
         Args:
             failed: dialogues of this call that did not finish. seconds: duration of this call.
         """
+        names = ("dialogues", "answered", "faults", "turns")
+        humans = {
+            human: HumanDialogues(**{name: counts[name] for name in names})
+            for human, counts in sorted(self.humans.items())
+        }
+        named: dict[str, Any] = {"humans": humans} if humans else {}
         return RolloutMetrics(
             episodes=len(self.ids),
             turns=self.sums["turns"],
@@ -146,6 +163,7 @@ class FinishedDialogues:
             failed=failed,
             choices=self.choices.metrics(),
             seconds=round(seconds, 3),
+            **named,
         )
 
 
@@ -185,7 +203,7 @@ class DialogueRunner:
         assignments: Iterable[Assignment],
         total: int,
         agent: ChatClient,
-        human: Human,
+        human: Human | Mapping[str | None, Human],
         limiters: Sequence[AdaptiveLimiter] = (),
         judge: Judge | None = None,
     ) -> None:
@@ -193,6 +211,7 @@ class DialogueRunner:
 
         Args:
             total: number of the assignments.
+            human: of all dialogues, or one by each name that the assignments have.
             limiters: of the clients that are asked; `limit` bounds them too.
             judge: chooses the agent's replies; required if `rules.best_of` is more than 1.
 
@@ -248,7 +267,8 @@ class DialogueRunner:
                 return
 
     async def _one(self, assignment: Assignment) -> None:
-        sides, unpaused = (self.agent, self.human), self.live.unpaused
+        human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
+        sides, unpaused = (self.agent, human), self.live.unpaused
         dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.counts, self.judge, unpaused)
         try:
             async with deadline(self.deadline):

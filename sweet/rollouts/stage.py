@@ -20,7 +20,7 @@ from sweet.datasets.checking import refuse_invalid
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.base import PICTURES
-from sweet.humans.connect import open_human
+from sweet.humans.connect import Player, open_humans
 from sweet.judges.base import Judge
 from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import CriticJudge
@@ -28,6 +28,7 @@ from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import ChatClient, Role
+from sweet.llm.connect import servers_of_models
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.page import RenderSettings
@@ -36,6 +37,7 @@ from sweet.render.window import choose_settings, window_name
 from sweet.rollouts.choosing import check_choosing, choose_judge, judge_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
+from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
@@ -64,9 +66,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     if note is not None:
         reporter.say(note)
     _check_playable(kind, tasks, config)
+    humans = plan_humans(kind, config)
     judge = choose_judge(run, config)
     models = models_of(config, judge)
-    images = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
+    images = dict.fromkeys(humans.sims, PICTURES) if kind.visual and not config.sim_url else {}
     readers = int(judge is not None and judge.load is not None)
     local = plan_models(config, models, reporter, others=readers, images=images)
     check_vision(kind, config, local)
@@ -77,13 +80,13 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         split=config.split,
         tasks_digest=tasks_digest,
         agent=recorded.agent,
-        sim=config.sim,
+        sim=humans.title,
         samples=config.samples,
         max_turns=config.max_turns,
         recipe=config.recipe,
     )
     shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None}
-    meta = meta.model_copy(update=shares)
+    meta = meta.model_copy(update=shares | humans.meta())
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = rendering_of(kind, config, reporter)
@@ -104,7 +107,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         draft.meta |= looks
         reporter = live = LiveReporter(reporter, attempt, ("concurrency", "requeue", *PAUSE))
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
-        missing = [a for a in assignments_of(tasks, config) if a.id not in finished.ids]
+        missing = [a for a in assignments_of(tasks, config, humans) if a.id not in finished.ids]
         if finished.ids:
             reporter.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
         began = time.monotonic()
@@ -119,14 +122,14 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.best_of or 1,
                 logprobs=judge is not None and judge.critic is not None,
             )
-            find = partial(_assignment, tasks, config)
+            find = partial(_assignment, tasks, config, humans)
             limits = config.concurrency, config.deadline
             runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find)
             if missing:
                 record_serving(local, attempt)
                 start = time.monotonic()
                 with _open_judge(judge, kind, config, reporter) as opened:
-                    served, ready = asyncio.run(_play(runner, missing, config, local, settings, judge, opened))
+                    served, ready = asyncio.run(_play(runner, missing, config, humans, local, settings, judge, opened))
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(opened, RayJudge):
                         attempt.environment |= opened.environment
@@ -167,7 +170,7 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         draft = next((run.file(a) for a in reversed(same) if run.file(a).exists()), None)
         existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
         reporter.say(f"Finished already: {count(len(existing), 'dialogue')}.")
-    requested = [assignment.id for assignment in assignments_of(tasks, config)]
+    requested = [assignment.id for assignment in assignments_of(tasks, config, plan_humans(kind, config))]
     nodes = nodes_of(str(config.ray)) if _judges_on_ray(kind, config, judge) and config.device != "cpu" else []
     gpus = _gpus(kind, config, models_of(config, judge), judge, sum(node.gpus for node in nodes))
     readers = [] if judge is None else judge.readers(run)
@@ -205,7 +208,7 @@ def digest_of_tasks(tasks: Iterable[Task]) -> str:
 
 def models_of(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
     """Return the models that play, and one that is asked for scores, with their addresses."""
-    sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
+    sides = ((config.agent, config.agent_url), *((sim, config.sim_url) for sim in config.sims))
     played = [(model, urls) for model, urls in sides if model != SCRIPTED]
     return played if judge is None else [*played, *judge.asked]
 
@@ -260,6 +263,7 @@ async def _play(
     runner: DialogueRunner,
     missing: list[Assignment],
     config: RolloutConfig,
+    humans: PlannedHumans,
     local: LocalServing,
     settings: RenderSettings | None,
     choice: ChosenJudge | None,
@@ -276,13 +280,16 @@ async def _play(
     """
     async with AsyncExitStack() as stack:
         agent = await open_agent(config, local, runner.kind, stack)
-        player = None if config.sim == SCRIPTED else await stack.enter_async_context(client_of(config, local, "sim"))
+        players = await _players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         recipe, tries = config.recipe, config.human_tries
-        opening = open_human(runner.kind, player, screenshots, recipe, config.ray, say, settings, tries)
-        human = await stack.enter_async_context(opening)
-        clients = [agent] if player is None else [agent, player]
-        served = {"agent_model": agent.model, "human": human.name}
+        opening = open_humans(runner.kind, players, screenshots, recipe, config.ray, say, settings, tries)
+        opened = await stack.enter_async_context(opening)
+        pairs = zip(humans.humans, opened, strict=True)
+        named = {planned.name if humans.named else None: human for planned, human in pairs}
+        sims = dict.fromkeys(player.client for player in players if player.client is not None)
+        clients = [agent, *sims]
+        served = {"agent_model": agent.model, "human": ", ".join(human.name for human in opened)}
         if choice is not None and judge is None:
             asked = await stack.enter_async_context(client_of(config, local, "judge"))
             clients.append(asked)
@@ -290,16 +297,43 @@ async def _play(
             judge = choice.asking(asked)
         limiters = [client.limiter for client in clients if client.limiter is not None]
         ready = time.monotonic()
-        await runner.play(missing, len(missing), agent, human, limiters, judge)
+        await runner.play(missing, len(missing), agent, named, limiters, judge)
         return served, ready
 
 
-def client_of(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractAsyncContextManager[ChatClient]:
+async def _players(
+    config: RolloutConfig, humans: PlannedHumans, local: LocalServing, stack: AsyncExitStack
+) -> list[Player]:
+    """Open the models that play humans, each once, and return who plays each human."""
+    urls = {sim: list(config.sim_url) for sim in humans.sims}
+    if len(urls) > 1 and config.sim_url:
+        urls = await servers_of_models(
+            list(urls),
+            config.sim_url,
+            role="sim",
+            retry_timeout=config.retry_timeout,
+            request_timeout=config.request_timeout,
+            follow_redirects=config.follow_redirects,
+        )
+    clients: dict[str, ChatClient] = {}
+    for sim, addresses in urls.items():
+        clients[sim] = await stack.enter_async_context(client_of(config, local, "sim", (sim, addresses)))
+    return [Player(clients.get(human.sim), human.persona) for human in humans.humans]
+
+
+def client_of(
+    config: RolloutConfig, local: LocalServing, role: Role, sim: tuple[str, list[str]] | None = None
+) -> AbstractAsyncContextManager[ChatClient]:
+    """Open the client of a role.
+
+    Args:
+        sim: of several humans the model to open, with its addresses.
+    """
     from sweet.llm.connect import open_client
 
     models = {
         "agent": (config.agent, config.agent_url),
-        "sim": (config.sim, config.sim_url),
+        "sim": sim or (config.sims[0], config.sim_url),
         "judge": (str(config.judge_model), config.judge_url),
     }
     return open_client(
@@ -365,9 +399,10 @@ def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
 
 def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     """Raise UsageError if the simulated human cannot play these tasks, or a server was given that it does not use."""
-    if config.sim == SCRIPTED:
+    if SCRIPTED in config.sims:
         fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
-        _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
+        if config.sims == [SCRIPTED]:
+            _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
 
 
@@ -384,22 +419,25 @@ def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> R
 
 
 def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
-    if not kind.visual or config.sim == SCRIPTED or config.sim_url:
+    if not kind.visual or config.sim_url:
         return
-    choice = local.choose(config.sim)
-    if choice.build is None:
-        raise UsageError(
-            f"The human of {kind.name} tasks must see pages. {config.sim} would be run by the embedded engine, "
-            f"which runs text models only ({choice.why}).",
-            where=option("sim", config.sim),
-            fix=Hint(
-                option("sim_url", "URL"),
-                " of a vision model's server, ",
-                option("engine", "vllm"),
-                " where vllm is installed, or ",
-                option("sim", "scripted"),
-            ),
-        )
+    for sim in config.sims:
+        if sim == SCRIPTED:
+            continue
+        choice = local.choose(sim)
+        if choice.build is None:
+            raise UsageError(
+                f"The human of {kind.name} tasks must see pages. {sim} would be run by the embedded engine, "
+                f"which runs text models only ({choice.why}).",
+                where=option("sim", sim),
+                fix=Hint(
+                    option("sim_url", "URL"),
+                    " of a vision model's server, ",
+                    option("engine", "vllm"),
+                    " where vllm is installed, or ",
+                    option("sim", "scripted"),
+                ),
+            )
 
 
 def _check_no_server(side: str, urls: list[str], field: str, fix: str) -> None:
@@ -409,14 +447,20 @@ def _check_no_server(side: str, urls: list[str], field: str, fix: str) -> None:
         )
 
 
-def assignments_of(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assignment]:
-    """Yield sample by sample, so that an interrupted rollout covers many tasks rather than few."""
+def assignments_of(
+    tasks: Iterable[Task], config: RolloutConfig, humans: PlannedHumans | None = None
+) -> Iterator[Assignment]:
+    """Yield sample by sample, so that an interrupted rollout covers many tasks rather than few.
+
+    Args:
+        humans: over whom the dialogues are spread; None leaves their human open.
+    """
     tasks = list(tasks)
     for sample in range(config.samples):
-        for task in tasks:
-            yield Assignment(task, sample, config.seed)
+        for place, task in enumerate(tasks):
+            yield Assignment(task, sample, config.seed, None if humans is None else humans.of(place, sample))
 
 
-def _assignment(tasks: Iterable[Task], config: RolloutConfig, id: str) -> Assignment | None:
+def _assignment(tasks: Iterable[Task], config: RolloutConfig, humans: PlannedHumans, id: str) -> Assignment | None:
     """Return the dialogue of an id; None if it is none of this rollout."""
-    return next((assignment for assignment in assignments_of(tasks, config) if assignment.id == id), None)
+    return next((assignment for assignment in assignments_of(tasks, config, humans) if assignment.id == id), None)

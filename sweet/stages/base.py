@@ -70,6 +70,18 @@ def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDic
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 """One name or several."""
 
+
+def _one_or_more(value: Any) -> Any:
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        if len(set(value)) < len(value) or not value:
+            raise ValueError("each must be given once" if value else "at least one must be given")
+        return value[0] if len(value) == 1 else list(value)
+    return value
+
+
+OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
+"""One name, or a list of several. One is recorded as text, as by versions in which there could not be several."""
+
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 

@@ -54,7 +54,13 @@ class RolloutsMeta(JudgedMeta):
     agent: str | None = None
     """The agent's model as it was named then; `scripted` or `imported` if there was none."""
     sim: str | None = None
-    """The simulated human, in the same way."""
+    """The simulated human, in the same way; the names of all where there were several."""
+    humans: list[str] | None = None
+    """The names of the humans, where there were several or one with a persona: each dialogue names its own."""
+    personas_digest: str | None = None
+    """Digest of the texts of their personas."""
+    humans_by: Literal["samples"] | None = None
+    """samples, where the dialogues of one task had different humans."""
     samples: int | None = None
     """Dialogues of each task."""
     max_turns: int | None = None

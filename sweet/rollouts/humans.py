@@ -1,0 +1,111 @@
+"""The humans of a rollout, and which of them plays which dialogue.
+
+Each `--sim` with each `--persona` is one human. By default a task has the same human in all of its dialogues: a
+preference is between two dialogues of one task, and should say which agent asked better, not who had the more helpful
+human. Task number i, in the order in which the rollout has them, gets human i modulo their number, so the humans have
+equally many tasks (within one) and a resumed rollout, or one with more samples, gives each task the same human. With
+`--spread samples` sample k of task i gets human i + k, so that the humans meet the same tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.humans.personas import Persona, choose_personas
+from sweet.humans.styles import check_style
+from sweet.llm.scripted import SCRIPTED
+from sweet.rollouts.config import RolloutConfig
+from sweet.stages.base import digest_of
+from sweet.tasks.kind import TaskKind
+
+
+@dataclass(frozen=True)
+class PlannedHuman:
+    """A human: the model that plays it, or `scripted`, and its persona."""
+
+    sim: str
+    persona: Persona
+
+    @property
+    def name(self) -> str:
+        """The name of the human in dialogues and tables: `scripted`, `MODEL:terse`."""
+        return self.persona.of(self.sim)
+
+
+@dataclass(frozen=True)
+class PlannedHumans:
+    """The humans of a rollout.
+
+    Attributes:
+        by_samples: whether the dialogues of one task have different humans.
+    """
+
+    humans: tuple[PlannedHuman, ...]
+    by_samples: bool
+
+    @property
+    def named(self) -> bool:
+        """Whether dialogues name their human: there are several, or it has a persona."""
+        return len(self.humans) > 1 or bool(self.humans[0].persona.text)
+
+    @property
+    def title(self) -> str:
+        """The names of all."""
+        return ", ".join(human.name for human in self.humans)
+
+    @property
+    def sims(self) -> list[str]:
+        """The models, each once; the scripted human is none."""
+        return [sim for sim in dict.fromkeys(human.sim for human in self.humans) if sim != SCRIPTED]
+
+    def meta(self) -> dict[str, object]:
+        """Return the keys of the rollouts' meta that record several humans, or a persona; empty without."""
+        if not self.named:
+            return {}
+        texts = {human.persona.name: human.persona.text for human in self.humans}
+        by = {"humans_by": "samples"} if self.by_samples else {}
+        return {"humans": [human.name for human in self.humans], "personas_digest": digest_of(texts), **by}
+
+    def of(self, task: int, sample: int) -> str | None:
+        """Return the name of the human of a dialogue; None where dialogues name none.
+
+        Args:
+            task: place of the task among those that are played.
+        """
+        place = task + (sample if self.by_samples else 0)
+        return self.humans[place % len(self.humans)].name if self.named else None
+
+
+def plan_humans(kind: TaskKind, config: RolloutConfig) -> PlannedHumans:
+    """Return the humans that the options name.
+
+    Raises:
+        UsageError: there is no such persona, or the scripted human cannot play it; or the spread has no effect.
+        InputError: the file of personas is invalid.
+    """
+    personas = choose_personas(config.persona, config.persona_file)
+    humans = [PlannedHuman(sim, persona) for sim in config.sims for persona in personas]
+    for human in humans:
+        if human.sim == SCRIPTED:
+            check_style(kind, human.persona)
+    _check_names(humans)
+    if config.spread == "samples" and (len(humans) == 1 or config.samples == 1):
+        what = "One human" if len(humans) == 1 else "One dialogue of each task"
+        raise UsageError(
+            f"{what} cannot be spread over samples.",
+            where=option("spread", "samples"),
+            fix=Hint(option("persona", "NAME"), " or ", option("sim", "MODEL"), " several times, and ")
+            + option("samples", len(humans) if len(humans) > 1 else 2),
+        )
+    return PlannedHumans(tuple(humans), config.spread == "samples")
+
+
+def _check_names(humans: Sequence[PlannedHuman]) -> None:
+    names = [human.name for human in humans]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        what = f"Two humans would have the same name, {twice}."
+        raise UsageError(what, where=option("persona"), fix="name each model and each persona once")
