@@ -14,6 +14,7 @@ import contextlib
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class LocalServing:
     _planned: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
+    _started: Counter[str] = field(default_factory=Counter, init=False)
 
     @cached_property
     def gpus(self) -> list[Gpu]:
@@ -215,7 +217,10 @@ class LocalServing:
 
     async def _start(self, model: str, role: Role) -> _Running:
         started = time.monotonic()
-        server = await VllmServer.start(self._settings(model), Path(f"{self.logs}{role}.log"), self._environment())
+        self._started[role] += 1
+        number = f"-{self._started[role]}" if self._started[role] > 1 else ""  # of several humans each has a log
+        log = Path(f"{self.logs}{role}{number}.log")
+        server = await VllmServer.start(self._settings(model), log, self._environment())
         try:
             self.say(f"vllm is starting; its output goes to {server.log}.")
             await self._wait_until_healthy(server, started)

@@ -157,6 +157,8 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
     about = [f"task {trajectory.task_id}", f"sample {trajectory.sample}"]
     if trajectory.seed is not None:
         about.append(f"seed {trajectory.seed}")
+    if trajectory.human is not None:
+        about.append(f"human {trajectory.human}")
     about.append(count(len(trajectory.agent_turns), "turn"))
     if record.score and not _fault(trajectory):
         about.append(trajectory.outcome.replace("_", " "))

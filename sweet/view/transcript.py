@@ -49,7 +49,8 @@ def trajectory(
         facts.append(f'<span class="outcome other">{line(summary.fault)}</span>')
     named = f'<span class="why">{line(title)}</span> ' if title else ""
     reward = "" if summary.reward is None else repr(summary.reward)
-    body = [f'<p class="task">task {line(summary.task_id)}</p>']
+    human = "" if record.trajectory.human is None else f" · human {line(record.trajectory.human)}"
+    body = [f'<p class="task">task {line(summary.task_id)}{human}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
         body.append(_turn(record, index, turn, options, pictures))
     answer = _prose(record.trajectory.answer, options.language, whole=True)

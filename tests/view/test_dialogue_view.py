@@ -139,6 +139,13 @@ def test_a_damaged_detail_is_shown_unchanged(damaged: Any) -> None:
     assert "FAIL add(1)" in words(drawn(dialogue(scored(test1=damaged, test2="passed"))))
 
 
+def test_the_human_of_the_dialogue_is_shown_as_text() -> None:
+    found = trajectory(1, human="scripted:terse \x1b[31m[bold]")
+    shown = words(drawn(dialogue(Record(found)), 200))
+    assert "human scripted:terse ␛[31m[bold]" in shown
+    assert "human scripted" not in words(drawn(dialogue(Record(trajectory(1))), 200))
+
+
 def test_the_head_shows_usage_settings_and_faults(run: Run) -> None:
     records = Records(run)
     options = DisplayOptions.of(records)
