@@ -120,10 +120,10 @@ def test_servers_and_models_that_do_not_match(run: Run) -> None:
         with pytest.raises(UsageError, match=r"No server serves eve: .* serves ada; .* serves bob"):
             run_rollout(run, config(sim=["ada", "eve"], sim_url=[ada_url, bob_url]), Silent())
         with pytest.raises(UsageError, match=r"serves none of ada, bob\. It serves: carl") as error:
-            run_rollout(run, config(sim=["ada", "bob"], sim_url=[ada_url, carl_url, bob_url]), Silent())
+            run_rollout(run, config(sim=["ada", "bob"], sim_url=[ada_url, carl_url, bob_url], new=True), Silent())
         assert error.value.where == carl_url
         with pytest.raises(UsageError, match="does not serve eve"):
-            run_rollout(run, config(sim="eve", sim_url=[ada_url]), Silent())
+            run_rollout(run, config(sim="eve", sim_url=[ada_url], new=True), Silent())
 
 
 def test_another_text_of_a_persona_is_another_rollout(run: Run, tmp_path: Path) -> None:
