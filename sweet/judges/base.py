@@ -34,6 +34,7 @@ class SampledTurn:
         logprobs: mean log-probability per token of each of `all_replies` under the model that sampled it; None where it
             was not reported.
         taken: the reply that was really given; None in a dialogue that goes on with one of `replies`.
+        prompt_token_ids: the ids that the agent read before `replies`, if its server returned them.
     """
 
     dialogue: str
@@ -43,6 +44,7 @@ class SampledTurn:
     replies: tuple[Reply, ...]
     logprobs: tuple[float | None, ...]
     taken: Reply | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
 
     @property
     def key(self) -> TurnKey:

@@ -22,9 +22,10 @@ from torch import Tensor
 from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
-from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence, TooLong
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
-from sweet.tasks.base import Message, Recipe, ReferenceContext, reference_context_of
+from sweet.tasks.base import Message, Recipe, ReferenceContext, TurnTokens, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -162,6 +163,7 @@ class AdvantageCritic:
         max_length: maximum number of tokens of a sequence; None for no limit.
         budget: tokens of one forward pass.
         share: compute prefixes that replies and turns share only once.
+        turn_tokens: the tokens of a turn that the means run over.
     """
 
     def __init__(
@@ -176,8 +178,10 @@ class AdvantageCritic:
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
         share: bool = True,
+        turn_tokens: TurnTokens = "both",
     ) -> None:
-        self.reader = Reader(ChatEncoder(tokenizer), informed=informed, recipe=recipe, max_length=max_length)
+        encoder = ChatEncoder(tokenizer, turn_tokens)
+        self.reader = Reader(encoder, informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget
         self.reference_without_hidden = (reference_context or reference_context_of(recipe)) == "dialogue"

@@ -30,8 +30,8 @@ PROGRESS = "progress.jsonl"
 _Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
 """An example as JSON stores it; tuples are read back as lists."""
 
-_NO_REACH = -1
-"""Stored for a span without `reach`."""
+_NOWHERE = -1
+"""Stored for a span without `reach` or `split`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Job:
 
     def write(self, path: Path) -> None:
         spans = [
-            (s.start, s.stop, s.turn, _NO_REACH if s.reach is None else s.reach)
+            (s.start, s.stop, s.turn, *(_NOWHERE if place is None else place for place in (s.reach, s.split)))
             for sequence in self.pool
             for s in sequence.spans
         ]
@@ -82,7 +82,7 @@ class Job:
         numbers = {
             "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
             "lengths": torch.tensor([len(s.ids) for s in self.pool]),
-            "spans": torch.tensor(spans).reshape(-1, 4),
+            "spans": torch.tensor(spans).reshape(-1, 5),
             "counts": torch.tensor([len(s.spans) for s in self.pool]),
             "images": torch.tensor([pictures[picture] for s in self.pool for picture in s.images], dtype=torch.int32),
             "image_counts": torch.tensor([len(s.images) for s in self.pool]),
@@ -131,8 +131,8 @@ def _distinct_pictures(pool: Sequence[TokenSequence]) -> list[Picture]:
     return list(dict.fromkeys(picture for sequence in pool for picture in sequence.images))
 
 
-def _span(start: int, stop: int, turn: int, reach: int) -> Span:
-    return Span(start, stop, turn, None if reach == _NO_REACH else reach)
+def _span(start: int, stop: int, turn: int, *places: int) -> Span:
+    return Span(start, stop, turn, *(None if place == _NOWHERE else place for place in places))
 
 
 def _rows(examples: Sequence[Example]) -> list[_Row]:

@@ -43,7 +43,7 @@ class SpanScores:
     """Scores of spans, all of shape [spans].
 
     Attributes:
-        sums: sums of natural-log probabilities.
+        sums: sums of natural-log probabilities, weighted if a span is in two parts (`Span.weights`).
         counts: numbers of tokens.
         values: the regression head's score of the turn that ends with the span; None for a model without one.
     """
@@ -241,12 +241,14 @@ class Scorer:
         columns: list[int] = []
         targets_: list[int] = []
         counts: list[int] = []
+        weights: list[float] = []
         for index, sequence in enumerate(sequences):
             path = tree.paths[index] if shared else range(len(sequence.ids))
             for span in sequence.spans:
                 columns.extend(path[span.start - 1 : span.stop - 1])
                 targets_.extend(sequence.ids[span.start : span.stop])
                 counts.append(span.stop - span.start)
+                weights.extend(span.weights)
                 rows.extend([0 if shared else index] * counts[-1])
         if min(counts, default=0) < 1:
             raise ValueError("a sequence has no supervised token")
@@ -271,6 +273,8 @@ class Scorer:
                 ids = self._pad([sequence.ids for sequence in sequences])
                 logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
                 logprobs = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
+        if any(weight != 1.0 for weight in weights):
+            logprobs = logprobs * torch.tensor(weights, device=self.device)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
         return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, logprobs), size, values)
 

@@ -20,7 +20,8 @@ from typing import Any
 from sweet import supervisor
 from sweet.errors import SweetError
 from sweet.learn.launcher import ORPHAN_TIMEOUT
-from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import UsageError
-from sweet.learn.tokens import PROBE, ChatEncoder, ReplyText, TokenSequence
+from sweet.learn.replies import PROBE, ReplyIds, ReplyText
+from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.learn.vision_processor import Picture, VisionProcessor
 from sweet.tasks.base import Message, Recipe
 
@@ -161,12 +162,14 @@ class PageEncoder(ChatEncoder):
         """As for `ChatEncoder`. c is always placed as in recipe `paper`: the published code has no critic for pages."""
         return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
 
-    def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
-        return super().replies([self._sanitized(reply) for reply in replies])
+    def encode_replies(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+        return super().encode_replies([self._sanitized(reply) for reply in replies])
 
     def _sanitized(self, reply: ReplyText) -> ReplyText:
         reserved = self.vision.reserved.intersection(reply.token_ids or ())
-        return replace(reply, text=self._clean(reply.text), token_ids=None if reserved else reply.token_ids)
+        thought = None if reply.thought is None else self._clean(reply.thought)
+        token_ids = None if reserved else reply.token_ids
+        return replace(reply, text=self._clean(reply.text), token_ids=token_ids, thought=thought)
 
     def _prepare_messages(self, messages: list[Message]) -> list[Message]:
         shown: list[Message] = []
@@ -174,7 +177,7 @@ class PageEncoder(ChatEncoder):
             text = self._clean(message.content)
             if message.role == "user" and number and messages[number - 1].role == "assistant":
                 text = self._page_text(self.page_of(messages[number - 1].content)) + text.lstrip()
-            shown.append(Message(role=message.role, content=text))
+            shown.append(message.model_copy(update={"content": text}))
         return shown
 
     def _reply_suffix(self, reply: ReplyText) -> list[int]:

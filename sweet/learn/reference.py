@@ -148,6 +148,8 @@ def sequence_digest(sequence: TokenSequence) -> bytes:
     """The sha256 of the ids and span boundaries; the turns that the spans belong to do not matter."""
     numbers = array("q", sequence.ids)
     numbers.extend([-1, *(bound for span in sequence.spans for bound in (span.start, span.stop))])
+    if any(span.split is not None for span in sequence.spans):
+        numbers.extend([-2, *(-1 if span.split is None else span.split for span in sequence.spans)])
     return hashlib.sha256(numbers.tobytes()).digest()
 
 

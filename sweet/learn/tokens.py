@@ -1,13 +1,18 @@
 """Encodes dialogues as token ids with supervised spans, for any chat template.
 
-The prompt of a turn is what the agent saw, rendered with the chat template and the generation prompt; the reply
-follows: the ids recorded during sampling if they decode to the reply's text, otherwise the tokenised reply and the
-template's end-of-turn token. The end-of-turn token is determined once for each tokenizer, by rendering a probe reply
-and reading what the template writes after it. Rendered dialogues are never searched for text, so a reply that contains
-marker text cannot shift a mask.
+The prompt of a turn is what the agent read: the ids recorded during sampling, otherwise the history as it was then,
+rendered with the chat template and the generation prompt. The reply follows, with the thought before it
+(`sweet.learn.replies`). Rendered dialogues are never searched for text, so a reply that contains marker text cannot
+shift a mask. With the training-time information no prompt is a recorded one: it is rendered with that information in
+it, and with the same history.
 
 The turns of a dialogue form one sequence as long as the next prompt starts with exactly the ids so far, and separate
-sequences otherwise (for templates that rewrite history). Both are correct; only the sharing differs.
+sequences otherwise. So it is for templates that rewrite history, as those do that drop the thoughts of earlier turns:
+the prompt of a turn extends the prompts before it, and each thought is on a branch of its own, with the reply that
+follows it. In a prefix tree (`sweet.learn.tree`) the longest prompt is the trunk, and is computed once.
+
+`turn_tokens` says which tokens of a turn are supervised: thought and reply (`both`), the reply alone, or `separate`,
+where the span is in two parts that weigh the same, however long each of them is.
 """
 
 from __future__ import annotations
@@ -19,15 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.learn.replies import ReplyEncoder, ReplyIds, ReplyText, unmaskable
 from sweet.llm.template import ChatTemplate
-from sweet.tasks.base import Message, Recipe, with_hidden
-from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.base import Message, Recipe, TurnTokens, with_hidden
+from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
     from sweet.learn.vision_processor import Picture
-
-PROBE = "Zyxwv"
-"""A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
 
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
 """How recipe `upstream` shows the training-time information. It is the one sentence of the published code in this
@@ -45,20 +48,37 @@ class TooLong(UsageError):
 class Span:
     """The supervised ids `[start, stop)` of a sequence, and the turn they belong to.
 
-    `reach` is the end of the turn for a regression head, if it is after `stop`: after the result of the reply.
+    Attributes:
+        reach: the end of the turn for a regression head, if it is after `stop`: after the result of the reply.
+        split: where the reply starts after the thought, if each of them is half of the turn (`weights`).
     """
 
     start: int
     stop: int
     turn: int
     reach: int | None = None
+    split: int | None = None
 
     @property
     def end(self) -> int:
         return self.stop if self.reach is None else self.reach
 
+    @property
+    def weights(self) -> list[float]:
+        """The weight of each id, which add up to the number of ids.
+
+        With them the weighted sum over the ids, divided by their number, is the mean of the thought's mean and the
+        reply's mean; so whatever is computed of sums and numbers of ids needs not know of the parts.
+        """
+        size = self.stop - self.start
+        if self.split is None:
+            return [1.0] * size
+        thought, reply = self.split - self.start, self.stop - self.split
+        return [size / (2 * thought)] * thought + [size / (2 * reply)] * reply
+
     def moved(self, by: int) -> Span:
-        return Span(self.start + by, self.stop + by, self.turn, None if self.reach is None else self.reach + by)
+        reach, split = (None if place is None else place + by for place in (self.reach, self.split))
+        return Span(self.start + by, self.stop + by, self.turn, reach, split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +109,35 @@ class EncodedDialogue:
 
 
 @dataclass(frozen=True)
-class ReplyText:
-    """One reply: its text, the sampled ids if known, and whether the model ended it itself."""
-
-    text: str
-    token_ids: tuple[int, ...] | None = None
-    ended: bool = True
-
-
-@dataclass(frozen=True)
 class TurnTarget:
     """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's index in the history.
 
-    `suffix` are the ids of each reply's result, which follow the reply and are not supervised.
+    Attributes:
+        suffix: the ids of each reply's result, which follow the reply and are not supervised.
+        prompt: the recorded ids of the prompt, if the ids of all replies are recorded too.
     """
 
     index: int
-    replies: list[list[int]]
+    replies: list[ReplyIds]
     turn: int
     suffix: list[list[int]]
+    prompt: Sequence[int] | None = None
 
     def whole(self, number: int) -> list[int]:
-        return self.replies[number] + self.suffix[number]
+        return self.replies[number].ids + self.suffix[number]
 
-    def span(self, start: int, number: int = 0) -> Span:
-        """The span of a reply that starts at `start`."""
-        stop, suffix = start + len(self.replies[number]), len(self.suffix[number])
-        return Span(start, stop, self.turn, stop + suffix if suffix else None)
+    def span(self, start: int, turn_tokens: TurnTokens, number: int = 0) -> Span:
+        """The span of a reply that starts at `start`, with the thought before it. A turn that is a thought alone, cut
+        off before the reply, is supervised in any case."""
+        reply = self.replies[number]
+        stop, suffix = start + len(reply.ids), len(self.suffix[number])
+        reach = stop + suffix if suffix else None
+        place = start + reply.thought
+        if turn_tokens == "both" or not start < place < stop:
+            return Span(start, stop, self.turn, reach)
+        if turn_tokens == "reply":
+            return Span(place, stop, self.turn, reach)
+        return Span(start, stop, self.turn, reach, split=place)
 
 
 class ChatEncoder:
@@ -129,6 +151,7 @@ class ChatEncoder:
 
     Args:
         tokenizer: a Hugging Face tokenizer with a chat template.
+        turn_tokens: which tokens of a turn are supervised.
 
     Raises:
         UsageError: it has no chat template, or one in which replies cannot be located.
@@ -136,8 +159,8 @@ class ChatEncoder:
 
     version = ""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, turn_tokens: TurnTokens = "both") -> None:
+        self.tokenizer, self.turn_tokens = tokenizer, turn_tokens
         self.name = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
         if not getattr(tokenizer, "chat_template", None):
             raise UsageError(
@@ -146,7 +169,9 @@ class ChatEncoder:
                 fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
             )
         self._chat = ChatTemplate(tokenizer)
-        self._probe()
+        self._replies = ReplyEncoder(tokenizer)
+        self.end_of_turn, self.ends = self._replies.end_of_turn, self._replies.ends
+        self.header = self._header()
 
     # The chat template ----------------------------------------------------------------------------------------
 
@@ -157,40 +182,13 @@ class ChatEncoder:
         rows: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return rows
 
-    def _unmaskable(self, why: str) -> UsageError:
-        return UsageError(
-            f"The chat template cannot be masked: {why}.",
-            where=self.name,
-            fix="use a model whose template puts a reply directly after the generation prompt and ends it with a token",
-        )
+    def _header(self) -> int:
+        bare = self._template([{"role": "user", "content": "b"}], generate=False)
+        prompt_ids, bare_ids = self._tokenize([self._replies.form.prompt, bare])
+        return len(prompt_ids) - len(bare_ids) if self._replies.form.prompt.startswith(bare) else 0
 
-    def _probe(self) -> None:
-        """Determine the end-of-turn token, the header's length and how replies are tokenised, and verify them on
-        ids."""
-        messages = [{"role": "user", "content": "b"}]
-        bare, prompt = self._template(messages, generate=False), self._template(messages, generate=True)
-        rendered = self._template([*messages, {"role": "assistant", "content": PROBE}], generate=False)
-        if not rendered.startswith(prompt):
-            raise self._unmaskable("a rendered reply does not begin with the generation prompt")
-        lead, found, tail = rendered[len(prompt) :].partition(PROBE)
-        if not found:
-            raise self._unmaskable("a rendered reply does not contain the text of the reply")
-        if not tail:
-            raise self._unmaskable("nothing marks the end of a reply")
-        self._lead = lead
-        texts = [prompt, bare, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, rendered]
-        prompt_ids, bare_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
-        self.end_of_turn = tail_ids[0]
-        self.header = len(prompt_ids) - len(bare_ids) if prompt.startswith(bare) else 0
-        # SentencePiece adds a space before a text that is tokenised alone; inside the dialogue there is none.
-        self._anchor: str | None = None
-        if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
-            self._anchor, self._anchor_ids = prompt, len(prompt_ids)
-            standalone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
-        if ended[: len(standalone) + 1] != [*standalone, self.end_of_turn]:
-            raise self._unmaskable("the end of a reply is not a token of its own")
-        special = {self.end_of_turn, *getattr(self.tokenizer, "all_special_ids", ())}
-        self.ends: frozenset[int] = frozenset(special)
+    def _unmaskable(self, why: str) -> UsageError:
+        return unmaskable(self.tokenizer, why)
 
     # Ids -------------------------------------------------------------------------------------------------------
 
@@ -219,34 +217,15 @@ class ChatEncoder:
     def texts(self, observation: Sequence[Message], replies: Sequence[ReplyText]) -> tuple[str, list[str]]:
         """A prompt and replies to it as text, including the end-of-turn token, for engines with their own
         tokenisation."""
-        prompt = self._chat.text(observation)
-        end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
-        return prompt, [self._lead + reply.text + (end if reply.ended else "") for reply in replies]
+        return self._chat.text(observation), [self._replies.text(reply) for reply in replies]
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
-        """The ids of each reply, including its end-of-turn token (unless the reply was truncated)."""
-        rows: list[list[int] | None] = [self._recorded(reply) for reply in replies]
-        missing = [i for i, row in enumerate(rows) if row is None]
-        if missing:
-            texts = [(self._anchor or "") + self._lead + replies[i].text for i in missing]
-            skip = self._anchor_ids if self._anchor else 0
-            for i, ids in zip(missing, self._tokenize(texts), strict=True):
-                rows[i] = [*ids[skip:], self.end_of_turn] if replies[i].ended else ids[skip:]
-        return [row or [self.end_of_turn] for row in rows]
+        """The ids of each reply, with its thought and its end-of-turn token (unless the reply was truncated)."""
+        return [reply.ids for reply in self.encode_replies(replies)]
 
-    def _recorded(self, reply: ReplyText) -> list[int] | None:
-        """The recorded ids with their end, if they are valid for this tokenizer and decode to the text; otherwise
-        None."""
-        if not reply.token_ids:
-            return None
-        ids = list(reply.token_ids)
-        body = ids[:-1] if ids[-1] in self.ends else ids
-        if max(ids) >= len(self.tokenizer) or self._spell(body).strip() != reply.text.strip():
-            return None
-        return [*ids, self.end_of_turn] if len(body) == len(ids) and reply.ended else ids
-
-    def _spell(self, ids: list[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    def encode_replies(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+        """The ids of each reply as `replies` returns them, with the number of those that are its thought."""
+        return self._replies.encode(replies)
 
     # Dialogues -------------------------------------------------------------------------------------------------
 
@@ -280,7 +259,7 @@ class ChatEncoder:
         targets = self._dialogue_targets(trajectory, offset)
         name = f"Dialogue {trajectory.id}"
         remaining, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
-        sequences = _merge(self._in_history(remaining, prompts), prompts)
+        sequences = _merge(self._in_history(remaining, prompts), prompts, self.turn_tokens)
         return EncodedDialogue(tuple(map(self._finalize, sequences)), dropped)
 
     def turn(
@@ -293,6 +272,7 @@ class ChatEncoder:
         hidden: str | None = None,
         recipe: Recipe = "paper",
         max_length: int | None = None,
+        prompt: Sequence[int] | None = None,
     ) -> tuple[list[TokenSequence], int]:
         """Encode several replies to one observation.
 
@@ -300,6 +280,8 @@ class ChatEncoder:
             turn: index of the turn in its dialogue's history.
             name: names the turn in errors.
             hidden, recipe: as for `prompts`.
+            prompt: the recorded ids of the prompt that the agent read, if known. They are used with the recorded ids of
+                the replies, where neither c is shown nor early turns are dropped.
 
         Returns:
             One sequence for each reply, all with the same prompt ids, and the number of dropped turns.
@@ -307,15 +289,14 @@ class ChatEncoder:
         Raises:
             TooLong: the turn does not fit into `max_length` ids.
         """
-        target = TurnTarget(
-            len(observation), self.replies(replies), turn, [self._reply_suffix(reply) for reply in replies]
-        )
+        suffix = [self._reply_suffix(reply) for reply in replies]
+        target = _target(len(observation), self.encode_replies(replies), turn, suffix, prompt)
         _, prompts, dropped = self._fit(
             self._prepare_messages(list(observation)), [target], hidden, recipe, max_length, name
         )
-        prompt, start = prompts[0], len(prompts[0])
+        read, start = prompts[0], len(prompts[0])
         rows = [
-            TokenSequence((*prompt, *target.whole(number)), (target.span(start, number),))
+            TokenSequence((*read, *target.whole(number)), (target.span(start, self.turn_tokens, number),))
             for number in range(len(replies))
         ]
         return [self._finalize(row) for row in rows], dropped
@@ -326,9 +307,9 @@ class ChatEncoder:
         """The agent's turns in a dialogue whose messages begin `offset` messages before its history."""
         turns = trajectory.agent_turns
         turn_messages = [trajectory.dialogue_history[i] for i in turns]
-        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in turn_messages]
-        rows = zip(turns, self.replies(texts), map(self._reply_suffix, texts), strict=True)
-        return [TurnTarget(i + offset, [row], i, [suffix]) for i, row, suffix in rows]
+        texts = list(map(given_reply, turn_messages))
+        rows = zip(turns, self.encode_replies(texts), map(self._reply_suffix, texts), strict=True)
+        return [_target(i + offset, [row], i, [suffix], trajectory.prompt_ids(i)) for i, row, suffix in rows]
 
     def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
         """The turns with the replies that are supervised; `prompts` are the ids before each."""
@@ -369,7 +350,10 @@ class ChatEncoder:
         for dropped, cut in enumerate(cuts):
             remaining = [target for target in targets if target.index >= cut]
             head = messages[: cuts[0]]
-            prompts = self.prompts([head + messages[cut : t.index] for t in remaining], hidden=hidden, recipe=recipe)
+            read = [head + messages[cut : t.index] for t in remaining]
+            prompts = self.prompts(read, hidden=hidden, recipe=recipe)
+            if hidden is None and not dropped:
+                prompts = [self._recorded_prompt(*row) for row in zip(remaining, prompts, read, strict=True)]
             longest = max(
                 len(prompt) + max(len(target.whole(number)) for number in range(len(target.replies)))
                 for prompt, target in zip(prompts, remaining, strict=True)
@@ -385,8 +369,47 @@ class ChatEncoder:
             fix=option("max_length", longest),
         )
 
+    def _recorded_prompt(self, target: TurnTarget, rendered: list[int], messages: Sequence[Message]) -> list[int]:
+        """The recorded ids of a prompt, or those of the rendered one if they are unknown, or not of these messages and
+        this template.
 
-def _merge(targets: Sequence[TurnTarget], prompts: Sequence[list[int]]) -> tuple[TokenSequence, ...]:
+        A server may have rendered it with a date, an effort or thoughts of its own, so the texts need not be the same;
+        but they are from the last message on, up to what the recorded one adds to the generation prompt.
+        """
+        ids = list(target.prompt or rendered)
+        if ids == rendered or min(ids) < 0 or max(ids) >= len(self.tokenizer):
+            return rendered
+        text, own = (
+            str(self.tokenizer.decode(row, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+            for row in (ids, rendered)
+        )
+        last = messages[-1].content.strip()
+        if not text[text.rfind(last) :].startswith(own[own.rfind(last) :]):
+            return rendered
+        place = 0
+        for message in messages:
+            said = message.content.strip()
+            place = text.find(said, place)
+            if place < 0:
+                return rendered
+            place += len(said)
+        return ids
+
+
+def given_reply(turn: Turn) -> ReplyText:
+    """The reply that the agent gave at a turn."""
+    return ReplyText(turn.said, turn.token_ids, turn.finish_reason != "length", turn.thought, turn.thought_tokens)
+
+
+def _target(
+    index: int, replies: list[ReplyIds], turn: int, suffix: list[list[int]], prompt: Sequence[int] | None
+) -> TurnTarget:
+    return TurnTarget(index, replies, turn, suffix, prompt if all(reply.recorded for reply in replies) else None)
+
+
+def _merge(
+    targets: Sequence[TurnTarget], prompts: Sequence[list[int]], turn_tokens: TurnTokens
+) -> tuple[TokenSequence, ...]:
     """One sequence as long as each prompt starts with the ids before it."""
     done: list[TokenSequence] = []
     ids: list[int] = []
@@ -396,5 +419,5 @@ def _merge(targets: Sequence[TurnTarget], prompts: Sequence[list[int]]) -> tuple
             done.append(TokenSequence(tuple(ids), tuple(spans)))
             spans = []
         ids = prompt + target.whole(0)
-        spans.append(target.span(len(prompt)))
+        spans.append(target.span(len(prompt), turn_tokens))
     return (*done, TokenSequence(tuple(ids), tuple(spans)))

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweet.learn.tokens import PROBE, ChatEncoder, ReplyText, TokenSequence, TurnTarget
+from sweet.learn.replies import PROBE, ReplyIds, ReplyText
+from sweet.learn.tokens import ChatEncoder, TokenSequence, TurnTarget
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -40,10 +41,10 @@ class UpstreamEncoder(ChatEncoder):
 
     def _dialogue_targets(self, trajectory: Trajectory, offset: int) -> list[TurnTarget]:
         history, (*earlier, last) = trajectory.dialogue_history, trajectory.agent_turns
-        seen = self.replies([ReplyText(history[i].content) for i in earlier])
-        [raw] = self.replies([ReplyText(f"{history[last].said} ", ended=False)])
+        seen = self.encode_replies([ReplyText(history[i].content) for i in earlier])
+        [raw] = self.encode_replies([ReplyText(f"{history[last].said} ", ended=False, thought=history[last].thought)])
         end = self.tokenizer.eos_token_id
-        said = [*raw, self.end_of_turn if end is None else int(end)]
+        said = replace(raw, ids=[*raw.ids, self.end_of_turn if end is None else int(end)])
         return [TurnTarget(i + offset, [ids], i, [[]]) for i, ids in zip([*earlier, last], [*seen, said], strict=True)]
 
     def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
@@ -53,7 +54,7 @@ class UpstreamEncoder(ChatEncoder):
             following = prompts[number + 1] if number + 1 < len(prompts) else []
             if following[: len(prompt)] == prompt and self.end_of_turn in following[len(prompt) :]:
                 stop = following.index(self.end_of_turn, len(prompt)) + 1
-                target = replace(target, replies=[following[len(prompt) : stop]])
+                target = replace(target, replies=[ReplyIds(following[len(prompt) : stop])])
             found.append(target)
         return found
 

@@ -124,6 +124,7 @@ def _pair(row: CandidateRow, number: int, good: Candidate, bad: Candidate) -> Pa
         rejected_thought_tokens=bad.thought_tokens,
         chosen_token_ids=good.token_ids,
         rejected_token_ids=bad.token_ids,
+        prompt_token_ids=row.prompt_token_ids,
         chosen_ended=good.ended,
         rejected_ended=bad.ended,
         chosen_advantage=good.advantage,

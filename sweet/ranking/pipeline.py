@@ -142,6 +142,7 @@ def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:
         candidates=candidates,
         taken=taken if isinstance(taken, Candidate) else None,
         basis=judged.basis,
+        prompt_token_ids=turn.prompt_token_ids,
         unjudged=len(sampled) - len(candidates),
     )
 

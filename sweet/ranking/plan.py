@@ -82,7 +82,7 @@ def count_tokens(
 
 def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnTokens:
     from sweet.learn.critic import TurnReplies
-    from sweet.learn.tokens import ReplyText
+    from sweet.learn.tokens import given_reply
     from sweet.learn.tree import Forest
 
     prompts = plain = 0
@@ -95,7 +95,7 @@ def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnT
             turn=turn.index,
             observation=dialogue.observation(turn.index, system),
             hidden=dialogue.task.hidden,
-            replies=[ReplyText(said.said, said.token_ids, said.finish_reason != "length")],
+            replies=[given_reply(said)],
             sampler=[None],
         )
         informed, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)

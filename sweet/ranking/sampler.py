@@ -14,17 +14,23 @@ from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message
 
 
-class SampledReply(NamedTuple):
-    """A reply, and its mean log-probability per token under the model that sampled it (None where not reported)."""
+class Candidates(NamedTuple):
+    """The candidates at a turn.
 
-    reply: Reply
-    logprob: float | None
+    Attributes:
+        logprobs: mean log-probability per token of each under the model that sampled it; None where not reported.
+        prompt_token_ids: the ids that the agent read before them; None where not reported.
+    """
+
+    replies: tuple[Reply, ...]
+    logprobs: tuple[float | None, ...]
+    prompt_token_ids: tuple[int, ...] | None
 
 
 class CandidateSource(Protocol):
     """Where the candidates of a turn come from."""
 
-    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> list[SampledReply]:
+    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> Candidates:
         """Return the candidates at a turn.
 
         Raises:
@@ -49,7 +55,7 @@ class AgentCandidates:
     seed: int
     logprobs: bool
 
-    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> list[SampledReply]:
+    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> Candidates:
         sampling = Sampling(
             temperature=self.temperature,
             max_tokens=self.max_tokens,
@@ -58,7 +64,7 @@ class AgentCandidates:
             logprobs=self.logprobs,
         )
         completion = await self.client.chat(observation, sampling)
-        return [SampledReply(reply, mean_logprob(reply)) for reply in completion.replies]
+        return Candidates(completion.replies, tuple(map(mean_logprob, completion.replies)), completion.prompt_token_ids)
 
 
 @dataclass(frozen=True)
@@ -67,20 +73,19 @@ class RecordedCandidates:
 
     rows: Mapping[TurnKey, CandidateRow]
 
-    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> list[SampledReply]:
-        return [
-            SampledReply(
-                Reply(
-                    c.text,
-                    "stop" if c.ended else "length",
-                    c.token_ids,
-                    thought=c.thought,
-                    thought_tokens=c.thought_tokens,
-                ),
-                c.sampler,
+    async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> Candidates:
+        row = self.rows[turn.key]
+        replies = tuple(
+            Reply(
+                c.text,
+                "stop" if c.ended else "length",
+                c.token_ids,
+                thought=c.thought,
+                thought_tokens=c.thought_tokens,
             )
-            for c in self.rows[turn.key].candidates
-        ]
+            for c in row.candidates
+        )
+        return Candidates(replies, tuple(c.sampler for c in row.candidates), row.prompt_token_ids)
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,10 @@ class CandidateSampler:
             turn.trajectory.task,
             turn.index,
             observation,
-            replies=tuple(candidate.reply for candidate in candidates),
-            logprobs=(*(candidate.logprob for candidate in candidates), mean_logprob(taken)),
+            replies=candidates.replies,
+            logprobs=(*candidates.logprobs, mean_logprob(taken)),
             taken=taken,
+            prompt_token_ids=candidates.prompt_token_ids,
         )
 
 

@@ -70,6 +70,7 @@ class CandidateRow(BaseModel):
         turn: index into the dialogue's history.
         taken: the reply that was given; None if it could not be judged.
         basis: of the advantages.
+        prompt_token_ids: the ids that the agent read before the candidates, if its server returned them.
         unjudged: number of candidates that could not be judged and are omitted.
     """
 
@@ -82,6 +83,7 @@ class CandidateRow(BaseModel):
     candidates: tuple[Candidate, ...]
     taken: Candidate | None
     basis: Basis = "critic"
+    prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
     unjudged: int = Field(default=0, ge=0)
 
     @property
@@ -90,7 +92,8 @@ class CandidateRow(BaseModel):
 
 
 class Pair(BaseModel):
-    """Two replies to one observation, for the actor's step-level preference loss; see `Candidate` for the fields."""
+    """Two replies to one observation, for the actor's step-level preference loss; see `Candidate` for the fields, and
+    `CandidateRow` for `prompt_token_ids`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -107,6 +110,7 @@ class Pair(BaseModel):
     rejected_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
     chosen_token_ids: tuple[int, ...] | None = None
     rejected_token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
     chosen_ended: bool = True
     rejected_ended: bool = True
     chosen_advantage: float

@@ -23,6 +23,10 @@ ReferenceContext = Literal["hidden", "dialogue"]
 """What the reference model of a critic reads before a reply: the training-time information c and the dialogue, or the
 dialogue alone."""
 
+TurnTokens = Literal["both", "reply", "separate"]
+"""Which tokens of a turn are supervised, or averaged over: those of thought and reply, of the reply alone, or of each
+by itself, so that either is half of the turn. Without a thought the three are the same."""
+
 
 def reference_context_of(recipe: Recipe) -> ReferenceContext:
     """What the reference reads in a recipe where nothing else is asked for: in `upstream` the dialogue alone."""

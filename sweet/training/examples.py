@@ -10,7 +10,8 @@ from typing import TypeVar
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.data import Example, Pool
-from sweet.learn.tokens import ChatEncoder, ReplyText, TooLong
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
@@ -39,6 +40,22 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
     held_out = set(tasks[: math.floor(share * len(tasks))])
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
+
+
+def sides_of(pair: Pair) -> tuple[ReplyText, ReplyText]:
+    """Return the chosen and the rejected reply of a pair, with their thoughts."""
+    return (
+        ReplyText(
+            pair.chosen, pair.chosen_token_ids, pair.chosen_ended, pair.chosen_thought, pair.chosen_thought_tokens
+        ),
+        ReplyText(
+            pair.rejected,
+            pair.rejected_token_ids,
+            pair.rejected_ended,
+            pair.rejected_thought,
+            pair.rejected_thought_tokens,
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -131,12 +148,13 @@ class ExampleBuilder:
         """Build examples of single turns, without the training-time information. Those of one dialogue are a group."""
 
         def example(pair: Pair) -> Example:
-            replies = [
-                ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
-                ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
-            ]
             rows, dropped = self._encoder.turn(
-                pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=self._max_length
+                pair.observation,
+                sides_of(pair),
+                turn=pair.turn,
+                name=f"Pair {pair.id}",
+                max_length=self._max_length,
+                prompt=pair.prompt_token_ids,
             )
             chosen, rejected = self.pool.put(pair.id, rows, dropped)
             return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)

@@ -12,7 +12,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
 from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, steps, train, write_rows
 from sweet.learn.openrlhf_python import find_python
-from sweet.learn.tokens import ReplyText
+from sweet.learn.replies import ReplyText
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.manifest import Artifact

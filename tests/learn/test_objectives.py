@@ -19,7 +19,8 @@ from sweet.learn.objectives import (
     side_scores,
     turn_advantages,
 )
-from sweet.learn.tokens import WHOLE, ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.tasks.base import Message
 from tests.learn.builders import build_model
 

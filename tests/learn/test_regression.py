@@ -16,7 +16,8 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
 from sweet.learn.objectives import Target
 from sweet.learn.regression import RegressionCritic
-from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder
 from sweet.tasks.base import Message
 from tests.learn.builders import SYSTEM, TEMPLATES, build_model, build_tokenizer, build_trajectory
 from tests.learn.test_head import naive, with_head

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.learn.tokens import WHOLE, ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import SYSTEM, TEMPLATES, build_tokenizer

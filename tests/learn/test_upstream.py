@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sweet.learn.critic import AdvantageCritic, Reader, TurnReplies
-from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence, TooLong
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import UpstreamEncoder, scoring_prefix
 from sweet.tasks.base import Message
 from sweet.tasks.markers import seen_upstream

@@ -10,7 +10,7 @@ import pytest
 from sweet.errors import InputError, UsageError
 from sweet.judges.credit import CreditScorer
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.tokens import ReplyText
+from sweet.learn.replies import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label

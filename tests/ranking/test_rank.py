@@ -13,7 +13,8 @@ import torch
 
 from sweet.errors import InputError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.llm.vllm import option_value
 from sweet.preferences.config import LabelConfig

@@ -16,7 +16,7 @@ from sweet.judges.control import RandomJudge
 from sweet.judges.credit import CreditScorer
 from sweet.judges.gathering import GatheringJudge
 from sweet.learn.critic import TurnReplies
-from sweet.learn.tokens import ReplyText
+from sweet.learn.replies import ReplyText
 from sweet.llm.base import Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.choosing import choose

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.tokens import ReplyText
+from sweet.learn.replies import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run
 from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of, measure_best_of_by_model

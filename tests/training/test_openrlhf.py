@@ -15,7 +15,8 @@ import pytest
 from sweet.errors import SweetError, UsageError
 from sweet.learn.openrlhf import DpoJob, arguments, command, rows
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE
-from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
 from sweet.stages.base import Silent

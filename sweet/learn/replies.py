@@ -1,0 +1,265 @@
+"""The ids of an agent's replies: what it thought, what it said, and the end of its turn, for any chat template.
+
+How a template has a reply written is found by rendering probes (`ReplyForm`): what stands before a reply, around a
+thought, and after the reply. A thought is written where the template reads it from one of the usual fields; if the
+generation prompt opens a thought, the reply goes on from there; and where the template writes no thought, it is inline
+text between `<think>` tags.
+
+The ids that were recorded during sampling are used if they decode to the thought and to what was said. Otherwise the
+texts are tokenised as the model would have written them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweet.errors import UsageError
+
+PROBE = "Zyxwv"
+"""A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
+
+THOUGHT = "Qponm"
+"""A thought of the same sort."""
+
+FIELDS = ("reasoning_content", "reasoning", "thinking")
+"""Where templates look for the thought of a message."""
+
+INLINE = ("<think>\n", "\n</think>\n\n")
+"""What stands around a thought if the template does not write any."""
+
+
+@dataclass(frozen=True)
+class ReplyText:
+    """One reply: its text, the sampled ids if known, and whether the model ended it itself.
+
+    Attributes:
+        token_ids: the ids of thought and text, with the id that ended the reply, if it did not reach a limit.
+        thought: what the model thought before it.
+        thought_tokens: the number of the first ids that are the thought with the marks around it, if known.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    ended: bool = True
+    thought: str | None = None
+    thought_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class ReplyIds:
+    """The ids of a reply, with its end.
+
+    Attributes:
+        thought: number of the first ids that are the thought with the marks around it.
+        recorded: whether the ids are those that were sampled.
+    """
+
+    ids: list[int]
+    thought: int = 0
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class ReplyForm:
+    """What a model writes after the generation prompt, as a chat template has it.
+
+    Attributes:
+        prompt: a rendered generation prompt.
+        lead: before a reply without a thought.
+        opening, closing: before a thought, and between it and the reply.
+        tail: after the reply; its first token ends the turn.
+        inline: whether the template writes no thought, so that `opening` and `closing` are the usual ones.
+    """
+
+    prompt: str
+    lead: str
+    opening: str
+    closing: str
+    tail: str
+    inline: bool = False
+
+    def text(self, reply: ReplyText) -> str:
+        """What the model wrote, without the end of its turn."""
+        return self.thought(reply) + reply.text
+
+    def thought(self, reply: ReplyText) -> str:
+        """The part of `text` before what was said."""
+        if reply.thought is None:
+            return self.lead
+        return self.opening + reply.thought + ("" if _is_cut_off(reply) else self.closing)
+
+    def marks(self, thought: str, reply: ReplyText) -> bool:
+        """Whether the text of a sampled thought has the marks of this template; always if the template has none."""
+        if self.inline:
+            return True
+        opened = thought.strip().startswith(self.opening.strip())
+        return opened and (_is_cut_off(reply) or thought.strip().endswith(self.closing.strip()))
+
+
+def _is_cut_off(reply: ReplyText) -> bool:
+    """Whether a thought reached a limit before anything was said."""
+    return not reply.text.strip() and not reply.ended
+
+
+def find_form(tokenizer: Any) -> ReplyForm:
+    """Determine how the tokenizer's chat template has replies written.
+
+    Raises:
+        UsageError: replies cannot be located in what it renders.
+    """
+
+    def render(*messages: dict[str, str], generate: bool = False) -> str:
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=generate))
+
+    asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": PROBE}
+    prompt = render(asked, generate=True)
+    before, found, tail = render(asked, said).partition(PROBE)
+    closing = _closing(prompt.removeprefix(before)) if prompt.startswith(before) else None
+    if before.startswith(prompt):
+        lead = before[len(prompt) :]
+    elif found and closing is not None:
+        lead = closing
+    else:
+        raise unmaskable(tokenizer, "a rendered reply does not begin with the generation prompt")
+    if not found:
+        raise unmaskable(tokenizer, "a rendered reply does not contain the text of the reply")
+    if not tail:
+        raise unmaskable(tokenizer, "nothing marks the end of a reply")
+    head, thought, rest = render(asked, said | dict.fromkeys(FIELDS, THOUGHT)).partition(THOUGHT)
+    between, replied, _ = rest.partition(PROBE)
+    if thought and replied and head.startswith(prompt):
+        return ReplyForm(prompt, lead, head[len(prompt) :], between, tail)
+    if closing is not None:
+        return ReplyForm(prompt, lead, "", closing, tail)
+    return ReplyForm(prompt, lead, *INLINE, tail, inline=True)
+
+
+def unmaskable(tokenizer: Any, why: str) -> UsageError:
+    return UsageError(
+        f"The chat template cannot be masked: {why}.",
+        where=str(getattr(tokenizer, "name_or_path", "") or "the tokenizer"),
+        fix="use a model whose template puts a reply directly after the generation prompt and ends it with a token",
+    )
+
+
+def _closing(opened: str) -> str | None:
+    """What ends a thought that the generation prompt opens with a tag, in the form of its opening; None if it opens
+    none."""
+    tag = opened.strip()
+    name = tag.removeprefix("<").removesuffix(">")
+    if f"<{name}>" != tag or not name.isalpha():
+        return None
+    return f"\n</{name}>\n\n"
+
+
+def _thinks(reply: ReplyText) -> bool:
+    """Whether there is anything in a reply's thought: marks around nothing count as a part of the reply."""
+    return reply.thought is not None and bool(reply.thought.strip())
+
+
+class ReplyEncoder:
+    """Encodes replies for one tokenizer.
+
+    Attributes:
+        form: how the chat template has replies written.
+        end_of_turn: the id that ends a reply.
+        ends: the ids that may end a recorded reply: `end_of_turn` and the tokenizer's special ids.
+
+    Raises:
+        UsageError: replies cannot be located in what the chat template renders.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.form = find_form(tokenizer)
+        prompt, lead, tail = self.form.prompt, self.form.lead, self.form.tail
+        texts = [prompt, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
+        prompt_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
+        self.end_of_turn = tail_ids[0]
+        # SentencePiece adds a space before a text that is tokenised alone; inside the dialogue there is none.
+        self._anchor, self._anchor_ids = "", 0
+        if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
+            self._anchor, self._anchor_ids = prompt, len(prompt_ids)
+            standalone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
+        if ended[: len(standalone) + 1] != [*standalone, self.end_of_turn]:
+            raise unmaskable(tokenizer, "the end of a reply is not a token of its own")
+        special = {self.end_of_turn, *getattr(tokenizer, "all_special_ids", ())}
+        self.ends: frozenset[int] = frozenset(special)
+
+    def encode(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+        """The ids of each reply, including its end-of-turn token (unless the reply was truncated); at least one."""
+        rows = [self._recorded(reply) for reply in replies]
+        missing = [i for i, row in enumerate(rows) if row is None]
+        if missing:
+            wholes = self._tokenize([self._anchor + self.form.text(replies[i]) for i in missing])
+            thoughts = self._tokenize([self._anchor + self.form.thought(replies[i]) for i in missing])
+            for i, whole, thought in zip(missing, wholes, thoughts, strict=True):
+                rows[i] = self._rendered(replies[i], whole[self._anchor_ids :], thought[self._anchor_ids :])
+        return [row or ReplyIds([self.end_of_turn]) for row in rows]
+
+    def text(self, reply: ReplyText) -> str:
+        """A reply as text, with the end of its turn, for engines with their own tokenisation."""
+        recorded = self._recorded(reply) if reply.thought is not None else None
+        if recorded is not None:
+            return self._decode(recorded.ids, skip_special=False)
+        end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
+        return self.form.text(reply) + (end if reply.ended else "")
+
+    def _rendered(self, reply: ReplyText, ids: list[int], thought: list[int]) -> ReplyIds | None:
+        end = [self.end_of_turn] if reply.ended else []
+        if not ids:
+            return None
+        # The last id of a thought that is tokenised alone may be another one before the text that follows it.
+        pairs = enumerate(zip(ids, thought, strict=False))
+        shared = next((n for n, (own, alone) in pairs if own != alone), min(len(ids), len(thought)))
+        return ReplyIds([*ids, *end], shared if _thinks(reply) else 0)
+
+    def _recorded(self, reply: ReplyText) -> ReplyIds | None:
+        """The recorded ids with their end, if they are valid for this tokenizer and decode to the texts; otherwise
+        None."""
+        if not reply.token_ids:
+            return None
+        ids = list(reply.token_ids)
+        if max(ids) >= len(self.tokenizer):
+            return None
+        body = ids[:-1] if ids[-1] in self.ends else ids
+        thought = self._thought_ids(reply, body)
+        if thought is None:
+            return None
+        end = [self.end_of_turn] if len(body) == len(ids) and reply.ended else []
+        return ReplyIds([*ids, *end], thought if _thinks(reply) else 0, recorded=True)
+
+    def _thought_ids(self, reply: ReplyText, body: list[int]) -> int | None:
+        """The number of first ids of a recorded reply that are its thought and the marks before what was said; None if
+        the ids are of other texts."""
+        said = reply.text.strip()
+        if reply.thought is None and self._decode(body).strip() == said:
+            return 0
+        count = self._last_start(body, said) if reply.thought_tokens is None else min(reply.thought_tokens, len(body))
+        if self._decode(body[count:]).strip() != said:
+            return None
+        if reply.thought is None:
+            return count if self._decode(body[:count], skip_special=False).strip() == self.form.lead.strip() else None
+        if reply.thought.strip() not in self._decode(body[:count]):
+            return None
+        return count if self.form.marks(self._decode(body[:count], skip_special=False), reply) else None
+
+    def _last_start(self, body: list[int], said: str) -> int:
+        """The largest n for which the text of the ids from n on is at least as long as `said`."""
+        low, high = 0, len(body)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if len(self._decode(body[middle:]).strip()) >= len(said):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        rows: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return rows
+
+    def _decode(self, ids: list[int], *, skip_special: bool = True) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
