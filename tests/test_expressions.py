@@ -25,7 +25,7 @@ from rich.console import Console
 
 import sweet
 from sweet.datasets.templated import UnreadablePrompt, system_of
-from sweet.humans.faults import fault_of, leaks_page
+from sweet.humans.faults import fault_of
 from sweet.judges.llm import read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.redaction import redacted
@@ -297,6 +297,7 @@ def test_every_expression_is_tested() -> None:
 
 
 TASK = Task(id="t", problem_description="A page", ground_truth="def f(x):\n    return x + 1", test_cases={})
+PAGE = TASK.model_copy(update={"ground_truth": "<html><body class='bg-blue-500 p-4'>Bread</body></html>"})
 
 
 def _read_score(text: str) -> None:
@@ -330,7 +331,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "upstream page": lambda text: page.read_move(text, recipe="upstream"),
     "page in prose": lambda text: page.without_page(text, "…"),
     "fault": lambda text: fault_of(text, TASK, [Message(role="assistant", content=text)]),
-    "fault of a page": lambda text: fault_of(text, TASK, [Message(role="assistant", content="?")], leaks_page),
+    "fault of a page": lambda text: fault_of(text, PAGE, [Message(role="assistant", content="?")]),
     "score": _read_score,
     "template": _template,
     "write": _write,

@@ -17,7 +17,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.asking import ask
 from sweet.humans.base import PICTURES, HumanReply
-from sweet.humans.faults import fault_of, leaks_page
+from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.scripted_page_human import RenderedPages, render_pages
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
@@ -92,7 +92,7 @@ class VLMHuman:
         *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
         content = self.persona.added_to(last.content + _note(pages))
         asked = ImageMessage(role=last.role, content=content, images=images)
-        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue, leaks=leaks_page)
+        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue)
         return await ask(self.client, [*before, asked], SAMPLING, limit=limit, fault=fault, tries=self.tries)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweet.humans.faults import fault_of, leaks_page
+from sweet.humans.faults import fault_of
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -82,7 +82,6 @@ PAGE = """<html><body class="bg-gray-100">
     ],
 )
 def test_a_page_is_leaked_by_its_source_not_by_its_words(reply: str, leaks: bool) -> None:
-    assert leaks_page(reply, PAGE) == leaks
     task = Task(id="t", problem_description="A bakery.", ground_truth=PAGE)
     dialogue = [Message(role="assistant", content="<html><body>Bread</body></html>")]
-    assert fault_of(reply, task, dialogue, leaks_page) == ("leaked" if leaks else None)
+    assert fault_of(reply, task, dialogue) == ("leaked" if leaks else None)

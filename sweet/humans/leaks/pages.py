@@ -1,0 +1,173 @@
+"""Leaks of a page: tags, attributes, classes and style declarations of its source, over all turns.
+
+The words that the page shows are no source: the human is expected to quote them, and only most of a long page copied
+word for word is a leak. A single tag of the reference with attributes, more than `MOST_TAGS` tags of any page, or a
+block of styles in one reply is a leak at once, because a person who describes a page writes none; smaller pieces (a
+class, an attribute, a declaration) are added up over the turns. Source that the request or the agent has shown does not
+count.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak, LeakKind
+from sweet.humans.leaks.lines import dense
+from sweet.humans.leaks.readings import LONGEST, cleaned, decodings
+from sweet.tasks.base import Message
+
+MOST_TAGS = 3
+"""HTML tags that a reply may mention; more of them are a piece of a page."""
+LEAST_TAG = 16
+"""Characters, without white space, from which a tag of the reference is too long to be written by chance."""
+LEAST_PIECES = 6
+"""Pieces of the source, given in any number of turns, that make a leak."""
+LEAST_RUN, LEAST_WORDS, WORDS_SHARE = 12, 80, 0.6
+"""Words in a row that count as copied; how many copied words, and which share of the page's, make a leak."""
+
+_TAG = re.compile(r"<\s?/?[a-z][a-z0-9]{0,20}(?:\s[^<>]{0,2000})?/?>", re.IGNORECASE)
+_BLOCK = re.compile(r"\{\s{0,20}[a-z-]{1,40}\s{0,5}:[^{}]{1,2000}\}", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\b([a-z-]{1,30})\s{0,3}=\s{0,3}(?:"([^"<>]{1,1000})"|'([^'<>]{1,1000})')""", re.IGNORECASE)
+_DECLARATION = re.compile(
+    r"(?<![\w-])([a-z][a-z-]{2,30})\s{0,3}:\s{0,3}([^\s;:{}<>\"'][^;:{}<>\"'\n]{0,80})", re.IGNORECASE
+)
+_CLASS = re.compile(r"(?<![\w/:.-])(?:[a-z]{2,4}:){0,2}[a-z]{1,12}(?:-[a-z0-9/.]{1,12}){1,4}(?![\w:-])")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>)]{4,300}", re.IGNORECASE)
+_IS_PAGE = re.compile(
+    r"\s{0,100}(?:<!--[^>]{0,500}-->\s{0,100})?<(?:!doctype|html|head|body|div|main|section|style|link|table|header)\b",
+    re.IGNORECASE,
+)
+_HIDDEN = re.compile(r"<(style|script)\b[^<>]{0,500}>[^<]{0,50000}</\1\s{0,5}>|<[^<>]{0,2000}>", re.IGNORECASE)
+_WORD = re.compile(r"\w{1,60}")
+_STYLES = (
+    "align animation background border bottom box color columns content cursor display fill filter flex float font gap "
+    "grid height justify left letter line list margin max min object opacity order outline overflow padding place "
+    "position right row shadow stroke table text top transform transition vertical visibility white width word z"
+)
+_STYLED = frozenset(_STYLES.split())
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The source in a text: its tags, and the smaller pieces (attributes, classes, declarations, addresses)."""
+
+    tags: frozenset[str]
+    small: frozenset[str]
+
+
+def is_page(reference: str) -> bool:
+    """Return whether a reference is the source of a page."""
+    return _IS_PAGE.match(reference) is not None
+
+
+def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
+    """Return the leak of a page; the arguments are those of `sweet.humans.leaks.find.find_leak`."""
+    source = _source(reference)
+    shown_tags, shown = _shown(request, dialogue)
+    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
+    had = {piece for text in earlier for _, reading in _readings(text) for piece in _small(reading)} & source.small
+    total = max(len(source.small - shown), 1)
+    for kind, reading in _readings(reply):
+        tags = [tag for tag in _TAG.findall(reading) if dense(tag) not in shown_tags]
+        given = (had | (_small(reading) & source.small)) - shown
+        share = min(len(given) / total, 1.0)
+        for tag in tags:
+            if len(dense(tag)) >= LEAST_TAG and dense(tag) in source.tags:
+                return Leak(kind, share, tag[:LONGEST_EXCERPT])
+        if len(tags) > MOST_TAGS:
+            return Leak(kind, share, "".join(tags)[:LONGEST_EXCERPT])
+        block = _BLOCK.search(reading)
+        if block is not None and dense(block.group()) not in shown_tags:
+            return Leak(kind, share, block.group()[:LONGEST_EXCERPT])
+        new = (_small(reading) & source.small) - had - shown
+        if new and len(given) >= LEAST_PIECES:
+            return Leak(kind, share, " ".join(sorted(new))[:LONGEST_EXCERPT])
+    return _copied(reference, request, dialogue, earlier, reply)
+
+
+@functools.lru_cache(maxsize=64)
+def _source(reference: str) -> Pieces:
+    text = reference[:LONGEST]
+    return Pieces(frozenset(dense(tag) for tag in _TAG.findall(text)), frozenset(_small(text)))
+
+
+def _shown(request: str, dialogue: Sequence[Message]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tags and the smaller pieces that the request and the agent have shown."""
+    texts = [request, *(message.content for message in dialogue if message.role == "assistant")]
+    found = [_source(text) for text in texts]
+    blocks = {dense(block) for text in texts for block in _BLOCK.findall(text[:LONGEST])}
+    return frozenset(blocks).union(*(part.tags for part in found)), frozenset().union(*(part.small for part in found))
+
+
+def _small(text: str) -> set[str]:
+    """Return the small pieces of source in a text, each in one spelling."""
+    found = {f"{name.lower()}={_spaced(first or second)}" for name, first, second in _ATTRIBUTE.findall(text)}
+    for name, value in _DECLARATION.findall(text):
+        if name.lower().split("-")[0] in _STYLED and ("-" in name or _is_styled(value)):
+            found.add(f"{name.lower()}:{_spaced(value)}")
+    found.update(_CLASS.findall(text) if "-" in text else ())
+    found.update(_ADDRESS.findall(text))
+    return found
+
+
+def _is_styled(value: str) -> bool:
+    return any(char.isdigit() or char == "#" for char in value)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
+    text = text[:LONGEST]
+    yield "page", text
+    plain = cleaned(text)
+    yield "page", plain
+    for decoded in _decoded(plain):
+        yield "encoded", decoded
+
+
+def _decoded(text: str) -> Iterator[str]:
+    if "&" in text:
+        yield html.unescape(text)
+    if "\\" in text:
+        yield text.replace("\\n", "\n").replace('\\"', '"')
+    yield from decodings(text)
+
+
+def _copied(
+    reference: str, request: str, dialogue: Sequence[Message], earlier: Sequence[str], reply: str
+) -> Leak | None:
+    """Return the leak of a page whose words were copied at length."""
+    words = _words(_HIDDEN.sub(" ", reference[:LONGEST]))
+    runs = {tuple(words[i : i + LEAST_RUN]): i for i in range(len(words) - LEAST_RUN + 1)}
+    shown = [request, *(message.content for message in dialogue if message.role == "assistant")]
+    if len(words) < LEAST_WORDS:
+        return None
+    known = _places(shown, runs)
+    had = _places(earlier, runs) - known
+    now = _places([reply], runs) - known
+    given = had | now
+    if now <= had or len(given) < max(LEAST_WORDS, WORDS_SHARE * len(words)):
+        return None
+    return Leak("text", len(given) / len(words), reply[:LONGEST_EXCERPT])
+
+
+def _places(texts: Sequence[str], runs: dict[tuple[str, ...], int]) -> set[int]:
+    """Return the positions of the page's words that the texts have in runs."""
+    found: set[int] = set()
+    for text in texts:
+        words = _words(text[:LONGEST])
+        for i in range(len(words) - LEAST_RUN + 1):
+            begin = runs.get(tuple(words[i : i + LEAST_RUN]))
+            if begin is not None:
+                found.update(range(begin, begin + LEAST_RUN))
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]

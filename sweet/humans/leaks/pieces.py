@@ -1,0 +1,165 @@
+"""Find the pieces of a program in a text, and decide which of them count as source.
+
+The text is scanned from token to token; where a statement or an expression begins, it is parsed as far as it goes. A
+piece is *marked* as code if it fills a line, a pair of backticks or what follows a colon, or follows the first line of
+a definition or of a branch. What a person says in conversation does not count: an expression of at most `SHORT` parts,
+wherever it stands, and in the middle of a sentence a short `return`, a value for a name or a comparison.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweet.humans.leaks.base import LeakKind
+from sweet.humans.leaks.grammar import Form, Parser
+from sweet.humans.leaks.readings import readings_of
+from sweet.humans.leaks.tokens import Token, tokens_of
+from sweet.humans.leaks.tree import Node, node
+
+SHORT = 8
+"""Operators, names and literals of the longest expression that may be said."""
+LEAST_INLINE = 5
+"""Parts from which an assignment in the middle of a sentence counts."""
+_LEAST_SUBTREE, _LEAST_INFORMATIVE = 5, 3
+"""Sizes from which a subtree counts apart from its statement: of any, and of one with a literal or an attribute."""
+_BEGINS = frozenset("([{-+~")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a program in a text: its tree, and its place."""
+
+    form: Form
+    node: Node | None
+    marked: bool
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source in one reading of a text.
+
+    Attributes:
+        kind: what it is called.
+        keys: the keys of the trees that count.
+        defines: whether the first line of a function is among it.
+        excerpt: its largest piece.
+    """
+
+    kind: LeakKind
+    keys: frozenset[bytes]
+    defines: bool
+    excerpt: str
+
+
+def pieces_of(text: str, *, inside: bool = False) -> list[Piece]:
+    """Return the pieces of a program in a text, in their order; `inside` says that the text was in quotation marks."""
+    tokens = tokens_of(text)
+    parser = Parser(tokens)
+    found: list[Piece] = []
+    at, begins, within = 0, True, False
+    while at < len(tokens):
+        token = tokens[at]
+        if token.kind == "line":
+            at, begins, within = at + 1, True, False
+            continue
+        parsed = parser.statement(at) if _may_begin(token) else None
+        if parsed is None or parsed.end <= at:
+            begins = token.text in (":", ";")
+            at += 1
+            continue
+        marked = within or (begins and _ends(tokens, parsed.end))
+        found.append(Piece(parsed.form, parsed.node, marked, token.start, tokens[parsed.end - 1].end))
+        within |= parsed.form in ("definition", "header")
+        begins = False
+        at = parsed.end
+    if not inside:
+        for token in tokens:
+            if token.kind == "string" and len(token.text) >= 8:
+                quoted = pieces_of(token.text.strip("'\"").replace("\\n", "\n"), inside=True)
+                found += [Piece(p.form, p.node, p.marked, token.start, token.end) for p in quoted]
+    return found
+
+
+def _may_begin(token: Token) -> bool:
+    return token.kind in ("name", "number", "string") or (token.kind == "operator" and token.text in _BEGINS)
+
+
+def _ends(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether a line of code ends before this token; a stop or comma may follow, or the next statement."""
+    if at < len(tokens) and tokens[at].text in (".", ",", "!"):
+        at += 1
+    token = tokens[at] if at < len(tokens) else None
+    return token is None or token.kind == "line" or token.text == ";"
+
+
+def counted(pieces: Sequence[Piece], *, spelled: bool = False) -> list[Piece]:
+    """Return the pieces that count as source; `spelled` says that operators were words, which prose has too."""
+    if spelled and not any(
+        piece.node and piece.form != "expression" and piece.node.size >= LEAST_INLINE for piece in pieces
+    ):
+        return []
+    statements = any(_counts(piece) and piece.form != "expression" for piece in pieces)
+    return [piece for piece in pieces if _counts(piece) or (statements and _is_called(piece))]
+
+
+def _counts(piece: Piece) -> bool:
+    found = piece.node
+    if found is None:
+        return piece.form == "definition"
+    if piece.form == "expression":
+        return found.size > SHORT
+    if piece.marked:
+        return True
+    if found.kind == "return":
+        return found.size > SHORT + 1
+    return found.kind != "fact" and found.size >= LEAST_INLINE
+
+
+def _is_called(piece: Piece) -> bool:
+    return piece.marked and piece.node is not None and piece.node.kind == "call"
+
+
+def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
+    """Return the keys of a statement, if `whole`, and of those trees in it that say something by themselves."""
+    keys = {
+        found.key
+        for found in statement.walk()
+        if found.size >= _LEAST_SUBTREE or (found.informative and found.size >= _LEAST_INFORMATIVE)
+    }
+    if whole:
+        keys.add(statement.key)
+    if statement.kind == "assign" and statement.children[0].kind == "tuple" and statement.children[1].kind != "tuple":
+        # "Yes, x = y + 1": the first name is no target.
+        keys.add(node("assign", [statement.children[0].children[-1], statement.children[1]]).key)
+    return keys
+
+
+@functools.lru_cache(maxsize=512)
+def source_in(text: str) -> tuple[Source, ...]:
+    """Return the source that counts in each reading of a text."""
+    found = []
+    for kind, reading in readings_of(text):
+        pieces = counted(pieces_of(reading), spelled=kind == "pseudo-code")
+        if not pieces:
+            continue
+        largest = max(pieces, key=lambda piece: piece.node.size if piece.node else 0)
+        keys = frozenset(key for piece in pieces if piece.node for key in subtrees(piece.node))
+        defines = any(piece.form == "definition" for piece in pieces)
+        found.append(Source(kind, keys, defines, reading[largest.start : largest.end]))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=512)
+def shown_in(text: str) -> frozenset[bytes]:
+    """Return the keys of all trees in a text, short expressions included: who repeats them gives nothing away."""
+    return frozenset(
+        key
+        for _, reading in readings_of(text)
+        for piece in pieces_of(reading)
+        if piece.node is not None
+        for key in subtrees(piece.node, whole=piece.form != "expression")
+    )
