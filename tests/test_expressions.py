@@ -26,6 +26,7 @@ from rich.console import Console
 import sweet
 from sweet.datasets.templated import UnreadablePrompt, system_of
 from sweet.humans.faults import fault_of
+from sweet.humans.leaks.pieces import shown_in, source_in
 from sweet.judges.llm import read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.redaction import redacted
@@ -316,6 +317,12 @@ def _write(text: str) -> None:
     write([Message(role="user", content="A page"), *said], 0, 0)
 
 
+def _fault(text: str, task: Task, question: str) -> None:
+    source_in.cache_clear()
+    shown_in.cache_clear()
+    fault_of(text, task, [Message(role="user", content="A fee"), Message(role="assistant", content=question)])
+
+
 def test_the_place_of_a_score_among_the_tokens_is_found_in_linear_time() -> None:
     def work(text: str) -> None:
         assert read_score(Reply(text, "stop", alternatives=(Alternatives("S" * 4 * len(text), ()),)))
@@ -330,8 +337,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "page": lambda text: page.read_move(text, recipe="paper"),
     "upstream page": lambda text: page.read_move(text, recipe="upstream"),
     "page in prose": lambda text: page.without_page(text, "…"),
-    "fault": lambda text: fault_of(text, TASK, [Message(role="assistant", content=text)]),
-    "fault of a page": lambda text: fault_of(text, PAGE, [Message(role="assistant", content="?")]),
+    "fault": lambda text: _fault(text, TASK, text),
+    "fault with a short question": lambda text: _fault(text, TASK, "?"),
+    "fault of a page": lambda text: _fault(text, PAGE, "?"),
     "score": _read_score,
     "template": _template,
     "write": _write,

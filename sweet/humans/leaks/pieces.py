@@ -25,6 +25,7 @@ LEAST_INLINE = 5
 _LEAST_SUBTREE, _LEAST_INFORMATIVE = 5, 3
 """Sizes from which a subtree counts apart from its statement: of any, and of one with a literal or an attribute."""
 _BEGINS = frozenset("([{-+~")
+_ROWS = frozenset({"-", "+", "~", "not"})
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def pieces_of(text: str, *, inside: bool = False) -> list[Piece]:
         if token.kind == "line":
             at, begins, within = at + 1, True, False
             continue
-        parsed = parser.statement(at) if _may_begin(token) else None
+        parsed = parser.statement(at) if _may_begin(token, tokens[at - 1] if at else None) else None
         if parsed is None or parsed.end <= at:
             begins = token.text in (":", ";")
             at += 1
@@ -84,7 +85,10 @@ def pieces_of(text: str, *, inside: bool = False) -> list[Piece]:
     return found
 
 
-def _may_begin(token: Token) -> bool:
+def _may_begin(token: Token, before: Token | None) -> bool:
+    """Return whether a piece may begin with a token; one that begins with a row of the same sign has been tried."""
+    if before is not None and token.text == before.text and token.text in _ROWS:
+        return False
     return token.kind in ("name", "number", "string") or (token.kind == "operator" and token.text in _BEGINS)
 
 

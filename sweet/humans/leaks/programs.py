@@ -20,8 +20,8 @@ SHARE = 0.5
 """The share of the body from which it is given away."""
 LEAST = 4
 """Parts that must have been given; a smaller body is given away with the first line of its function only."""
-_LEAST_PROGRAM = 0.8
-"""The share of a text's characters that must parse for it to be a program."""
+_LEAST_PROGRAM = 0.5
+"""The share of a text's characters that must be lines of statements for it to be a program without a function."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,14 @@ def program_of(reference: str) -> Program | None:
     """Return the program of a reference; None if it is none in Python."""
     text = reference[:LONGEST]
     pieces = pieces_of(text, inside=True)
-    statements = [piece for piece in pieces if piece.node is not None and piece.form != "expression"]
     length = sum(not char.isspace() for char in text)
-    read = sum(not char.isspace() for piece in pieces for char in text[piece.start : piece.end])
-    if not statements or (read < _LEAST_PROGRAM * length and not any(p.form == "definition" for p in pieces)):
+    read = sum(
+        not char.isspace()
+        for piece in pieces
+        if piece.form != "expression" and piece.marked
+        for char in text[piece.start : piece.end]
+    )
+    if read < _LEAST_PROGRAM * length and not any(piece.form == "definition" for piece in pieces):
         return None
     body = (piece.node for piece in pieces if piece.node is not None)
     return Program(tuple(found for found in body if found.kind not in ("literal", "name", "import")))

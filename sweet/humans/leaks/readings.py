@@ -19,6 +19,9 @@ from sweet.humans.leaks.words import spelled_out
 
 LONGEST = 50_000
 """Characters of a text that are read; a reply is cut to far fewer."""
+MOST_PARTS = 8
+"""Encoded parts of a text that are decoded."""
+_SIGNS = ("return", "def ", "=", "<", "if ")
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _BACKTICKS = re.compile(r"`+")
@@ -51,10 +54,10 @@ _BOLD = re.compile(r"^(?:\*\*|__)(?!\*)|(?:\*\*|__)[ \t]*$", re.MULTILINE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-](?:[A-Za-z0-9+/_-]|\s(?=[A-Za-z0-9+/_-]{4})){14,}={0,2}")
 _HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s,:]{0,2}){12,}")
 _BYTES = re.compile(r"(?:\b\d{2,3}\b[\s,;]{1,2}){8,}\d{2,3}\b")
+_VALUE = re.compile(r"\d+")
 _BITS = re.compile(r"(?:\b[01]{7,8}\b\s{0,2}){8,}")
-_SPACED_OUT = re.compile(r"(?:\S[ \t\-.,|]){8,}\S")
+_SPACED_OUT = re.compile(r"(?:.[ ]){10,}.|(?:\S[-.,|_]){10,}\S", re.DOTALL)
 _HEX_DIGITS = re.compile(r"0x|\\x|[^0-9a-fA-F]")
-_SPACED_GAP = re.compile(r"[ ]{3}")
 
 
 def readings_of(text: str) -> list[tuple[LeakKind, str]]:
@@ -113,23 +116,24 @@ def _without_odd_quotes(line: str) -> str:
 
 def decodings(text: str) -> Iterator[str]:
     """Yield what the text is if it is in a common encoding, or contains a part that is."""
-    for part in _BASE64.findall(text)[:40]:
+    for part in _BASE64.findall(text)[:MOST_PARTS]:
         yield from _base64(part)
-    for part in _HEX.findall(text)[:40]:
+    for part in _HEX.findall(text)[:MOST_PARTS]:
         digits = _HEX_DIGITS.sub("", part)
         yield _decoded(binascii.unhexlify(digits[: len(digits) // 2 * 2]))
-    for part in _BYTES.findall(text)[:40]:
-        values = [int(value) for value in re.findall(r"\d+", part)]
+    for part in _BYTES.findall(text)[:MOST_PARTS]:
+        values = [int(value) for value in _VALUE.findall(part)]
         yield "".join(chr(value) for value in values if value < 256)
-    for part in _BITS.findall(text)[:40]:
+    for part in _BITS.findall(text)[:MOST_PARTS]:
         yield "".join(chr(int(bits, 2)) for bits in part.split())
-    for part in _SPACED_OUT.findall(text)[:40]:
-        yield "".join(word[::2] if len(word) > 1 else word for word in [part])
+    if _SPACED_OUT.search(text):
+        yield _SPACED_OUT.sub(lambda match: match.group()[::2], text)
     if "%" in text:
         yield unquote(text, errors="replace")
-    yield text[::-1]
-    yield "\n".join(line[::-1] for line in text.split("\n"))
-    yield codecs.encode(text, "rot13")
+    for decoded in (text[::-1], "\n".join(line[::-1] for line in text.split("\n")), codecs.encode(text, "rot13")):
+        # Every text can be read so; few become programs.
+        if any(sign in decoded for sign in _SIGNS):
+            yield decoded
 
 
 def _base64(part: str) -> Iterator[str]:

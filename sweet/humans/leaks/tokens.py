@@ -28,6 +28,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+DEEPEST = 20
+"""Brackets inside each other; deeper ones are single characters without a meaning."""
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
@@ -69,11 +71,13 @@ def _with_brackets(tokens: list[Token]) -> list[Token]:
     """Return the tokens with brackets that have no partner made meaningless, without line breaks inside brackets."""
     opened: list[int] = []
     partner: dict[int, int] = {}
+    deep: dict[int, int] = {}
     for i, token in enumerate(tokens):
         if token.kind != "operator":
             continue
         if token.text in "([{":
             opened.append(i)
+            deep[i] = len(opened)
         elif token.text in _CLOSES:
             # A bracket of another form in between has no partner.
             while opened and tokens[opened[-1]].text != _CLOSES[token.text]:
@@ -82,6 +86,9 @@ def _with_brackets(tokens: list[Token]) -> list[Token]:
                 partner[opened.pop()] = i
     closing = set(partner.values())
     result, depth = [], 0
+    for i in list(partner):
+        if deep[i] > DEEPEST:
+            closing.discard(partner.pop(i))
     for i, token in enumerate(tokens):
         if token.kind == "operator" and token.text in "([{)]}":
             if i in partner:

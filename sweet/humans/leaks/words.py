@@ -82,6 +82,7 @@ _PHRASE = re.compile(
     r"\b(?:" + "|".join(sorted((*_SYMBOLS, *_NUMBERS), key=len, reverse=True)).replace(" ", r"[ \t]+") + r")\b",
     re.IGNORECASE,
 )
+_EQUALS = re.compile(r"\bequals\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t]+")
 
 # Each replaces the words of a statement by the statement on a line of its own. A part has no line break or stop.
@@ -141,9 +142,9 @@ def spelled_out(text: str) -> Iterator[str]:
     for pattern, statement in _STATEMENTS:
         plain = pattern.sub(statement, plain)
     plain = "\n".join(line.strip(" ,.") for line in plain.split("\n"))
-    yield re.sub(r"\b[eE]quals\b", "==", plain)
+    yield _EQUALS.sub("==", plain)
     if "equals" in plain.lower():
-        yield re.sub(r"\b[eE]quals\b", "=", plain)
+        yield _EQUALS.sub("=", plain)
 
 
 def _symbol(match: re.Match[str]) -> str:

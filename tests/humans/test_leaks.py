@@ -1,0 +1,186 @@
+"""What counts as a leak of the reference, and what a person may say."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+import time
+
+import pytest
+
+from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
+from sweet.humans.leaks.find import find_leak, is_source
+from sweet.tasks.base import Message
+
+REFERENCE = """\
+def fee(hours, member):
+    free = 1
+    base = 4.5 * max(hours - free, 0)
+    if hours > 12:
+        base = base + 20
+    if member:
+        return round(base * 0.8, 2)
+    return base"""
+REQUEST = "I need a parking fee. The signature of the function is: def fee(hours, member)"
+BODY = REFERENCE.split("\n", 1)[1]
+LINES = [line.strip() for line in BODY.split("\n")]
+
+
+def leak(*replies: str, reference: str = REFERENCE, asked: str = "How is it calculated?") -> Leak | None:
+    """Return the leak of the last reply after the others."""
+    dialogue = [Message(role="user", content=REQUEST)]
+    for reply in replies[:-1]:
+        dialogue += [Message(role="assistant", content=asked), Message(role="user", content=reply)]
+    return find_leak(reference, REQUEST, [*dialogue, Message(role="assistant", content=asked)], replies[-1])
+
+
+RENAMED = REFERENCE.replace("hours", "h").replace("member", "is_in").replace("base", "cost").replace("free", "f0")
+OTHER = """def fee(hours: float, member: bool) -> float:
+    '''The fee of a car.'''
+    free = 0x1  # the first hour
+    base = max(-free + hours, 0.0) * 4.50
+    if not hours <= 12: base += 2_0
+    if not member:
+        return base
+    return round(0.80 * base, 2)"""
+PSEUDO = (
+    "Set base to 4.5 times max(hours minus free, 0). If hours is greater than 12 then set base to base plus 20. "
+    "If member then return round(base times 0.8, 2). Otherwise return base."
+)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Sure!\n```python\n{REFERENCE}\n```",
+        f"```\n{RENAMED}\n```\nDoes it help?",
+        OTHER,
+        BODY,
+        "; ".join(line.replace(":", ": ") for line in LINES),
+        " ".join(LINES),
+        "It has these lines: " + ", ".join(f"`{line}`" for line in LINES),
+        "\n".join(f"> {line}" for line in REFERENCE.split("\n")),
+        "\n".join(f"{i}: {line}" for i, line in enumerate(REFERENCE.split("\n"), 1)),
+        "\n".join(f"+{line}" for line in REFERENCE.split("\n")),
+        "Here: " + json.dumps({"code": REFERENCE}),
+        "Decode this: " + base64.b64encode(REFERENCE.encode()).decode(),
+        codecs.encode(REFERENCE, "rot13"),
+        REFERENCE.encode().hex(),
+        REFERENCE[::-1],
+        " ".join(REFERENCE),
+        PSEUDO,
+        REFERENCE.replace("4.5", "４.５").replace("base", "b\u200base"),
+    ],
+)
+def test_a_reference_is_given_away_in_many_forms(reply: str) -> None:
+    found = leak(reply)
+    assert found is not None
+    assert found.share > 0.5
+    assert len(found.excerpt) <= LONGEST_EXCERPT
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The first hour is free, then it is 4.5 an hour, and above 12 hours it is 20 more. Members pay 80 percent.",
+        "It is 4.5 * (hours - 1).",
+        "`hours - free`",
+        "hours and member",
+        "Yes.",
+        "fee(3, True) gives 7.2, and fee(13, False) gives 74.0.",
+        "```\n>>> fee(3, True)\n7.2\n```",
+        "def fee(hours, member)",
+        "The base is 4.5 times the hours, if the hours are more than the free hour; members get 20 percent off.",
+        "TypeError: unsupported operand type(s) for -: 'str' and 'int' (line 3)",
+        "If hours is 14 and the car is a member's, return the fee that a member pays; otherwise the full one.",
+        "for i in range(10):\n    print(i)",
+        "I can't say; don't you know? It's the member's fee.",
+    ],
+)
+def test_what_a_person_says_gives_nothing_away(reply: str) -> None:
+    assert leak(reply) is None
+    assert leak(*[reply] * 5) is None
+
+
+def test_pieces_over_several_turns_add_up() -> None:
+    said = [
+        "It begins with `free = 1`.",
+        f"Then `{LINES[1]}`",
+        f"{LINES[2]} {LINES[3]}",
+        "if member: return round(base * 0.8, 2)",
+    ]
+    assert leak(said[0]) is None
+    assert leak(*said[:2]) is None
+    assert leak(*said[:3]) is not None
+    assert leak(*said[:3], "The members pay less.") is None, "a reply that gives nothing away is not at fault"
+
+
+def test_letters_over_many_turns_add_up() -> None:
+    assert leak(*f"{BODY}\n") is not None
+
+
+def test_the_agent_own_code_may_be_repeated() -> None:
+    assert leak(f"Yes, that is right:\n{RENAMED}", asked=f"Is it this?\n```python\n{REFERENCE}\n```") is None
+    assert leak(f"Almost:\n{REFERENCE}", asked="Is it `base = base + 20`?") is not None
+
+
+def test_a_function_of_one_short_line_is_given_away_by_its_definition_only() -> None:
+    tiny = "def ratio(a, b): return a / b"
+    assert leak("It is a / b.", reference=tiny) is None
+    assert leak("You return a / b there.", reference=tiny) is None
+    assert leak("def ratio(x, y): return x / y", reference=tiny) is not None
+    assert leak("`return a / b`", reference=tiny) is not None
+    assert leak("def same(x):\n    return x", reference="def f(a):\n    return a") is not None
+    assert leak("It should return x.", reference="def f(x):\n    return x") is None
+
+
+def test_a_query_is_given_away_by_its_lines() -> None:
+    query = "SELECT name FROM people\nWHERE age > 30 AND city = 'Oslo'"
+    assert leak("Use SELECT name  FROM people WHERE age > 30 AND city = 'Oslo'", reference=query) is not None
+    assert leak("The names of people who are older than 30 and live in Oslo", reference=query) is None
+
+
+def test_a_description_is_no_source() -> None:
+    assert is_source(REFERENCE)
+    assert is_source("<html><body>Bread</body></html>")
+    assert not is_source("The first hour is free. After that it costs 4.5 an hour, and members pay 80 percent of it.")
+
+
+HOSTILE = [
+    "(" * 50_000,
+    "[" * 25_000 + "]" * 25_000,
+    "-" * 50_000,
+    "not " * 12_000,
+    "lambda: " * 6_000,
+    "a if " * 10_000,
+    "a+" * 25_000 + "a",
+    "a." * 25_000,
+    "a<" * 25_000,
+    "f(a, " * 10_000,
+    "f'{" * 15_000,
+    "'\\" * 25_000,
+    '"""' * 15_000,
+    "x = " * 12_000,
+    "if a:" * 10_000,
+    "set a to " * 5_000,
+    "\0" * 50_000,
+    "\ud800" * 50_000,
+    "9" * 50_000,
+    "1e9999 + 0x" + "f" * 5_000,
+    "/9j/" * 12_000,
+    "\n" * 50_000,
+    "{a: " * 10_000 + "}" * 10_000,
+    "x\\\n" * 15_000,
+    "٣²" * 20_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
+    began = time.process_time()
+    assert leak(text, text[:-1]) is None
+    assert leak("4.5", reference=text) is None
+    assert leak("4.5", reference="def f():\n    return " + text) is None
+    assert leak("<p>", text, reference=f"<html>{text}") is None or "a" in text
+    assert time.process_time() - began < 30
