@@ -35,12 +35,15 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.units import count
+from sweet.units import count, rate
 
 S = TypeVar("S", bound=StageConfig)
 
 FEW = 20
 """Validation tasks below which their choice of an actor is mostly chance."""
+
+LEAKS = "leak_rate"
+"""The metric of evaluations that says how often the human leaked."""
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 """What is held out of a file of tasks that says nothing of splits."""
@@ -58,12 +61,14 @@ class Played:
     Attributes:
         agent: as rollouts name it: the starting model, or the id of an actor.
         rates: of its evaluations, by split.
+        leaks: share of the dialogues on test tasks in which the human leaked; None where no model plays it.
         steps: of the round, by title.
     """
 
     number: int
     agent: str
     rates: dict[str, AnyRate] = field(default_factory=dict)
+    leaks: AnyRate | None = None
     steps: dict[str, Step] = field(default_factory=dict)
 
 
@@ -138,8 +143,23 @@ class Loop:
         for split in (TEST, *([VALIDATION] if self.selects else [])):
             scores = self._play(split, agent, played.number)
             played.rates[split] = rate_of(scores.metrics, self.metric)
+            if split == TEST and LEAKS in scores.metrics:
+                self._look_at_leaks(rate_of(scores.metrics, LEAKS))
             if trained_on := scores.metrics.get("trained_on_tasks"):
                 self.reporter.warn(f"{agent} was trained on {trained_on} of the {split} tasks: its rate is too high.")
+
+    def _look_at_leaks(self, leaks: AnyRate) -> None:
+        """Record how often the human leaked in the newest round, and warn where that is certainly more than at the
+        start: then the agent may have learned what makes the human leak, which no success rate distinguishes from
+        better questions."""
+        self.rounds[-1].leaks = leaks
+        first, number = self.rounds[0].leaks, self.rounds[-1].number
+        if isinstance(first, Rate) and isinstance(leaks, Rate) and leaks.ci_low > first.ci_high:
+            now, before = (rate(one.value, one.ci_low, one.ci_high) for one in (leaks, first))
+            self.reporter.warn(
+                f"Round {number}: the human leaked the solution in {now} of the dialogues on test tasks, in {before} "
+                "at the start. The agent may be learning to make it leak: look at dialogues before you trust its rate."
+            )
 
     def learn(self, number: int) -> Step:
         """Let the newest agent play the training tasks, learn from that, and return the actor."""
@@ -278,6 +298,8 @@ class Loop:
     def _round(self, played: Played) -> LoopRound:
         usage = _usage(played)
         more: dict[str, Any] = {}
+        if played.leaks is not None:
+            more["leak_rate"] = played.leaks
         if VALIDATION in played.rates:
             more["validation"] = played.rates[VALIDATION]
         if self.recipe.prices is not None:

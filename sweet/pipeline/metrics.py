@@ -39,6 +39,8 @@ class LoopRound(Record):
     """its rate on test tasks, with interval"""
     validation: AnyRate | None = None
     """the same on validation tasks, where they are played"""
+    leak_rate: AnyRate | None = None
+    """share of its dialogues on test tasks in which the human leaked the solution, where a model plays it"""
     usage: Usage
     """what was played in the round"""
     cost: float | None = None

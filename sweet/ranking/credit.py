@@ -14,7 +14,7 @@ from statistics import fmean
 
 from sweet.judges.credit import CreditScorer
 from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
-from sweet.scoring.results.statistics import clustered_mean
+from sweet.stages.intervals import clustered_mean
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Task
 

@@ -9,7 +9,7 @@ from statistics import fmean, quantiles
 
 from sweet.report.row_reader import Dialogue, Ranked, Scored, Turn
 from sweet.report.schema import Bin, Binned, Rate, Sample, TurnAdvantage
-from sweet.scoring.results.statistics import clustered_mean
+from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
 BINS = 6

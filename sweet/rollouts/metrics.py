@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Record
 
 
@@ -56,6 +57,8 @@ class RolloutMetrics(Record):
     """dialogues that ended by a fault of the simulated human, by the fault"""
     humans: dict[str, HumanDialogues] | None = None
     """with several humans or a persona: dialogues, answers, faults and turns, by human"""
+    leaks: Annotated[LeakMetrics | None, Flat()] = None
+    """Leaks of a model that plays the human."""
     failed: int
     """dialogues of this call that ended by an error; the same command plays them again"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None

@@ -32,6 +32,7 @@ from sweet.judges.base import Judge
 from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
+from sweet.llm.scripted import SCRIPTED
 from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics
@@ -39,9 +40,10 @@ from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
+from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.trajectory import dump
+from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
 
 MOST_AT_ONCE = 100_000
@@ -95,9 +97,11 @@ class FinishedDialogues:
 
     Args:
         rows: of the rollouts so far.
+        sim: the simulated human of the dialogues that name none.
     """
 
-    def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
+    def __init__(self, rows: Iterable[dict[str, Any]] = (), *, sim: str = SCRIPTED) -> None:
+        self.sim = sim
         self.recount(rows)
 
     def recount(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -108,6 +112,7 @@ class FinishedDialogues:
         self.sums: Counter[str] = Counter()
         self.choices = Choices()
         self.humans: dict[str, Counter[str]] = {}
+        self.leaks = LeakTally()
         for row in rows:
             self.add(row)
 
@@ -120,6 +125,8 @@ class FinishedDialogues:
         if row.get("fault"):
             self.faults[row["fault"]] += 1
         self._add_human(row)
+        if model_plays(row.get("human", self.sim)):
+            self.leaks.add(row["task"]["id"], leaks_of(row))
         usage = row.get("usage", {})
         for name in _TOKENS:
             self.sums[name] += usage.get(name, 0)
@@ -160,6 +167,7 @@ class FinishedDialogues:
             retries=self.sums["retries"],
             outcomes=dict(sorted(self.outcomes.items())),
             human_faults=dict(sorted(self.faults.items())),
+            leaks=self.leaks.metrics(),
             failed=failed,
             choices=self.choices.metrics(),
             seconds=round(seconds, 3),

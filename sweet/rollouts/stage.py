@@ -106,7 +106,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
         draft.meta |= looks
         reporter = live = LiveReporter(reporter, attempt, ("concurrency", "requeue", *PAUSE))
-        finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
+        rows = scan_jsonl(draft.path) if draft.path.exists() else ()
+        finished = FinishedDialogues(rows, sim=humans.title)
         missing = [a for a in assignments_of(tasks, config, humans) if a.id not in finished.ids]
         if finished.ids:
             reporter.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")

@@ -30,9 +30,10 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import BestOfMetrics, BestOfRates
-from sweet.scoring.results.statistics import clustered_mean, expected_last, powers_of_two
+from sweet.scoring.results.statistics import expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
+from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate
 from sweet.tasks.base import ReferenceContext
 from sweet.tasks.registry import task_kind

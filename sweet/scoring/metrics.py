@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from sweet.scoring.results.metrics import ComparisonMetrics, SamplesMetrics
+from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record, UnknownRate
 
 
@@ -73,6 +74,8 @@ class EvalMetrics(Record):
         ),
     ] = Field(default_factory=dict)
     """The rates of the kind of task, by name; a kind may have rates of its own."""
+    leaks: Annotated[LeakMetrics | None, Flat()] = None
+    """Leaks of a model that plays the human."""
     outcomes: dict[str, int]
     """dialogues by how they scored"""
     faults: int

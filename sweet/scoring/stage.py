@@ -38,6 +38,7 @@ from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.trained_on import TaskKeys, TrainingRecord, task_keys
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import check_reference, warn_if_at_chance
+from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.models import gpus_held
@@ -86,7 +87,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             scoring=to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str), rollouts=rollouts.id
         )
         draft = attempt.start_artifact("scores", meta=meta.as_json(), restart=True)
-        tally = _Tally(scorer.metrics, lambda task: task_keys(kind, played.tasks, task))
+        tally = _Tally(scorer.metrics, lambda task: task_keys(kind, played.tasks, task), played.sim)
         reporter = live = LiveReporter(reporter, attempt, PAUSE)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
             for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), live):
@@ -224,10 +225,11 @@ _CHOSEN_BY = {
 
 
 class _Tally:
-    """The scores so far, the keys of their tasks, and the counts of faults and invalid tasks."""
+    """The scores so far, the keys of their tasks, and the counts of leaks, faults and invalid tasks."""
 
-    def __init__(self, figures: Mapping[str, Metric], keys_of: Callable[[Task], TaskKeys]) -> None:
-        self.figures = figures
+    def __init__(self, figures: Mapping[str, Metric], keys_of: Callable[[Task], TaskKeys], sim: str | None) -> None:
+        self.figures, self.sim = figures, sim
+        self.leaks = LeakTally()
         self.scores: list[Score] = []
         self.values = Values(figures)
         self.faults: Counter[str] = Counter()
@@ -240,6 +242,8 @@ class _Tally:
         self.values.add(score)
         if trajectory.task_id not in self.tasks:
             self.tasks[trajectory.task_id] = self._keys_of(trajectory.task)
+        if model_plays(trajectory.human or self.sim):
+            self.leaks.add(trajectory.task_id, trajectory.leaks)
         if trajectory.outcome in FAULTS:
             self.faults[trajectory.outcome] += 1
         if score.outcome == "invalid":
@@ -255,6 +259,7 @@ class _Tally:
             tasks=len({score.task_id for score in self.scores}),
             trained_on_tasks=trained_on_tasks,
             rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
+            leaks=self.leaks.metrics(),
             outcomes=dict(sorted(outcomes.items())),
             faults=self.faults.total(),
             invalid_tasks=len(self.invalid),

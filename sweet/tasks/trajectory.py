@@ -7,6 +7,7 @@ Published: `task`, `dialogue_history` (each entry `role`, `content`, and for the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -127,6 +128,26 @@ class Usage(BaseModel):
     human_retries: int = 0
 
 
+@dataclass(frozen=True)
+class LeakCounts:
+    """How a simulated human kept the solution in one dialogue.
+
+    Attributes:
+        tries: replies that it was asked for, the withheld ones included.
+        withheld: replies that leaked and that the agent did not see, because the human was asked again.
+        shown: whether a leak ended the dialogue, or the agent saw it (recipe `upstream`).
+    """
+
+    tries: int
+    withheld: int
+    shown: bool
+
+    @property
+    def any(self) -> bool:
+        """Whether it leaked at least once."""
+        return self.shown or self.withheld > 0
+
+
 class Trajectory(BaseModel):
     """A dialogue of one agent and one simulated human on one task.
 
@@ -203,6 +224,14 @@ class Trajectory(BaseModel):
                 found = found[: turn.prompt_shared] + (turn.prompt_token_ids or ())
         return found
 
+    @property
+    def leaks(self) -> LeakCounts:
+        """How the simulated human kept the solution."""
+        turns = [turn for turn in self.dialogue_history[1:] if turn.role == "user"]
+        tries = sum(turn.tries or 1 for turn in turns)
+        shown = self.fault == "leaked" or any(turn.fault == "leaked" for turn in turns)
+        return LeakCounts(tries, tries - len(turns), shown)
+
     def observation(self, index: int, system: str | None) -> list[Message]:
         """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`.
 
@@ -241,6 +270,15 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
         recorded[index] = turns[index].model_copy(update=fields)
         following = ids
     return tuple(recorded)
+
+
+def leaks_of(row: Mapping[str, Any]) -> LeakCounts:
+    """Return the leaks in a row of dialogues; of dialogues of earlier versions and other programs those that are
+    recorded."""
+    turns = [turn for turn in row.get("dialogue_history", ())[1:] if turn.get("role") == "user"]
+    tries = sum(turn.get("tries") or 1 for turn in turns)
+    shown = row.get("fault") == "leaked" or any(turn.get("fault") == "leaked" for turn in turns)
+    return LeakCounts(tries, tries - len(turns), shown)
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:

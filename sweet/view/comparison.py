@@ -109,6 +109,7 @@ def sections(metrics: Metrics) -> list[Section]:
     """Return the sections of the report in reading order."""
     result = [_sides(metrics), *_warnings(metrics), *_metric_sections(metrics)]
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
+    result += [_leaks(metrics["leaks"])] if "leaks" in metrics else []
     result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
     return result
 
@@ -229,6 +230,24 @@ def _best(metrics: Metrics, name: str) -> Section:
         for k, row in metrics[name].items()
     )
     return Section(MEASURES[name], ("k", "tasks", "A", "B", "B - A"), rows)
+
+
+def _leaks(leaks: Metrics) -> Section:
+    """Return how often the human leaked on both sides; a success that rises with it is no better agent."""
+    rows = []
+    for key in ("leak_rate", "leaked_rate", "withheld_rate"):
+        row = {side + end: leaks[side][key + end] for side in SIDES for end in ("", "_ci_low", "_ci_high")}
+        difference = p_value = "–"
+        if key == "leak_rate":
+            row |= {name: value for name, value in leaks.items() if name.startswith("difference")}
+            difference = interval(row, "difference", beside=SIDES, sign=True)
+            p_value = p_in_words(leaks["p_value"])
+        rows.append((_words(key), *(interval(row, side, beside=SIDES) for side in SIDES), difference, p_value))
+    tries = tuple(f"{leaks[side]['tries_per_dialogue']:.3g}" for side in SIDES)
+    rows.append(("tries per dialogue", *tries, "–", "–"))
+    return Section(
+        "The human and the solution: dialogues in which it leaked", ("", "A", "B", "B - A", "p"), tuple(rows)
+    )
 
 
 def _repeats(repeats: Metrics) -> Section:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from sweet.cli.commands.train import COMMANDS
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
@@ -19,9 +20,11 @@ from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step
 from sweet.runs.run import Run
-from sweet.stages.base import Silent, StageConfig
+from sweet.stages.base import Silent, StageConfig, StageResult
+from sweet.stages.record import Rate
 from sweet.tasks.micro.family import MICRO
 from sweet.training.config import TrainActorConfig
+from tests.stages.heard import Heard
 
 TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 16, "samples": 4, "eval_tasks": 4}
 SETS = ["rank.candidates=2", "rank.fraction=0.05"]
@@ -32,10 +35,11 @@ class Scripted:
 
     Args:
         validation: success of the agents on validation tasks, from the starting agent on.
+        leaks: share of the dialogues on test tasks in which the human leaked, likewise; none where no model plays it.
     """
 
-    def __init__(self, validation: Sequence[float]) -> None:
-        self.validation = list(validation)
+    def __init__(self, validation: Sequence[float], leaks: Sequence[float] = ()) -> None:
+        self.validation, self.leaks = list(validation), list(leaks)
         self.done: list[tuple[str, StageConfig]] = []
 
     def do(self, config: StageConfig, title: str) -> Step:
@@ -47,6 +51,9 @@ class Scripted:
             stage, stage
         )
         metrics = {"success_rate": rate, "success_rate_ci_low": 0.0, "success_rate_ci_high": 1.0, "episodes": 3}
+        if title.endswith("eval test") and self.leaks:
+            leaks = self.leaks.pop(0)
+            metrics |= {"leak_rate": leaks, "leak_rate_ci_low": leaks - 0.1, "leak_rate_ci_high": leaks + 0.1}
         now = datetime.now(UTC)
         attempt = SimpleNamespace(metrics=metrics, started=now, finished=now)
         return Step(cast(Any, attempt), cast(Any, SimpleNamespace(id=f"{kind}-{number}")))
@@ -105,6 +112,27 @@ def test_the_outline_has_the_steps_in_their_order() -> None:
         _, steps = loop([0.1, 0.2, 0.3, 0.4], **options)
         recipe = resolve(LoopConfig(**TINY | options), None)
         assert outline(recipe, selects=options["rounds"] > 1) == steps.titles()  # type: ignore[operator]
+
+
+def test_a_leak_rate_that_rises_along_the_rounds_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    steps, reporter = Scripted([], [0.1, 0.25, 0.46]), Heard()
+    metrics = Loop(resolve(LoopConfig(**TINY, rounds=2, early_stop=False), None), steps, reporter).play()
+    assert [one.leak_rate.value for one in metrics.rounds if isinstance(one.leak_rate, Rate)] == [0.1, 0.25, 0.46]
+    (warned,) = [text for text in reporter.warnings if "leaked" in text]
+    assert "Round 2: the human leaked the solution in 46.0 % [36.0, 56.0]" in warned
+    assert "10.0 % [0.0, 20.0] at the start" in warned, "round 1 may be chance"
+    COMMANDS[0].show(StageResult("train", Path("runs/x"), metrics))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "human" in shown
+    assert "46.0 %" in shown
+
+
+@pytest.mark.parametrize("leaks", [[], [0.0, 0.0]])
+def test_a_human_that_never_leaks_has_no_column(leaks: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = Loop(resolve(LoopConfig(**TINY), None), Scripted([], leaks), Silent()).play()
+    COMMANDS[0].show(StageResult("train", Path("runs/x"), metrics))
+    assert "leaked" not in capsys.readouterr().out
+    assert ("leak_rate" in metrics.as_json()["rounds"][0]) == bool(leaks)
 
 
 def test_an_agent_at_a_server_is_not_asked_for_its_trained_actors() -> None:

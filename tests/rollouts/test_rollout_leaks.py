@@ -68,7 +68,8 @@ def test_one_try_ends_the_dialogue_at_the_first_leak(run: Run) -> None:
 
 def test_the_published_protocol_shows_the_leak_and_records_it(run: Run) -> None:
     rows = played(run, Leaky(None), recipe="upstream")
-    turns = human_turns(rows)
-    assert all("tries" not in turn and turn["fault"] == "leaked" for turn in turns)
+    assert all("tries" not in turn for turn in human_turns(rows))
     assert all(row["outcome"] != "human_error" for row in rows)
-    assert turns
+    first = [row["dialogue_history"][2] for row in rows]
+    assert all(turn["fault"] == "leaked" for turn in first), "what is said again gives away nothing more"
+    assert first

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sweet.scoring.results.statistics import (
     binomial_deviation,
-    clustered_mean,
     compare,
     expected_last,
     mcnemar_p_value,
@@ -22,7 +21,7 @@ from sweet.scoring.results.statistics import (
     student_t,
     t_interval,
 )
-from sweet.stages.intervals import wilson
+from sweet.stages.intervals import clustered_mean, wilson
 
 SHARES = st.floats(0, 1).map(lambda x: round(x, 3))
 PAIRS = st.dictionaries(st.text(max_size=3), st.tuples(SHARES, SHARES), min_size=1, max_size=12)

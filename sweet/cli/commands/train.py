@@ -97,8 +97,10 @@ def _show(result: StageResult) -> None:
     metrics = result.as_json()["metrics"]
     validated = any("validation" in one for one in metrics["rounds"])
     priced = "cost" in metrics
+    leaked = any(one.get("leak_rate") for one in metrics["rounds"])
     name = str(metrics["metric"]).removesuffix("_rate")
     heads = ["round", "agent", f"{name} on test tasks", *(["on validation tasks"] if validated else [])]
+    heads += ["human leaked"] if leaked else []
     table = Table(*heads, "dialogues", "tokens", "time", *(["cost"] if priced else []))
     for column in table.columns[2:]:
         column.justify = "right"
@@ -108,6 +110,7 @@ def _show(result: StageResult) -> None:
         agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
         cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), _rate(one, "test")]
         cells += [_rate(one, "validation")] if validated else []
+        cells += [_rate(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
         cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
         table.add_row(*cells, *([f"{one['cost']:,.2f}"] if priced else []))
     table.add_section()

@@ -15,6 +15,7 @@ The metrics:
     flips           lost and gained: tasks that only A or only B solves (in most of their dialogues); if rewards are
                     degrees, tasks whose reward changed, the largest change first
     pass_at_k, best_of_k    by k, if tasks have several dialogues (sweet.scoring.results.pass_at_k)
+    leaks           where a model plays the human: how often it leaked the solution (sweet.scoring.results.leaks)
     repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
     warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
 """
@@ -33,6 +34,7 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
+from sweet.scoring.results.leaks import compare_leaks, leak_caveats
 from sweet.scoring.results.metrics import (
     ComparedMetric,
     ComparedSide,
@@ -44,9 +46,10 @@ from sweet.scoring.results.metrics import (
 )
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
-from sweet.scoring.results.statistics import clustered_mean, compare
+from sweet.scoring.results.statistics import compare
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.base import StageConfig, StageResult
+from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
 _SOLVED = 0.5
@@ -108,6 +111,8 @@ def measure_comparison(
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
     record = TrainingRecord(b.kind)
+    leaks = compare_leaks(a, b, shared)
+    more = {} if leaks is None else {"leaks": leaks}
     return ComparisonMetrics(
         a=_side(a, values[0], shared, record),
         b=_side(b, values[1], shared, record),
@@ -120,7 +125,8 @@ def measure_comparison(
             a=measure_repeats(a, values[0], everywhere),
             b=measure_repeats(b, values[1], everywhere),
         ),
-        warnings=unfairness(a, b, values, shared),
+        warnings=[*leak_caveats(leaks), *unfairness(a, b, values, shared)],
+        **more,
     )
 
 

@@ -19,7 +19,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.scoring.results.statistics import Interval, clustered_mean
+from sweet.stages.intervals import Interval, clustered_mean
 from sweet.stages.meta import ScoresMeta
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind

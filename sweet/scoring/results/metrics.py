@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import JsonValue
 
+from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record
 
 
@@ -192,6 +193,21 @@ class Caveat(Record):
     """what it is in B"""
 
 
+class ComparedLeaks(Record):
+    """How often the human leaked the solution on both sides, on the tasks that both have."""
+
+    a: LeakMetrics
+    """of A: leak_rate, leaked_rate and withheld_rate with intervals, withheld_replies, tries_per_dialogue"""
+    b: LeakMetrics
+    """of B"""
+    difference: Rate
+    """leak_rate of B - that of A, paired by task, with interval"""
+    p_value: float
+    """two-sided"""
+    test: Literal["mcnemar", "permutation"]
+    """test of the p-value"""
+
+
 class ComparisonMetrics(Record):
     """The metrics of `sweet compare`; every difference is B - A."""
 
@@ -209,6 +225,8 @@ class ComparisonMetrics(Record):
     """tasks that only A solves (lost) and that only B solves (gained)"""
     samples: Annotated[ComparedSamples, Flat()]
     """The worth of several dialogues of a task."""
+    leaks: ComparedLeaks | None = None
+    """where a model plays the human: how often it leaked the solution in A and in B, difference, p_value, test"""
     repeats: RepeatsOfBoth
     """how much repeats of A and of B vary"""
     warnings: list[Caveat]

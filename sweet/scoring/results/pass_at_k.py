@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from sweet.scoring.results.evaluation import REWARD, Values
 from sweet.scoring.results.metrics import ComparedRate, ComparedSamples, SampledRate, SamplesMetrics
-from sweet.scoring.results.statistics import clustered_mean, expected_last, mean_difference, powers_of_two
+from sweet.scoring.results.statistics import expected_last, mean_difference, powers_of_two
+from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
 ByTask = Mapping[str, Sequence[float]]

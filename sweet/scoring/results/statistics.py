@@ -14,8 +14,7 @@ from functools import lru_cache
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweet.stages.intervals import wilson
-from sweet.stages.record import Rate
+from sweet.stages.intervals import Interval, bootstrap, clustered_mean, portions, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,25 +24,8 @@ TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 _EXACT_SIGNS = 14
 """Up to this number of differing pairs every assignment of signs is enumerated."""
 _PERMUTATIONS = 10_000
-_DRAWS = 40_000_000
-"""Limit of random draws of one bootstrap: with very many tasks fewer resamples suffice."""
-_TOGETHER = 1_000_000
-"""Random numbers in memory at once."""
 _ROUNDING = 1e-11
 """Relative error of a sum of floats: values closer than this count as equal."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and the bounds of its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def rate(self) -> Rate:
-        """The interval as a metric, rounded to six decimals."""
-        return Rate(value=round(self.mean, 6), ci_low=round(self.low, 6), ci_high=round(self.high, 6))
 
 
 @dataclass(frozen=True)
@@ -68,45 +50,6 @@ class Comparison:
     @property
     def tasks(self) -> int:
         return self.wins + self.losses + self.ties
-
-
-def clustered_mean(
-    values: Sequence[float],
-    clusters: Sequence[str],
-    *,
-    bounds: tuple[float, float] = (0.0, 1.0),
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """Return the mean of `values` with its interval by bootstrap over clusters.
-
-    If all values are equal, a bootstrap has no spread, and the Wilson interval for the number of clusters is used. The
-    result does not depend on the order of the values.
-
-    Args:
-        values: [n], one per dialogue.
-        clusters: [n], the task of each.
-        bounds: the least and the greatest possible value.
-        level: confidence level.
-    """
-    if len(values) != len(clusters):
-        raise ValueError("one cluster for each value")
-    if not values:
-        return Interval(math.nan, math.nan, math.nan)
-    sums: dict[str, float] = {}
-    sizes: dict[str, int] = {}
-    for value, cluster in sorted(zip(values, clusters, strict=True), key=lambda row: row[1]):
-        sums[cluster] = sums.get(cluster, 0.0) + value
-        sizes[cluster] = sizes.get(cluster, 0) + 1
-    mean = fmean(values)
-    if len(sums) == 1 or min(values) == max(values):
-        least, most = bounds
-        share = min(max((mean - least) / (most - least), 0.0), 1.0)
-        low, high = (least + (most - least) * bound for bound in wilson(share, len(sums), level))
-    else:
-        low, high = _bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
-    return Interval(mean, min(low, mean), max(high, mean))
 
 
 def t_interval(
@@ -197,7 +140,7 @@ def mean_difference(
     """
     mean = fmean(differences)
     if min(differences) < max(differences):
-        low, high = _bootstrap(differences, None, level, resamples, seed)
+        low, high = bootstrap(differences, None, level, resamples, seed)
     else:
         low, high = (span * bound for bound in wilson(min(abs(mean) / span, 1.0), len(differences), level))
         if mean == 0:
@@ -252,7 +195,7 @@ def _negated(n: int, seed: int) -> Iterator[NDArray[Any]]:
         yield np.arange(2**n)[:, None] >> np.arange(n) & 1
         return
     generator = np.random.default_rng(seed)
-    for count in _portions(_PERMUTATIONS, n):
+    for count in portions(_PERMUTATIONS, n):
         yield generator.integers(0, 2, size=(count, n), dtype=np.int8)
 
 
@@ -279,29 +222,3 @@ def powers_of_two(most: int) -> list[int]:
 def binomial_deviation(rate: float, n: int) -> float:
     """Return the standard deviation of a share of n draws that succeed with this probability."""
     return math.sqrt(rate * (1 - rate) / n)
-
-
-def _bootstrap(
-    sums: Sequence[float], sizes: Sequence[int] | None, level: float, resamples: int, seed: int
-) -> tuple[float, float]:
-    """Return percentile bounds of sum / size over resampled clusters; without `sizes` each size is 1."""
-    import numpy as np
-
-    n = len(sums)
-    resamples = max(200, min(resamples, _DRAWS // n))
-    tops, generator = np.asarray(sums, dtype=float), np.random.default_rng(seed)
-    below = None if sizes is None or set(sizes) == {1} else np.asarray(sizes, dtype=float)
-    parts = []
-    for count in _portions(resamples, n):
-        drawn = generator.integers(0, n, size=(count, n), dtype=np.int32)
-        parts.append(tops[drawn].sum(axis=1) / (n if below is None else below[drawn].sum(axis=1)))
-    means = np.sort(np.concatenate(parts))
-    tail = (1 - level) / 2
-    return float(means[math.floor(tail * (resamples - 1))]), float(means[math.ceil((1 - tail) * (resamples - 1))])
-
-
-def _portions(rows: int, columns: int) -> Iterator[int]:
-    """Split `rows` into parts of at most `_TOGETHER` numbers."""
-    most = max(1, _TOGETHER // columns)
-    for start in range(0, rows, most):
-        yield min(most, rows - start)
