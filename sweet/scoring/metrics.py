@@ -45,6 +45,19 @@ class BestOfMetrics(Record):
     """what the critic's reference reads, hidden or dialogue; null where the critic has none"""
 
 
+class HumanRates(Record):
+    """The dialogues of one of several humans."""
+
+    dialogues: int
+    """dialogues with this human, without those on invalid tasks"""
+    tasks: int
+    """different tasks among them"""
+    faults: int
+    """dialogues that ended by a fault of this human"""
+    rates: Annotated[dict[str, Rate | UnknownRate], Flat()] = Field(default_factory=dict)
+    """The rates of the kind of task in them."""
+
+
 class EvalMetrics(Record):
     """The metrics of `sweet eval`."""
 
@@ -82,6 +95,8 @@ class EvalMetrics(Record):
     """dialogues that ended by a fault; they count as unsolved"""
     invalid_tasks: int
     """tasks whose reference fails; they count in no rate"""
+    humans: dict[str, HumanRates] | None = None
+    """with several humans or a persona: dialogues, tasks, faults and the same rates, by human"""
     samples: Annotated[SamplesMetrics, Flat()]
     """The worth of several dialogues of a task."""
     scored_by: Annotated[

@@ -29,7 +29,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.best_of import NEEDED_BY, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, EvalWork
+from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, EvalWork, HumanRates
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
@@ -91,7 +91,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         reporter = live = LiveReporter(reporter, attempt, PAUSE)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
             for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), live):
-                writer.write(score)
+                score = score.model_copy(update={"human": trajectory.human})
+                writer.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
                 tally.add(trajectory, score)
                 bar.advance()
         attempt.environment |= scorer.environment
@@ -233,6 +234,7 @@ class _Tally:
         self.scores: list[Score] = []
         self.values = Values(figures)
         self.faults: Counter[str] = Counter()
+        self.human_faults: Counter[str] = Counter()
         self.invalid: dict[str, str] = {}
         self.tasks: dict[str, TaskKeys] = {}
         self._keys_of = keys_of
@@ -246,6 +248,8 @@ class _Tally:
             self.leaks.add(trajectory.task_id, trajectory.leaks)
         if trajectory.outcome in FAULTS:
             self.faults[trajectory.outcome] += 1
+        if trajectory.fault is not None and trajectory.human is not None:
+            self.human_faults[trajectory.human] += 1
         if score.outcome == "invalid":
             self.invalid[score.task_id] = str(score.detail.get("why", ""))
 
@@ -254,6 +258,8 @@ class _Tally:
     ) -> EvalMetrics:
         rates = self.values.rates()
         outcomes = Counter(score.outcome for score in self.scores)
+        humans = {name: self._of_human(name, values) for name, values in sorted(self.values.humans.items())}
+        named: dict[str, Any] = {"humans": humans} if humans else {}
         return EvalMetrics(
             trajectories=len(self.scores),
             tasks=len({score.task_id for score in self.scores}),
@@ -265,6 +271,16 @@ class _Tally:
             invalid_tasks=len(self.invalid),
             samples=samples,
             scored_by=to_jsonable_python(dict(scored_by), fallback=str),
+            **named,
+        )
+
+    def _of_human(self, name: str, values: Values) -> HumanRates:
+        rates = values.rates()
+        return HumanRates(
+            dialogues=sum(map(len, values.ids.values())),
+            tasks=len(values.ids),
+            faults=self.human_faults[name],
+            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
         )
 
 

@@ -50,6 +50,7 @@ class Score(BaseModel):
         reward: 0 to 1 (a cosine may be negative); None if the task is invalid.
         passed: number of passed tests, of `total`; 0 of 0 if the kind has no tests.
         upstream_reward: the reward by the published evaluator, if both scorers were asked for.
+        human: the human of the dialogue, where it names one (`Trajectory.human`); absent otherwise.
         detail: for display: `why`, the result of each test under `tests` (a JudgedTest), and others that the kind adds.
     """
 
@@ -62,6 +63,7 @@ class Score(BaseModel):
     total: int = Field(ge=0)
     outcome: ScoreOutcome
     upstream_reward: float | None = Field(default=None, allow_inf_nan=False)
+    human: str | None = None
     detail: dict[str, Any] = Field(default_factory=dict)
 
 

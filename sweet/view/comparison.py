@@ -109,7 +109,7 @@ def sections(metrics: Metrics) -> list[Section]:
     """Return the sections of the report in reading order."""
     result = [_sides(metrics), *_warnings(metrics), *_metric_sections(metrics)]
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
-    result += [_leaks(metrics["leaks"])] if "leaks" in metrics else []
+    result += [*_by_human(metrics), *([_leaks(metrics["leaks"])] if "leaks" in metrics else [])]
     result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
     return result
 
@@ -117,6 +117,46 @@ def sections(metrics: Metrics) -> list[Section]:
 def as_markdown(metrics: Metrics) -> str:
     parts = [trained_on(metrics), *(section.markdown() for section in sections(metrics))]
     return "\n\n".join(parts) + "\n"
+
+
+def _by_human(metrics: Metrics) -> Iterator[Section]:
+    if "by_human" not in metrics:
+        return
+    rows = [
+        (
+            UntrustedText(human),
+            *(text for side in SIDES for text in (f"{row[f'{side}_tasks']:,}", known_interval(row, side))),
+            f"{row['tasks']:,}",
+            known_interval(row, "difference", sign=True),
+        )
+        for human, row in metrics["by_human"]["humans"].items()
+    ]
+    yield Section(
+        f"By human: {_words(metrics['by_human']['figure'])}",
+        ("human", "tasks of A", "A", "tasks of B", "B", "of both", "B - A"),
+        tuple(rows),
+    )
+
+
+def humans(metrics: Metrics) -> list[Section]:
+    """Return the section of the rates of one evaluation by human; none where its dialogues name no human."""
+    found = metrics.get("humans") or {}
+    names = [name for name in next(iter(found.values()), {}) if f"{name}_ci_low" in next(iter(found.values()))]
+    rows = tuple(
+        (
+            UntrustedText(human),
+            *(f"{row[key]:,}" for key in ("dialogues", "tasks", "faults")),
+            *(known_interval(row, name) for name in names),
+        )
+        for human, row in found.items()
+    )
+    header = ("human", "dialogues", "tasks", "faults", *map(_words, names))
+    return [Section("By human, with 95 % intervals", header, rows)] if rows else []
+
+
+def known_interval(row: Metrics, name: str, *, sign: bool = False) -> str:
+    """Return a value with its interval on a second line; a dash where it is not known."""
+    return "–" if row[name] is None else interval(row, name, sign=sign)
 
 
 def trained_on(metrics: Metrics) -> str:

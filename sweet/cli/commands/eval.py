@@ -9,14 +9,14 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.trained_on import in_words
 from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import StageResult
-from sweet.view.comparison import MEASURES, samples
+from sweet.view.comparison import MEASURES, humans, samples
 
 
 def _show(result: StageResult) -> None:
     metrics = result.as_json()["metrics"]
     console.show(console.safe_text(in_words(metrics["trained_on_tasks"], metrics["tasks"])))
-    console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", *MEASURES})
-    for section in samples(metrics):
+    console.show_result(result, hidden={"compare", "best_of", "trained_on_tasks", "humans", *MEASURES})
+    for section in [*humans(metrics), *samples(metrics)]:
         console.show(section)
     if "compare" in metrics:
         show_comparison(metrics["compare"])

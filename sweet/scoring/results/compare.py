@@ -17,6 +17,7 @@ The metrics:
     pass_at_k, best_of_k    by k, if tasks have several dialogues (sweet.scoring.results.pass_at_k)
     leaks           where a model plays the human: how often it leaked the solution (sweet.scoring.results.leaks)
     repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
+    by_human        the first metric by human, if dialogues of a side name theirs (sweet.scoring.results.by_human)
     warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
 """
 
@@ -26,12 +27,13 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
+from sweet.scoring.results.by_human import compare_humans
 from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
 from sweet.scoring.results.leaks import compare_leaks, leak_caveats
@@ -110,9 +112,11 @@ def measure_comparison(
     figures = pair_figures(*values, shared)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
+    by_human = compare_humans(a, b, *values)
     record = TrainingRecord(b.kind)
     leaks = compare_leaks(a, b, shared)
-    more = {} if leaks is None else {"leaks": leaks}
+    found = {"leaks": leaks, "by_human": by_human}
+    more: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
     return ComparisonMetrics(
         a=_side(a, values[0], shared, record),
         b=_side(b, values[1], shared, record),

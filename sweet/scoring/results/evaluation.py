@@ -38,6 +38,7 @@ class Values:
         figures: the metrics by name, the rewards first.
         ids: the ids of each task's dialogues, in the order of the rows, which all values of a task have.
         invalid: the tasks whose own reference fails.
+        humans: the values of the dialogues of each human, where dialogues name theirs.
     """
 
     def __init__(self, figures: Mapping[str, Metric]) -> None:
@@ -45,9 +46,15 @@ class Values:
         self.figures = {REWARD: own, **figures}
         self.ids: dict[str, list[str]] = {}
         self.invalid: set[str] = set()
+        self.humans: dict[str, Values] = {}
         self._values: dict[str, dict[str, list[float]]] = {name: {} for name in self.figures}
 
     def add(self, score: Score) -> None:
+        self._add(score)
+        if score.human is not None:
+            self.humans.setdefault(score.human, Values(self.figures))._add(score)
+
+    def _add(self, score: Score) -> None:
         if score.outcome == "invalid" or score.reward is None:
             self.invalid.add(score.task_id)
             return
@@ -63,6 +70,10 @@ class Values:
     def means(self, name: str) -> dict[str, float]:
         """Return each task's mean over its dialogues."""
         return {task: fmean(values) for task, values in self._values[name].items()}
+
+    def by_human(self, single: str) -> dict[str, Values]:
+        """Return the values by human; `single` is the name of the human where dialogues do not name theirs."""
+        return self.humans or {single: self}
 
     def rates(self) -> dict[str, Interval | None]:
         """Return the mean of each metric over dialogues, with its interval over tasks; None if no task has a value."""

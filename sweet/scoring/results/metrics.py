@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import JsonValue
 
 from sweet.stages.leaks import LeakMetrics
-from sweet.stages.record import Flat, Rate, Record
+from sweet.stages.record import Flat, Rate, Record, UnknownRate
 
 
 class SampledRate(Record):
@@ -137,6 +137,32 @@ class Flips(Record):
     """tasks that B alone solves"""
 
 
+class ComparedHuman(Record):
+    """The dialogues with one human."""
+
+    a_tasks: int
+    """tasks that A played with this human"""
+    b_tasks: int
+    """tasks that B played with this human"""
+    a: Rate | UnknownRate
+    """mean over the tasks of A; null without any"""
+    b: Rate | UnknownRate
+    """mean over the tasks of B; null without any"""
+    tasks: int
+    """tasks that both played with this human"""
+    difference: Rate | UnknownRate
+    """b - a over these; null without any"""
+
+
+class ComparedHumans(Record):
+    """One metric by human; an evaluation with one human counts as that human's."""
+
+    figure: str
+    """the metric"""
+    humans: dict[str, ComparedHuman]
+    """by human: tasks, a, b and the difference on the tasks that both sides played with this human, with intervals"""
+
+
 class RepeatRate(Record):
     """The rate of one repeat."""
 
@@ -229,5 +255,7 @@ class ComparisonMetrics(Record):
     """where a model plays the human: how often it leaked the solution in A and in B, difference, p_value, test"""
     repeats: RepeatsOfBoth
     """how much repeats of A and of B vary"""
+    by_human: ComparedHumans | None = None
+    """with several humans or a persona on a side: the first metric by human"""
     warnings: list[Caveat]
     """what is not the same on both sides"""
