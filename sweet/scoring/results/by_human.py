@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.metrics import ComparedHuman, ComparedHumans
-from sweet.scoring.results.statistics import clustered_mean, mean_difference
+from sweet.scoring.results.statistics import mean_difference
+from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate, UnknownRate
 
 
