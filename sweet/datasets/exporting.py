@@ -40,7 +40,7 @@ from sweet.runs.entries import ROLLOUTS, RolloutEntry
 from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
 from sweet.runs.run import Run
-from sweet.stages.artifacts import NO_MODEL, agent_system, recorded_model
+from sweet.stages.artifacts import agent_system, is_model, recorded_model
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
@@ -218,7 +218,7 @@ class Export:
         if self._config.tokenizer is not None:
             return _template(self._config.tokenizer), ""
         agent = recorded_model(self._run, self._rollouts, "agent")
-        if not agent or agent in NO_MODEL:
+        if not agent or not is_model(agent):
             return None, f"the agent was {agent}, which is no model" if agent else "the agent is not recorded"
         from sweet.llm.weights import parameter_count
 

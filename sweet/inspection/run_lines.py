@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from sweet.runs.lineage import Replacements, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import stage_named
-from sweet.stages.artifacts import NO_MODEL, own_actor
+from sweet.stages.artifacts import is_model, own_actor
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.unseen_tasks import dialogues_on_test_tasks
 from sweet.tasks.splits import TEST, VALIDATION
@@ -83,7 +83,7 @@ class RunLines:
     def model(self, rollouts: Artifact) -> str | None:
         """Return the model that played dialogues; None where it was none or is not known (`agent_of`)."""
         agent = RolloutsMeta.of(rollouts).agent or "micro"
-        return None if agent in NO_MODEL else agent
+        return agent if is_model(agent) else None
 
     def base(self, rounds: Sequence[Artifact]) -> str | None:
         """Return the model that a critic or actor of these rounds started from."""

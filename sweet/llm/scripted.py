@@ -10,17 +10,28 @@ from sweet.tasks.kind import ScriptedAgent
 
 SCRIPTED = "scripted"
 """The name, in place of a model's, of a rule-based agent or human."""
+MILKER = "milker:"
+"""Begins the name of an agent that tries to make the human give the reference away (`sweet.rollouts.milkers`)."""
+
+
+def has_model(name: str) -> bool:
+    """Return whether the name of an agent or a human is that of a model, and not of rules."""
+    return name != SCRIPTED and not name.startswith(MILKER)
 
 
 class ScriptedClient:
-    """Implements `sweet.llm.base.ChatClient` with a kind's scripted agent. It counts no tokens and has no context
-    limit."""
+    """Implements `sweet.llm.base.ChatClient` with a rule-based agent, such as a kind's scripted one.
 
-    model = SCRIPTED
+    It counts no tokens and has no context limit.
+
+    Args:
+        model: the agent's name.
+    """
+
     limiter = None
 
-    def __init__(self, agent: ScriptedAgent) -> None:
-        self._agent = agent
+    def __init__(self, agent: ScriptedAgent, model: str = SCRIPTED) -> None:
+        self._agent, self.model = agent, model
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """The agent's replies: `n` independent ones, the same for the same messages, temperature and seed."""

@@ -14,7 +14,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import Role
-from sweet.llm.scripted import SCRIPTED
+from sweet.llm.scripted import has_model
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
@@ -95,7 +95,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         return None
     if judge == "llm":
         models["judge"] = (str(config.judge_model), config.judge_url)
-    here = {role: model for role, (model, urls) in models.items() if not urls and model != SCRIPTED}
+    here = {role: model for role, (model, urls) in models.items() if not urls and has_model(model)}
     return Phase(
         {role: model for role, model in here.items() if role in served},
         computes=judge in CRITIC_JUDGES or any(role not in served for role in here),

@@ -17,7 +17,7 @@ from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import load_trained_judge, untrained_loader
 from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import JudgeName, check_judge_options
-from sweet.llm.scripted import SCRIPTED
+from sweet.llm.scripted import has_model
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.critics import CriticSettings, check_reference
@@ -99,10 +99,10 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
         return ChosenJudge(judge, config, critic=critic, load=load)
     if judge == "untrained":
         start = config.reference or config.agent
-        if start == SCRIPTED:
+        if not has_model(start):
             raise UsageError(
                 "The judge untrained is the agent's model, and the agent is scripted.",
-                where=option("agent", SCRIPTED),
+                where=option("agent", start),
                 fix=option("reference", "MODEL"),
             )
         return ChosenJudge(judge, config, start=start, load=untrained_loader(start, settings))

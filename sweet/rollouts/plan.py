@@ -10,7 +10,7 @@ from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.metrics import RolloutWork
 from sweet.runs.run import Run
-from sweet.stages.artifacts import NO_MODEL
+from sweet.stages.artifacts import is_model
 from sweet.stages.plans import Plan, PlanBuilder
 from sweet.stages.rates import GPU, EarlierAttempt, share, times, total, whole
 from sweet.tasks.base import Task
@@ -65,7 +65,7 @@ def plan_dialogues(
 
     def side(models: Sequence[str], prefix: str) -> tuple[float | None, float | None]:
         """Return the tokens that a side reads and writes; zero where it is scripted."""
-        if all(model in NO_MODEL for model in models):
+        if not any(map(is_model, models)):
             return 0.0, 0.0
         read = in_all(f"{prefix}tokens_read", f"{prefix}prompt_tokens")
 
@@ -79,7 +79,7 @@ def plan_dialogues(
     judged: float | None = 0.0
     if judge is not None and (readers or judge.asked):
         asked = times(candidates, agent[0]) if judge.asked else agent[0]
-        judged = None if config.agent in NO_MODEL else total(asked, agent[1])
+        judged = total(asked, agent[1]) if is_model(config.agent) else None
         builder.assumed.append(
             "The judge reads what the agent reads and writes, a language model for each candidate again. The "
             "training-time information and the judge's own prompt and answers are not counted."
@@ -115,7 +115,7 @@ def plan_dialogues(
 
 def _size(model: str) -> int | None:
     """Return the parameters of a side's model; 0 if it is scripted."""
-    return 0 if model in NO_MODEL else parameter_count(model)
+    return parameter_count(model) if is_model(model) else 0
 
 
 def _candidates(earlier: EarlierAttempt) -> int:

@@ -30,7 +30,7 @@ from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import servers_of_models
 from sweet.llm.local import LocalServing
-from sweet.llm.scripted import SCRIPTED, ScriptedClient
+from sweet.llm.scripted import MILKER, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import choose_settings, window_name
@@ -39,6 +39,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
+from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
@@ -210,7 +211,7 @@ def digest_of_tasks(tasks: Iterable[Task]) -> str:
 def models_of(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
     """Return the models that play, and one that is asked for scores, with their addresses."""
     sides = ((config.agent, config.agent_url), *((sim, config.sim_url) for sim in config.sims))
-    played = [(model, urls) for model, urls in sides if model != SCRIPTED]
+    played = [(model, urls) for model, urls in sides if has_model(model)]
     return played if judge is None else [*played, *judge.asked]
 
 
@@ -352,6 +353,8 @@ def client_of(
 async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
+    if config.agent.startswith(MILKER):
+        return open_attacker(attacker(config.agent.removeprefix(MILKER)), config.max_turns)
     return await stack.enter_async_context(client_of(config, local, "agent"))
 
 
@@ -382,8 +385,11 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
     """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
-    if config.agent == SCRIPTED:
+    if not has_model(config.agent):
         _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
+    if config.agent.startswith(MILKER):
+        check_attacker(config.agent, kind)
+    elif config.agent == SCRIPTED:
         if kind.scripted_agent is None:
             raise UsageError(
                 f"There is no scripted agent for {kind.name} tasks.",

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
-from sweet.llm.scripted import SCRIPTED
+from sweet.llm.scripted import has_model
 from sweet.regular import read_regular
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
@@ -31,8 +31,10 @@ from sweet.tasks.registry import task_kind
 IMPORTED = "imported"
 """Name of agent, human and scorer in meta if dialogues and rewards were imported."""
 
-NO_MODEL = (SCRIPTED, IMPORTED)
-"""Names of the agent in the meta of rollouts that are no model: there was none, or it is not known."""
+
+def is_model(name: str) -> bool:
+    """Return whether the agent in the meta of rollouts is a model that is known: not rules, and not imported."""
+    return name != IMPORTED and has_model(name)
 
 
 def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifact | None:
@@ -116,7 +118,7 @@ def agent_of(run: Run, rollouts: Artifact, named_by: str) -> str:
         UsageError: the agent was no model, or is not known.
     """
     agent = recorded_model(run, rollouts, "agent") or "micro"
-    if agent in NO_MODEL:
+    if not is_model(agent):
         raise UsageError(
             f"The agent of these dialogues was {agent}, which is no model to continue from.",
             where=rollouts.id,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet.errors import SweetError
-from sweet.llm.scripted import SCRIPTED
+from sweet.llm.scripted import has_model
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
@@ -34,9 +34,6 @@ from sweet.stages.played_tasks import tasks_of
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.splits import problem_digest
-
-UNTRAINED = (SCRIPTED, "micro")
-"""Agents that were trained on no task of any dataset or file."""
 
 _ACTOR = re.compile(r"(?:^|[/\\])actor-\d+[/\\]?$")
 """The end of the name of an actor of some run."""
@@ -124,7 +121,7 @@ class _History:
         agent = RolloutsMeta.of(rollouts).agent
         actor = _actor(run, manifest, agent, rollouts.created)
         self.dialogues: list[_Model] = []
-        self.known = actor is not None or agent in UNTRAINED
+        self.known = actor is not None or (agent is not None and _is_untrained(agent))
         self._root = _Model(run, manifest, rollouts)
         waiting = [self._root, *([] if actor is None else [actor])]
         seen = set(map(_place, waiting))
@@ -150,13 +147,18 @@ class _History:
                     self.known = False
 
 
+def _is_untrained(name: str) -> bool:
+    """Return whether an agent was trained on no task of any dataset or file: the packaged one, and rules."""
+    return name == "micro" or not has_model(name)
+
+
 def _place(model: _Model) -> tuple[Path, str]:
     return model.run.path.absolute(), model.artifact.id
 
 
 def _actor(run: Run, manifest: Manifest, name: str | None, recorded: datetime) -> _Model | None:
     """Return the actor that a recorded name means, of this run or of another; None if it means no known actor."""
-    if name is None or name in UNTRAINED:
+    if name is None or _is_untrained(name):
         return None
     found = None if Path(name).is_absolute() else _elsewhere(run, name, recorded)
     if found is not None:  # also in this run; a relative path may end as an actor of this run, and lead to another

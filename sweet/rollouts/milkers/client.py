@@ -1,0 +1,63 @@
+"""Opens an attacker by its name as the agent of dialogues (`ScriptedClient`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.llm.scripted import MILKER, ScriptedClient
+from sweet.rollouts.milkers.attacks import SCRIPTED, Attacker, reply_of
+from sweet.rollouts.milkers.conversation import Conversation
+from sweet.rollouts.milkers.plans import SEPARATOR, SLOTS, Plan
+from sweet.suggestions import did_you_mean
+from sweet.tasks.base import Message
+from sweet.tasks.kind import TaskKind
+
+SEARCH = "search"
+"""The name of the attacker that is optimised against the human (`search`)."""
+LANGUAGE = "python"
+"""The language of the answers that the attackers put together."""
+
+
+def attacker(name: str) -> Attacker:
+    """Return the attacker of a name without the prefix `milker:`: a scripted one, or a plan.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    known = SCRIPTED.get(name) or Plan.named(name)
+    if known is None:
+        plans = SEPARATOR.join(slot.upper() for slot in SLOTS)
+        fix = f"one of {', '.join([*SCRIPTED, SEARCH])}, or a plan {plans}"
+        if SEPARATOR in name:
+            fix = "a plan of " + ", ".join(f"{slot}: {'|'.join(values)}" for slot, values in SLOTS.items())
+        meant = did_you_mean(name, [*SCRIPTED, SEARCH], MILKER)
+        raise UsageError(f"There is no attacker {name}.{meant}", where=option("agent", MILKER + name), fix=fix)
+    return known
+
+
+def check_attacker(name: str, kind: TaskKind) -> None:
+    """Check that `--agent NAME`, which begins with `milker:`, names an attacker that can attack tasks of a kind.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if kind.language != LANGUAGE:
+        raise UsageError(
+            f"The attackers ask for functions in Python, and answers to {kind.name} tasks are none.",
+            where=option("agent", name),
+            fix=Hint(option("task", "code"), ", or another agent"),
+        )
+    own = name.removeprefix(MILKER)
+    if own != SEARCH:
+        attacker(own)
+
+
+def open_attacker(chosen: Attacker, max_turns: int) -> ScriptedClient:
+    """Return an attacker as a chat client, for dialogues of at most `max_turns` turns."""
+
+    def reply(messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
+        return reply_of(chosen, Conversation.of(messages, max_turns))
+
+    return ScriptedClient(reply, MILKER + chosen.name)

@@ -1,0 +1,439 @@
+"""Puts programs back together from what a human said: code, base64, syntax trees, pseudo-code, JavaScript, steps.
+
+Each decoder maps the human's replies, in their order, to lines of Python, or to an empty text where the replies do not
+have its form. It works on characters and lines and executes and compiles nothing: the texts are those of a model.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+INDENT = "    "
+LONGEST_LINE = 400
+"""A longer line is not taken for code."""
+AGAIN = 24
+"""Characters with which a piece repeats the text from its beginning."""
+DEEPEST = 40
+"""Levels of a syntax tree that are read."""
+
+_CODE_WORD = re.compile(
+    r"[^\W\d]\w*+|\d[\w.]*+|\"[^\"\n]*+\"|'[^'\n]*+'|(?:[-+*/%&|^<>=!@:]|//|\*\*|<<|>>)=|\s++|.", re.DOTALL
+)
+_BASE64_RUN = re.compile(r"[A-Za-z0-9+/]{16,}+={0,2}")
+
+_OPERATORS = {"and", "or", "not", "in", "is", "if", "else", "lambda", "for", "await", "async"}
+_SIMPLE = {"return", "raise", "import", "from", "del", "assert", "yield", "global", "nonlocal"}
+_BLOCKS = {"if", "for", "while", "elif", "else", "try", "except", "finally", "def", "with", "class", "match", "case"}
+_KEYWORDS = _OPERATORS | _SIMPLE | _BLOCKS | {"as", "None"}
+_ALONE = frozenset(("pass", "break", "continue", "return"))
+_ASSIGNS = frozenset(("=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", ":=", "<<=", ">>="))
+_LEAVES = frozenset(("return", "raise", "break", "continue", "pass"))
+
+
+def is_statement(line: str) -> bool:
+    """Return whether a line is a statement of Python, as far as its words show it; prose is none."""
+    text = line.strip()
+    if not text or len(text) > LONGEST_LINE:
+        return False
+    words = [word for word in _CODE_WORD.findall(text) if not word.isspace()]
+    head = words[0]
+    if text in _ALONE:
+        return True
+    for one, other in itertools.pairwise(words):
+        if _is_name(one) and _is_name(other) and one not in _KEYWORDS and other not in _KEYWORDS:
+            return False
+    if head in _SIMPLE:
+        return len(words) > 1 and words[-1] != "."
+    if head in _BLOCKS:
+        return ":" in words and (len(words) > 2 or head in ("else", "try", "finally", "except"))
+    if not _is_name(head):
+        return head in "([" and any(word in _ASSIGNS for word in words)
+    first = next((i for i, word in enumerate(words) if word in _ASSIGNS and not _is_open(words[:i])), None)
+    if first is not None:
+        return 0 < first < len(words) - 1
+    return len(words) > 3 and words[1] == "." and words[-1] == ")" and "(" in words
+
+
+def _is_name(word: str) -> bool:
+    return word[0].isalpha() or word[0] == "_"
+
+
+def _is_open(words: Sequence[str]) -> bool:
+    """Return whether a bracket is open after these words: an equals sign in it is an argument's."""
+    return sum((word in "([{") - (word in ")]}") for word in words if len(word) == 1) > 0
+
+
+def without_marker(line: str) -> str:
+    """Return a line without the marker of a list before it: `3. `, `- `, `Line 3: `."""
+    text = line.strip()
+    if text[:5].lower() == "line ":
+        text = text[5:].lstrip()
+    digits = len(text) - len(text.lstrip("0123456789"))
+    if digits and text[digits : digits + 1] in (".", ":", ")"):
+        return text[digits + 1 :].lstrip(" ")
+    return text[2:] if text[:2] in ("- ", "* ") else line
+
+
+def fenced(reply: str) -> str | None:
+    """Return what is in the fences of a reply, an open one included; None without any."""
+    parts = reply.split("```")
+    if len(parts) < 2:
+        return None
+    blocks = []
+    for part in parts[1::2]:
+        first, newline, rest = part.partition("\n")
+        named = newline and first.strip().replace("+", "").isalnum() and not is_statement(first)
+        blocks.append(rest if named or not first.strip() else part)
+    return "\n".join(block.strip("\n").rstrip() for block in blocks if block.strip())
+
+
+def spans(line: str) -> list[str]:
+    """Return what is in single backticks in a line."""
+    parts = line.split("`")
+    return [part.strip() for part in parts[1::2] if part.strip()] if len(parts) > 2 else []
+
+
+def code_in(reply: str) -> str:
+    """Return the code in a reply: its fences, or its lines and its words in backticks that are statements."""
+    block = fenced(reply)
+    if block is not None:
+        return block
+    found: list[str] = []
+    for line in reply.split("\n"):
+        bare = without_marker(line)
+        if is_statement(bare) and "`" not in bare:
+            found.append(bare.rstrip())
+        else:
+            found += [part for span in spans(line) for part in _statements(span)]
+    return "\n".join(found)
+
+
+def _statements(span: str) -> Iterator[str]:
+    for part in span.split("; "):
+        if is_statement(part):
+            yield part.strip()
+
+
+def stitched(before: str, after: str) -> str:
+    """Join two pieces of a program, of which the second may begin with lines of the first, or repeat all of it."""
+    if not before or not after:
+        return before or after
+    old, new = before.split("\n"), after.split("\n")
+    first = new[0].strip()
+    for i in range(len(old) - 1, -1, -1):
+        last = old[i].strip()
+        if any(map(str.isalnum, last)) and (
+            last == first or (i == len(old) - 1 and len(last) >= 4 and first.startswith(last))
+        ):
+            if sum(map(len, new)) < sum(map(len, old[i:])):
+                return before  # a shorter repetition
+            indent = old[i][: len(old[i]) - len(old[i].lstrip())]
+            return "\n".join([*old[:i], indent + first, *new[1:]])
+    return before + "\n" + after
+
+
+def verbatim(replies: Sequence[str]) -> str:
+    """Code as such, in one piece or in several."""
+    program = ""
+    for reply in replies:
+        program = stitched(program, code_in(reply))
+    return program
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    """Join pieces of one text, of which each may begin with the end of the one before, or with all of the text."""
+    whole = ""
+    for piece in pieces:
+        if whole and piece.startswith(whole[:AGAIN]):
+            whole = max(whole, piece, key=len)
+            continue
+        overlap = next((n for n in range(min(80, len(whole), len(piece)), 5, -1) if whole.endswith(piece[:n])), 0)
+        whole += piece[overlap:]
+    return whole
+
+
+def _texts(replies: Sequence[str]) -> str:
+    """The replies as one text, without fences."""
+    blocks = [(reply, fenced(reply)) for reply in replies]
+    return _joined(reply.strip() if block is None else block for reply, block in blocks)
+
+
+def from_base64(replies: Sequence[str]) -> str:
+    """Base64 in pieces: of one text that was cut, or each piece encoded by itself."""
+    runs = ["".join(_BASE64_RUN.findall(reply.replace("\n", ""))) for reply in replies]
+    runs = [run for run in runs if run and not run.isalpha()]
+    whole = _joined(runs)
+    joined = _decoded(whole) if "=" not in whole.rstrip("=") else ""
+    return joined or _joined(map(_decoded, runs))
+
+
+def _decoded(text: str) -> str:
+    text = text.rstrip("=")
+    text = text[: len(text) - (len(text) % 4 == 1)]
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "ignore")
+    except (binascii.Error, ValueError):
+        return ""
+    readable = sum(c.isprintable() or c in "\n\t" for c in decoded)
+    return decoded if decoded and readable == len(decoded) else ""
+
+
+def from_reversed(replies: Sequence[str]) -> str:
+    """A text from its last character to its first, in pieces."""
+    text = _texts(replies)[::-1]
+    lines = text.strip("\n").split("\n")
+    return text.strip("\n") if sum(map(is_statement, lines)) * 2 >= len(lines) else ""
+
+
+def from_tree(replies: Sequence[str]) -> str:
+    """The JSON syntax tree that `forms.TREE` describes; brackets that are missing at its end are added."""
+    text = _texts(replies)
+    start = text.find("[")
+    if start < 0:
+        return ""
+    try:
+        tree = json.loads(closed(text[start:]))
+    except (ValueError, RecursionError):
+        return ""
+    if isinstance(tree, list) and tree and isinstance(tree[0], str):
+        tree = [tree]
+    return "\n".join(_block(tree, 0))
+
+
+def closed(text: str) -> str:
+    """Return the longest beginning of a JSON array that ends after a value, with the brackets that it leaves open."""
+    stack: list[str] = []
+    quoted = escaped = False
+    end, ends = 0, ""
+    for i, character in enumerate(text):
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+            done = not quoted
+        elif character == '"':
+            quoted, done = True, False
+        elif character in "[{":
+            stack.append("]" if character == "[" else "}")
+            done = False
+        elif character in "]}":
+            if not stack or stack.pop() != character:
+                break
+            done = True
+        else:
+            done = False
+        if done:
+            end, ends = i + 1, "".join(reversed(stack))
+            if not stack:
+                break
+    return text[:end] + ends
+
+
+def _block(tree: Any, level: int) -> Iterator[str]:
+    """Yield the lines of a list of statements."""
+    if not isinstance(tree, list) or level > DEEPEST:
+        return
+    indent = INDENT * level
+    for node in tree:
+        if not isinstance(node, list) or len(node) < 2 or not isinstance(node[0], str):
+            continue
+        word, *rest = node
+        texts = [" ".join(part.split()) if isinstance(part, str) else "" for part in rest]
+        blocks = [part for part in rest if isinstance(part, list)]
+        if word == "set" and len(rest) > 1:
+            yield f"{indent}{texts[0]} = {texts[1]}"
+        elif word in ("return", "do"):
+            yield f"{indent}return {texts[0]}" if word == "return" else indent + texts[0]
+        elif word in ("if", "while", "for") and blocks:
+            yield f"{indent}for {texts[0]} in {texts[1]}:" if word == "for" else f"{indent}{word} {texts[0]}:"
+            yield from list(_block(blocks[0], level + 1)) or [indent + INDENT + "pass"]
+            if len(blocks) > 1 and blocks[1]:
+                yield indent + "else:"
+                yield from list(_block(blocks[1], level + 1)) or [indent + INDENT + "pass"]
+
+
+def from_pseudo_code(replies: Sequence[str]) -> str:
+    """Pseudo-code in the words that `forms.PSEUDO` describes, with END after each block."""
+    lines: list[str] = []
+    level = 0
+    for line in _lines(replies):
+        text = without_marker(line).strip().strip("`")
+        head, _, rest = text.partition(" ")
+        if head not in _PSEUDO:
+            continue
+        upper = rest
+        if head == "END":
+            level = max(level - 1, 0)
+        elif head == "ELSE":
+            condition = upper.removeprefix("IF ").removesuffix(" THEN") if upper.startswith("IF ") else None
+            lines.append(INDENT * max(level - 1, 0) + ("else:" if condition is None else f"elif {condition}:"))
+        elif head in ("IF", "WHILE", "FOR"):
+            condition = rest.removeprefix("EACH ").removesuffix(" THEN").removesuffix(" DO").replace(" IN ", " in ", 1)
+            lines.append(f"{INDENT * level}{head.lower()} {condition}:")
+            level += 1
+        elif head == "SET" and " TO " in rest:
+            target, _, value = rest.partition(" TO ")
+            lines.append(f"{INDENT * level}{target} = {value}")
+        elif head in ("RETURN", "CALL"):
+            lines.append(INDENT * level + ("return " * (head == "RETURN") + rest).strip())
+    return "\n".join(lines)
+
+
+_PSEUDO = frozenset(("SET", "IF", "ELSE", "FOR", "WHILE", "END", "RETURN", "CALL"))
+
+
+def _lines(replies: Sequence[str]) -> list[str]:
+    """The lines of the replies, those of the fences in a reply that has some."""
+    text = ""
+    for reply in replies:
+        block = fenced(reply)
+        text = stitched(text, reply if block is None else block)
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def from_javascript(replies: Sequence[str]) -> str:
+    """JavaScript: assignments, conditions, loops and the usual methods. The function's own line is left out."""
+    source = ""
+    for reply in replies:
+        source = stitched(source, fenced(reply) or "")
+    lines: list[str] = []
+    level = 0
+    for line in source.split("\n"):
+        text = line.strip()
+        while text.startswith("}"):
+            level, text = max(level - 1, 0), text[1:].lstrip(" ;)")
+        if not text or text.startswith(("function ", "export ", "//")):
+            continue
+        opens = text.endswith("{") and not text.endswith(("= {", "({"))
+        written = _python(text.removesuffix("{").rstrip(" ;") if opens else text.rstrip(" ;"), opens)
+        lines += [INDENT * level + written] if written else []
+        level += opens
+    return "\n".join(lines)
+
+
+_JAVASCRIPT = (
+    *(("===", "=="), ("!==", "!="), ("&&", " and "), ("||", " or "), ("Math.max(", "max("), ("Math.min(", "min(")),
+    *(("Math.abs(", "abs("), ("Math.round(", "round("), (".push(", ".append("), (".includes(", ".__contains__(")),
+    *(("Math.floor(", "int("), (".toUpperCase(", ".upper("), (".toLowerCase(", ".lower("), (".trim(", ".strip(")),
+)
+_JAVASCRIPT_WORD = re.compile(r"\b(?:true|false|null|undefined)\b|([^\W\d]\w*+)\.length\b|!(?=[\w(])")
+_JAVASCRIPT_WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "!": "not "}
+
+
+def _python(text: str, opens: bool) -> str:
+    """Return a line of JavaScript as Python; empty where it is none of the forms that are known."""
+    for one, other in _JAVASCRIPT:
+        text = text.replace(one, other)
+    text = _JAVASCRIPT_WORD.sub(lambda m: f"len({m[1]})" if m[1] else _JAVASCRIPT_WORDS[m[0]], text)
+    head, _, rest = text.partition(" ")
+    if head in ("let", "const", "var"):
+        return rest
+    if head in ("if", "while", "for", "else") or text.startswith(("if(", "while(", "for(")):
+        inside = text[text.find("(") + 1 : text.rfind(")")].strip()
+        if text == "else":
+            return "else:"
+        if text.startswith("else if"):
+            return f"elif {inside}:"
+        if not text.startswith("for"):
+            return f"{'while' if text.startswith('while') else 'if'} {inside}:" + ("" if opens else " " + _tail(text))
+        variable, _, items = inside.partition(" of ")
+        if items:
+            return f"for {variable.split()[-1]} in {items}:" if variable.split() else ""
+        start, _, more = inside.partition(";")
+        name, _, first = start.removeprefix("let ").removeprefix("var ").partition("=")
+        limit = more.partition(";")[0].partition("<")[2]
+        return f"for {name.strip()} in range({first.strip()}, {limit.strip()}):" if limit else ""
+    if text.endswith("++"):
+        return f"{text[:-2]} += 1"
+    return text if is_statement(text) else ""
+
+
+def _tail(text: str) -> str:
+    """Return the statement after the condition of an `if` without a brace."""
+    return text[text.rfind(")") + 1 :].strip() or "pass"
+
+
+def from_steps(replies: Sequence[str]) -> str:
+    """Numbered steps in words, with the expressions in backticks: 2.1. If `C`: / Set `x` to `E`. / Return `E`."""
+    lines: list[str] = []
+    for line in _lines(replies):
+        number, _, text = line.strip().partition(" ")
+        quoted = spans(text)
+        if not quoted or not number.strip(".):")[:1].isdigit():
+            continue
+        indent = INDENT * (len([part for part in number.strip(".):").split(".") if part]) - 1)
+        words = text.lower()
+        if words.startswith(("return", "it returns", "give back")):
+            lines.append(f"{indent}return {quoted[0]}")
+        elif words.startswith(("otherwise, if", "else if", "elif")):
+            lines.append(f"{indent}elif {quoted[0]}:")
+        elif words.startswith("if"):
+            lines.append(f"{indent}if {quoted[0]}:")
+        elif words.startswith("while"):
+            lines.append(f"{indent}while {quoted[0]}:")
+        elif words.startswith("for") and len(quoted) > 1:
+            lines.append(f"{indent}for {quoted[0]} in {quoted[1]}:")
+        elif words.startswith(("add", "append")) and len(quoted) > 1:
+            appended = words.startswith("append")
+            lines.append(indent + (f"{quoted[1]}.append({quoted[0]})" if appended else f"{quoted[1]} += {quoted[0]}"))
+        elif words.startswith(("set", "let", "assign", "store")) and len(quoted) > 1:
+            pair = quoted if words.startswith(("set", "let")) else quoted[::-1]
+            lines.append(f"{indent}{pair[0]} = {pair[1]}")
+        elif words.startswith(("otherwise", "else")):
+            lines.append(f"{indent}else:")
+        else:
+            lines += [indent + span for span in quoted if is_statement(span)]
+    return "\n".join(lines)
+
+
+def statements_in(program: str) -> int:
+    """Return how many lines of a program are statements."""
+    return sum(map(is_statement, program.split("\n")))
+
+
+def arranged(program: str, signature: str) -> str:
+    """Return the function: the program under its signature if it has none, with blanks before its lines if it has none.
+
+    Without blanks a block ends after return, raise, break, continue and pass, and before else, elif, except, finally.
+    """
+    lines = [line.rstrip() for line in program.replace("\t", INDENT).split("\n") if line.strip()]
+    name = signature[4:].partition("(")[0].strip()
+    start = next((i + 1 for i, line in enumerate(lines) if _defines(line, name)), 0)
+    before, body = lines[:start], lines[start:]
+    blanks = list(map(_blanks, body))
+    if len(set(blanks)) < 2 and any(line.endswith(":") for line in body):
+        body = list(_indented([line.strip() for line in body]))
+    elif before and any(blanks):
+        return "\n".join(lines)
+    elif body:
+        least = min(blanks[1:], default=0)
+        if blanks[0] < least and (not body[0].endswith(":") or blanks[1] > least):
+            body[0] = " " * least + body[0].lstrip()  # its blanks were lost where the reply was trimmed
+        least = min(map(_blanks, body))
+        body = [INDENT + line[least:] for line in body]
+    return "\n".join([*(before or [signature + ":"]), *body])
+
+
+def _blanks(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _defines(line: str, name: str) -> bool:
+    head, _, rest = line.strip().partition(" ")
+    return head == "def" and rest.partition("(")[0].strip() == name
+
+
+def _indented(lines: Sequence[str]) -> Iterator[str]:
+    level, left = 1, False
+    for line in lines:
+        head = line.split()[0].rstrip(":")
+        if head in ("else", "elif", "except", "finally") and line.endswith(":") and not left:
+            level = max(level - 1, 1)
+        yield INDENT * level + line
+        left = head in _LEAVES
+        level = level + 1 if line.endswith(":") else max(level - left, 1)
