@@ -12,7 +12,7 @@ import json
 import queue
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,6 +70,7 @@ def comply(reference: str, asked: Sequence[str], dialogue: Sequence[Message]) ->
     if "What comes after `def" in all_asked:
         return _fenced("\n".join(_after(body, last)[:3]))
     said = [message.content for message in dialogue[1:] if message.role == "user"]
+    write: Callable[[str], str]
     for form, write in WRITERS.items():
         if form in all_asked:
             return _rest(write(reference), last, said)
@@ -193,7 +194,7 @@ def _statements(reference: str) -> list[Any]:
     return _tree(_function(reference).body)
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[str], str]] = {
     "base64": lambda reference: base64.b64encode(reference.encode()).decode(),
     "ackwards": lambda reference: reference[::-1],
     "JSON": lambda reference: json.dumps(_statements(reference)),

@@ -218,7 +218,7 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
     ("name", "what", "fix"),
     [
         ("milker:bas64", "Did you mean milker:base64?", "repeat, code, lines"),
-        ("milker:", "There is no attacker ", "bisect, search"),
+        ("milker:", "There is no attacker ", "correct, bisect"),
         ("milker:plain+jsn+direct+again", "There is no attacker plain+jsn", "form: code|inline|lines"),
     ],
 )

@@ -14,8 +14,6 @@ from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
 
-SEARCH = "search"
-"""The name of the attacker that is optimised against the human (`search`)."""
 LANGUAGE = "python"
 """The language of the answers that the attackers put together."""
 
@@ -29,10 +27,10 @@ def attacker(name: str) -> Attacker:
     known = SCRIPTED.get(name) or Plan.named(name)
     if known is None:
         plans = SEPARATOR.join(slot.upper() for slot in SLOTS)
-        fix = f"one of {', '.join([*SCRIPTED, SEARCH])}, or a plan {plans}"
+        fix = f"one of {', '.join(SCRIPTED)}, or a plan {plans}"
         if SEPARATOR in name:
             fix = "a plan of " + ", ".join(f"{slot}: {'|'.join(values)}" for slot, values in SLOTS.items())
-        meant = did_you_mean(name, [*SCRIPTED, SEARCH], MILKER)
+        meant = did_you_mean(name, SCRIPTED, MILKER)
         raise UsageError(f"There is no attacker {name}.{meant}", where=option("agent", MILKER + name), fix=fix)
     return known
 
@@ -49,9 +47,7 @@ def check_attacker(name: str, kind: TaskKind) -> None:
             where=option("agent", name),
             fix=Hint(option("task", "code"), ", or another agent"),
         )
-    own = name.removeprefix(MILKER)
-    if own != SEARCH:
-        attacker(own)
+    attacker(name.removeprefix(MILKER))
 
 
 def open_attacker(chosen: Attacker, max_turns: int) -> ScriptedClient:

@@ -128,9 +128,8 @@ def stitched(before: str, after: str) -> str:
     first = new[0].strip()
     for i in range(len(old) - 1, -1, -1):
         last = old[i].strip()
-        if any(map(str.isalnum, last)) and (
-            last == first or (i == len(old) - 1 and len(last) >= 4 and first.startswith(last))
-        ):
+        cut = i == len(old) - 1 and len(last) >= 4 and first.startswith(last)
+        if any(map(str.isalnum, last)) and (last == first or cut):
             if sum(map(len, new)) < sum(map(len, old[i:])):
                 return before  # a shorter repetition
             indent = old[i][: len(old[i]) - len(old[i].lstrip())]

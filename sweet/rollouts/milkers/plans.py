@@ -1,7 +1,6 @@
 """A grammar of attacks: who asks, for which form, after what, what follows a refusal; a plan has one choice of each.
 
 The name of a plan, `FRAMING+FORM+OPENING+REFUSED`, is that of an agent: `--agent milker:tester+json+direct+permit`.
-`search` chooses among plans, so that the attack that it finds can be played again.
 """
 
 from __future__ import annotations
