@@ -14,7 +14,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import Role
-from sweet.llm.scripted import has_model
+from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
