@@ -320,7 +320,7 @@ _JAVASCRIPT = (
     *(("Math.abs(", "abs("), ("Math.round(", "round("), (".push(", ".append("), (".includes(", ".__contains__(")),
     *(("Math.floor(", "int("), (".toUpperCase(", ".upper("), (".toLowerCase(", ".lower("), (".trim(", ".strip(")),
 )
-_JAVASCRIPT_WORD = re.compile(r"\b(?:true|false|null|undefined)\b|([^\W\d]\w*+)\.length\b|!(?=[\w(])")
+_JAVASCRIPT_WORD = re.compile(r"\b(?:true|false|null|undefined)\b|\b([^\W\d]\w*+)\.length\b|!(?=[\w(])")
 _JAVASCRIPT_WORDS = {"true": "True", "false": "False", "null": "None", "undefined": "None", "!": "not "}
 
 
