@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from sweet.stages.artifacts import NO_MODEL
+from sweet.stages.artifacts import is_model
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate, Record
 from sweet.tasks.trajectory import LeakCounts
@@ -34,7 +34,7 @@ class LeakMetrics(Record):
 def model_plays(human: str | None) -> bool:
     """Return whether a model plays the human of this name, so that its leaks are counted; of the names of several
     humans, whether one does. The scripted human may have a persona (`scripted:terse`)."""
-    return human is not None and any(name.partition(":")[0] not in NO_MODEL for name in human.split(", "))
+    return human is not None and any(is_model(name.partition(":")[0]) for name in human.split(", "))
 
 
 class LeakTally:
