@@ -288,7 +288,8 @@ class _Suggestions(RunLines):
     def _eval(self, rollouts: Artifact, like: Attempt | None = None) -> str:
         """Return the evaluation of dialogues, with the settings of the newest one: only like scores are compared."""
         made = [one for one in self.manifest.attempts if one.stage == "eval" and one.status == "done"]
-        chooses = dict.fromkeys(("from_", "best_of", "critic", "reference_context", "judge_model", "judge_prompt"))
+        by_critic = ("critic", "reference_context", "turn_tokens")
+        chooses = dict.fromkeys(("from_", "best_of", *by_critic, "judge_model", "judge_prompt"))
         call = self.call("eval", like or (made[-1] if made else None), **chooses, judge_url=[])
         return call.reading("from_", rollouts, self.last("rollouts")).line
 

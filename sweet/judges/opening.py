@@ -17,9 +17,9 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Reporter
-from sweet.stages.critics import used_reference_context
+from sweet.stages.critics import used_reference_context, used_turn_tokens
 from sweet.stages.meta import TrainedMeta
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,13 @@ class ChosenJudge:
             recorded["critic"] = self.critic.id
             context = used_reference_context(self.critic, self.recipe, self.config.reference_context)
             recorded |= {} if context is None else {"reference_context": context}
+            counted = used_turn_tokens(self.critic, self.recipe, self.config.turn_tokens)
+            recorded |= {} if counted is None else {"turn_tokens": counted}
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)
             recorded |= {"judge_model": self.config.judge_model, "judge_prompt": prompt.digest}
         if self.start is not None:
-            recorded["reference"] = self.start
+            recorded |= {"reference": self.start, "turn_tokens": self.config.turn_tokens or CRITIC_TURN_TOKENS}
         return recorded
 
     @contextmanager

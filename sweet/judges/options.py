@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.tasks.base import ReferenceContext
+from sweet.tasks.base import ReferenceContext, TurnTokens
 
 JudgeName = Literal["critic", "llm", "oracle", "random", "untrained"]
 """The judges that an option can name."""
@@ -20,7 +20,7 @@ CRITIC_JUDGES = ("critic", "untrained")
 JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
     "reference_context": ("critic",),
-    **dict.fromkeys(("reference", "max_length"), CRITIC_JUDGES),
+    **dict.fromkeys(("reference", "max_length", "turn_tokens"), CRITIC_JUDGES),
 }
 """The options that the stages share and only some judges accept, with those judges."""
 
@@ -40,6 +40,8 @@ class JudgeConfig(Protocol):
     def reference(self) -> str | None: ...
     @property
     def reference_context(self) -> ReferenceContext | None: ...
+    @property
+    def turn_tokens(self) -> TurnTokens | None: ...
     @property
     def device(self) -> Device: ...
     @property

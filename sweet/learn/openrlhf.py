@@ -3,8 +3,8 @@ arguments.
 
 OpenRLHF's DPO uses one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of the
 chosen one: the actor's step-level objective, the only training here that it supports. Prompts are written with the chat
-template applied and replies with the end-of-turn token, so OpenRLHF gets the same texts that the other engines encode;
-further processing, such as their order, is up to OpenRLHF.
+template applied and replies with thought and end-of-turn token, so OpenRLHF gets the same texts that the other engines
+encode; further processing, such as their order, is up to OpenRLHF.
 """
 
 from __future__ import annotations
@@ -58,12 +58,20 @@ class DpoJob:
     resume: bool = False
 
 
-def rows(
-    encoder: ChatEncoder, pairs: Sequence[tuple[Sequence[Message], ReplyText, ReplyText]]
-) -> Iterator[dict[str, str]]:
-    """The rows that OpenRLHF reads, for each (observation, chosen reply, rejected reply)."""
-    for observation, *sides in pairs:
-        prompt, (chosen, rejected) = encoder.texts(observation, sides)
+@dataclass(frozen=True)
+class Comparison:
+    """The two replies of a pair, and the prompt that the agent read before them, in ids if known."""
+
+    observation: Sequence[Message]
+    chosen: ReplyText
+    rejected: ReplyText
+    prompt: Sequence[int] | None = None
+
+
+def rows(encoder: ChatEncoder, pairs: Sequence[Comparison]) -> Iterator[dict[str, str]]:
+    """The rows that OpenRLHF reads."""
+    for pair in pairs:
+        prompt, (chosen, rejected) = encoder.texts(pair.observation, [pair.chosen, pair.rejected], pair.prompt)
         yield {"prompt": prompt, "chosen": chosen, "rejected": rejected}
 
 

@@ -177,7 +177,8 @@ class PageEncoder(ChatEncoder):
             text = self._clean(message.content)
             if message.role == "user" and number and messages[number - 1].role == "assistant":
                 text = self._page_text(self.page_of(messages[number - 1].content)) + text.lstrip()
-            shown.append(message.model_copy(update={"content": text}))
+            thought = None if message.thought is None else self._clean(message.thought)
+            shown.append(message.model_copy(update={"content": text, "thought": thought}))
         return shown
 
     def _reply_suffix(self, reply: ReplyText) -> list[int]:

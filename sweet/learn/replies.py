@@ -52,7 +52,8 @@ class ReplyIds:
     """The ids of a reply, with its end.
 
     Attributes:
-        thought: number of the first ids that are the thought with the marks around it.
+        thought: number of the first ids that are the thought with the marks around it; 0 if there is no thought, or
+            nothing else.
         recorded: whether the ids are those that were sampled.
     """
 
@@ -86,21 +87,22 @@ class ReplyForm:
 
     def thought(self, reply: ReplyText) -> str:
         """The part of `text` before what was said."""
-        if reply.thought is None:
+        if not _thinks(reply):
             return self.lead
-        return self.opening + reply.thought + ("" if _is_cut_off(reply) else self.closing)
+        cut_off = not reply.text.strip() and not reply.ended
+        return f"{self.opening}{reply.thought}{'' if cut_off else self.closing}"
 
-    def marks(self, thought: str, reply: ReplyText) -> bool:
-        """Whether the text of a sampled thought has the marks of this template; always if the template has none."""
+    def wrote(self, marked: str, reply: ReplyText) -> bool:
+        """Whether the model wrote `marked` before what it said: a thought with the marks of this template, or what
+        stands before a reply without one."""
+        marked = marked.strip()
+        if not _thinks(reply):
+            return marked in ("", self.lead.strip(), (self.opening + self.closing).strip())
         if self.inline:
             return True
-        opened = thought.strip().startswith(self.opening.strip())
-        return opened and (_is_cut_off(reply) or thought.strip().endswith(self.closing.strip()))
-
-
-def _is_cut_off(reply: ReplyText) -> bool:
-    """Whether a thought reached a limit before anything was said."""
-    return not reply.text.strip() and not reply.ended
+        return marked.startswith(self.opening.strip()) and (
+            not reply.text.strip() or marked.endswith(self.closing.strip())
+        )
 
 
 def find_form(tokenizer: Any) -> ReplyForm:
@@ -159,6 +161,16 @@ def _thinks(reply: ReplyText) -> bool:
     return reply.thought is not None and bool(reply.thought.strip())
 
 
+def _place(reply: ReplyText, thought: int, size: int) -> int:
+    """The number of first ids of a reply that are the thought: none if there is nothing in it, and none if it is all
+    that there is, since then there is no reply to tell from it.
+
+    Args:
+        thought, size: ids of the thought with its marks, and of the reply without its end.
+    """
+    return thought if _thinks(reply) and thought < size else 0
+
+
 class ReplyEncoder:
     """Encodes replies for one tokenizer.
 
@@ -214,7 +226,7 @@ class ReplyEncoder:
         # The last id of a thought that is tokenised alone may be another one before the text that follows it.
         pairs = enumerate(zip(ids, thought, strict=False))
         shared = next((n for n, (own, alone) in pairs if own != alone), min(len(ids), len(thought)))
-        return ReplyIds([*ids, *end], shared if _thinks(reply) else 0)
+        return ReplyIds([*ids, *end], _place(reply, shared, len(ids)))
 
     def _recorded(self, reply: ReplyText) -> ReplyIds | None:
         """The recorded ids with their end, if they are valid for this tokenizer and decode to the texts; otherwise
@@ -229,7 +241,7 @@ class ReplyEncoder:
         if thought is None:
             return None
         end = [self.end_of_turn] if len(body) == len(ids) and reply.ended else []
-        return ReplyIds([*ids, *end], thought if _thinks(reply) else 0, recorded=True)
+        return ReplyIds([*ids, *end], _place(reply, thought, len(body)), recorded=True)
 
     def _thought_ids(self, reply: ReplyText, body: list[int]) -> int | None:
         """The number of first ids of a recorded reply that are its thought and the marks before what was said; None if
@@ -238,13 +250,10 @@ class ReplyEncoder:
         if reply.thought is None and self._decode(body).strip() == said:
             return 0
         count = self._last_start(body, said) if reply.thought_tokens is None else min(reply.thought_tokens, len(body))
-        if self._decode(body[count:]).strip() != said:
+        thought = (reply.thought or "").strip()
+        if self._decode(body[count:]).strip() != said or thought not in self._decode(body[:count]):
             return None
-        if reply.thought is None:
-            return count if self._decode(body[:count], skip_special=False).strip() == self.form.lead.strip() else None
-        if reply.thought.strip() not in self._decode(body[:count]):
-            return None
-        return count if self.form.marks(self._decode(body[:count], skip_special=False), reply) else None
+        return count if self.form.wrote(self._decode(body[:count], skip_special=False), reply) else None
 
     def _last_start(self, body: list[int], said: str) -> int:
         """The largest n for which the text of the ids from n on is at least as long as `said`."""

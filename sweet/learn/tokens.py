@@ -127,13 +127,13 @@ class TurnTarget:
         return self.replies[number].ids + self.suffix[number]
 
     def span(self, start: int, turn_tokens: TurnTokens, number: int = 0) -> Span:
-        """The span of a reply that starts at `start`, with the thought before it. A turn that is a thought alone, cut
-        off before the reply, is supervised in any case."""
+        """The span of a reply that starts at `start`, with the thought before it. A turn that is a thought alone is
+        supervised in any case."""
         reply = self.replies[number]
         stop, suffix = start + len(reply.ids), len(self.suffix[number])
         reach = stop + suffix if suffix else None
         place = start + reply.thought
-        if turn_tokens == "both" or not start < place < stop:
+        if turn_tokens == "both" or not reply.thought:
             return Span(start, stop, self.turn, reach)
         if turn_tokens == "reply":
             return Span(place, stop, self.turn, reach)
@@ -214,10 +214,15 @@ class ChatEncoder:
             raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
-    def texts(self, observation: Sequence[Message], replies: Sequence[ReplyText]) -> tuple[str, list[str]]:
-        """A prompt and replies to it as text, including the end-of-turn token, for engines with their own
-        tokenisation."""
-        return self._chat.text(observation), [self._replies.text(reply) for reply in replies]
+    def texts(
+        self, observation: Sequence[Message], replies: Sequence[ReplyText], prompt: Sequence[int] | None = None
+    ) -> tuple[str, list[str]]:
+        """A prompt and replies to it as text, with thoughts and the end-of-turn token, for engines with their own
+        tokenisation: the texts of the ids that `turn` returns for the same arguments."""
+        [rendered] = self.prompts([observation])
+        read = self._recorded_prompt(_recorded_with(self.encode_replies(replies), prompt), rendered, observation)
+        text = self._chat.text(observation) if read == rendered else self._decode(read)
+        return text, [self._replies.text(reply) for reply in replies]
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
         """The ids of each reply, with its thought and its end-of-turn token (unless the reply was truncated)."""
@@ -290,16 +295,17 @@ class ChatEncoder:
             TooLong: the turn does not fit into `max_length` ids.
         """
         suffix = [self._reply_suffix(reply) for reply in replies]
-        target = _target(len(observation), self.encode_replies(replies), turn, suffix, prompt)
+        rows = self.encode_replies(replies)
+        target = TurnTarget(len(observation), rows, turn, suffix, _recorded_with(rows, prompt))
         _, prompts, dropped = self._fit(
             self._prepare_messages(list(observation)), [target], hidden, recipe, max_length, name
         )
         read, start = prompts[0], len(prompts[0])
-        rows = [
+        sequences = [
             TokenSequence((*read, *target.whole(number)), (target.span(start, self.turn_tokens, number),))
             for number in range(len(replies))
         ]
-        return [self._finalize(row) for row in rows], dropped
+        return [self._finalize(sequence) for sequence in sequences], dropped
 
     # Overridden by encoders of other text (`sweet.learn.upstream`) or more than text (`sweet.learn.page_encoder`) ----
 
@@ -309,7 +315,10 @@ class ChatEncoder:
         turn_messages = [trajectory.dialogue_history[i] for i in turns]
         texts = list(map(given_reply, turn_messages))
         rows = zip(turns, self.encode_replies(texts), map(self._reply_suffix, texts), strict=True)
-        return [_target(i + offset, [row], i, [suffix], trajectory.prompt_ids(i)) for i, row, suffix in rows]
+        return [
+            TurnTarget(i + offset, [row], i, [suffix], _recorded_with([row], trajectory.prompt_ids(i)))
+            for i, row, suffix in rows
+        ]
 
     def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
         """The turns with the replies that are supervised; `prompts` are the ids before each."""
@@ -353,7 +362,8 @@ class ChatEncoder:
             read = [head + messages[cut : t.index] for t in remaining]
             prompts = self.prompts(read, hidden=hidden, recipe=recipe)
             if hidden is None and not dropped:
-                prompts = [self._recorded_prompt(*row) for row in zip(remaining, prompts, read, strict=True)]
+                recorded = [target.prompt for target in remaining]
+                prompts = [self._recorded_prompt(*row) for row in zip(recorded, prompts, read, strict=True)]
             longest = max(
                 len(prompt) + max(len(target.whole(number)) for number in range(len(target.replies)))
                 for prompt, target in zip(prompts, remaining, strict=True)
@@ -369,20 +379,22 @@ class ChatEncoder:
             fix=option("max_length", longest),
         )
 
-    def _recorded_prompt(self, target: TurnTarget, rendered: list[int], messages: Sequence[Message]) -> list[int]:
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _recorded_prompt(
+        self, recorded: Sequence[int] | None, rendered: list[int], messages: Sequence[Message]
+    ) -> list[int]:
         """The recorded ids of a prompt, or those of the rendered one if they are unknown, or not of these messages and
         this template.
 
         A server may have rendered it with a date, an effort or thoughts of its own, so the texts need not be the same;
         but they are from the last message on, up to what the recorded one adds to the generation prompt.
         """
-        ids = list(target.prompt or rendered)
+        ids = list(recorded or rendered)
         if ids == rendered or min(ids) < 0 or max(ids) >= len(self.tokenizer):
             return rendered
-        text, own = (
-            str(self.tokenizer.decode(row, skip_special_tokens=False, clean_up_tokenization_spaces=False))
-            for row in (ids, rendered)
-        )
+        text, own = self._decode(ids), self._decode(rendered)
         last = messages[-1].content.strip()
         if not text[text.rfind(last) :].startswith(own[own.rfind(last) :]):
             return rendered
@@ -401,10 +413,9 @@ def given_reply(turn: Turn) -> ReplyText:
     return ReplyText(turn.said, turn.token_ids, turn.finish_reason != "length", turn.thought, turn.thought_tokens)
 
 
-def _target(
-    index: int, replies: list[ReplyIds], turn: int, suffix: list[list[int]], prompt: Sequence[int] | None
-) -> TurnTarget:
-    return TurnTarget(index, replies, turn, suffix, prompt if all(reply.recorded for reply in replies) else None)
+def _recorded_with(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:
+    """The recorded ids of a prompt; None if those of a reply to it are not the recorded ones: they would not fit."""
+    return prompt if all(reply.recorded for reply in replies) else None
 
 
 def _merge(

@@ -21,7 +21,7 @@ from sweet.stages.base import (
     about,
     formerly,
 )
-from sweet.tasks.base import Recipe, ReferenceContext
+from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 
 
 class RankConfig(PlannedConfig):
@@ -66,6 +66,9 @@ class RankConfig(PlannedConfig):
     """What the reference reads before a reply. hidden: the training-time information and the dialogue, as the critic
     does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic has
     learned nothing. Default: hidden with the recipe paper, dialogue with upstream."""
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
+    """Of a thinking agent's replies, the tokens that the mean of a critic's log-ratios runs over: both (thought and
+    reply together), reply, or separate (the mean of both means). Default: what the critic was trained with."""
     temperature: float = Field(default=1.0, gt=0, json_schema_extra=about("Agent"))
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))

@@ -48,6 +48,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import (
     CriticSettings,
     check_reference,
+    check_turn_tokens,
     couples_in,
     used_recipe,
     warn_dropped_turns,
@@ -194,6 +195,7 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     )
     if inputs.critic is not None:
         check_reference(inputs.critic, config.reference, config.reference_context)
+        check_turn_tokens(inputs.critic, config.recipe, config.turn_tokens)
     dialogues: list[Trajectory] = []
     ended_by_fault: set[str] = set()
     for dialogue in read_jsonl(run.file(inputs.rollouts), Trajectory):
@@ -246,7 +248,9 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
 
 
 def _choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudge:
-    settings = CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
+    settings = CriticSettings(
+        config.device, config.max_length, config.micro_batch_tokens, config.packing, config.turn_tokens
+    )
     if inputs.critic is not None:
         path = run.path.absolute()
         how = (config.reference, config.recipe, config.reference_context)

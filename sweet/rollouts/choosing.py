@@ -20,7 +20,7 @@ from sweet.judges.options import JudgeName, check_judge_options
 from sweet.llm.scripted import has_model
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.runs.run import Run
-from sweet.stages.critics import CriticSettings, check_reference
+from sweet.stages.critics import CriticSettings, check_reference, check_turn_tokens
 from sweet.stages.rows import Candidate
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, opening
@@ -84,7 +84,7 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
     if (config.best_of or 1) == 1:
         return None
     judge = judge_name(config)
-    settings = CriticSettings(config.device, config.max_length)
+    settings = CriticSettings(config.device, config.max_length, turn_tokens=config.turn_tokens)
     if judge == "critic":
         if run is None:
             raise UsageError(
@@ -94,6 +94,7 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
             )
         critic = run.find("critic", config.critic, needed_by="rollout --best-of")
         check_reference(critic, config.reference, config.reference_context)
+        check_turn_tokens(critic, None, config.turn_tokens)
         how = (config.reference, None, config.reference_context)
         load = partial(load_trained_judge, run.path.absolute(), critic.id, settings, *how)
         return ChosenJudge(judge, config, critic=critic, load=load)

@@ -14,7 +14,7 @@ from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, about, formerly
-from sweet.tasks.base import Recipe, ReferenceContext
+from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 
 CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
@@ -117,6 +117,9 @@ class RolloutConfig(PlannedConfig):
     model that judges; default: the agent."""
     reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
     """What the critic's reference reads before a reply: hidden, as the critic does, or dialogue; see sweet rank."""
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Best of N", ADDED))
+    """Of a thinking agent's replies, the tokens that the mean of a critic's log-ratios runs over: both (thought and
+    reply together), reply, or separate (the mean of both means). Default: what the critic was trained with."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Best of N", ADDED))
     """Tokens of a sequence that a critic or untrained judges at most; longer ones lose early turns. Default: its
     context."""

@@ -25,6 +25,7 @@ _PLAYED = (
     *("personas_digest", "humans_by"),
     *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
     *("best_of", "judge", "judge_model", "judge_prompt", "reference", "reference_context", "max_length"),
+    "turn_tokens",
 )
 """Settings, in meta or the attempt's configuration, that rollouts of one role share: all that decide a dialogue. More
 tasks, or more samples of each, replace fewer."""

@@ -33,9 +33,16 @@ from sweet.scoring.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
+from sweet.stages.critics import (
+    CriticSettings,
+    load_critic,
+    used_reference_context,
+    used_turn_tokens,
+    warn_dropped_turns,
+)
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate
-from sweet.tasks.base import ReferenceContext
+from sweet.tasks.base import ReferenceContext, TurnTokens
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
@@ -71,20 +78,20 @@ def measure_best_of(
     reporter: Reporter,
     *,
     reference_context: ReferenceContext | None = None,
+    turn_tokens: TurnTokens | None = None,
 ) -> BestOfMetrics:
     """Return the success of the best of N = 1, 2, 4, … dialogues of a task.
 
     Args:
         reference_context: what the critic's reference reads; see `load_critic`.
+        turn_tokens: what its means run over; see `CriticSettings`.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.critics import CriticSettings, load_critic, used_reference_context, warn_dropped_turns
-
     artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
     dialogues, rewards = _rewarded(run, rollouts, scores)
-    settings = CriticSettings(device=device)
+    settings = CriticSettings(device=device, turn_tokens=turn_tokens)
     critic = load_critic(run, artifact, reporter, settings, reference_context=reference_context)
     scored: list[float | None] = []
     with reporter.progress("judged", len(dialogues)) as bar:
@@ -97,7 +104,10 @@ def measure_best_of(
         reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")
     by_number = _by_number(rollouts, dialogues, scored, rewards, "critic")
     read = used_reference_context(artifact, None, reference_context)
-    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number, reference_context=read)
+    counted = used_turn_tokens(artifact, None, turn_tokens)
+    return BestOfMetrics(
+        critic=artifact.id, left_out=left_out, n=by_number, reference_context=read, turn_tokens=counted
+    )
 
 
 def measure_best_of_by_model(

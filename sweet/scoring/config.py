@@ -13,7 +13,7 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import FLIPS
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, PlannedConfig, about
-from sweet.tasks.base import ReferenceContext
+from sweet.tasks.base import ReferenceContext, TurnTokens
 
 
 class EvalConfig(PlannedConfig):
@@ -50,6 +50,9 @@ class EvalConfig(PlannedConfig):
     """The critic that chooses; default: the newest finished one."""
     reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
     """With --best-of critic: what the critic's reference reads, hidden or dialogue, as in sweet rank."""
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
+    """With --best-of critic: the tokens of a thinking agent's turns that the critic's means run over, as in sweet
+    rank."""
     judge_model: str | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
     """The model that chooses with --best-of llm: a directory or a hub id."""
     judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Best of N", OPERATIONAL))

@@ -43,6 +43,8 @@ class BestOfMetrics(Record):
     """by N = 1, 2, 4, …"""
     reference_context: str | None = None
     """what the critic's reference reads, hidden or dialogue; null where the critic has none"""
+    turn_tokens: str | None = None
+    """the tokens of a turn that the means of the critic run over: both, reply or separate; null where it has none"""
 
 
 class HumanRates(Record):

@@ -37,7 +37,7 @@ from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.trained_on import TaskKeys, TrainingRecord, task_keys
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.critics import check_reference, warn_if_at_chance
+from sweet.stages.critics import check_reference, check_turn_tokens, warn_if_at_chance
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
@@ -60,6 +60,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     if config.best_of == "critic":
         critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
         check_reference(critic, None, config.reference_context)
+        check_turn_tokens(critic, None, config.turn_tokens)
         warn_if_at_chance(run, critic, reporter)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
@@ -141,8 +142,16 @@ def _measure_best_of(
     """Return the success of the best of N dialogues, chosen as `--best-of` says."""
     if config.best_of == "llm":
         return measure_best_of_by_model(run, rollouts, scores, config, reporter)
-    context = config.reference_context
-    return measure_best_of(run, rollouts, scores, config.critic, config.device, reporter, reference_context=context)
+    return measure_best_of(
+        run,
+        rollouts,
+        scores,
+        config.critic,
+        config.device,
+        reporter,
+        reference_context=config.reference_context,
+        turn_tokens=config.turn_tokens,
+    )
 
 
 def _open_scorer(
@@ -219,7 +228,7 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
 
 
 _CHOSEN_BY = {
-    "reference_context": "critic",
+    **dict.fromkeys(("reference_context", "turn_tokens"), "critic"),
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), "llm"),
 }
 """Options of what chooses the best of N dialogues, and the value of `best_of` that they belong to."""

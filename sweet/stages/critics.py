@@ -15,7 +15,7 @@ from sweet.stages.base import Packing, Reporter
 from sweet.stages.intervals import wilson
 from sweet.stages.meta import CandidatesMeta, TrainedMeta
 from sweet.stages.record import Rate
-from sweet.tasks.base import Recipe, ReferenceContext, reference_context_of
+from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, ReferenceContext, TurnTokens, reference_context_of
 from sweet.units import count, rate
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ class CriticSettings:
         max_length: tokens of a scored sequence at most; None for the model's context.
         batch_tokens: tokens of one forward pass; None for `CPU_TOKENS` or `GPU_TOKENS`.
         packing: whether shared prefixes are computed once.
+        turn_tokens: what the mean of the log-ratios of a turn runs over; None for what the critic was trained with.
     """
 
     device: Device = "auto"
     max_length: int | None = None
     batch_tokens: int | None = None
     packing: Packing = "tree"
+    turn_tokens: TurnTokens | None = None
 
 
 class BoundedReader(Protocol):
@@ -91,6 +93,7 @@ def load_critic(
     model = load_model(path, settings.device, tokenizer=tokenizer)
     how = _reader_settings(settings, model) | {"recipe": used_recipe(artifact, recipe)}
     check_reference(artifact, reference, reference_context)
+    check_turn_tokens(artifact, recipe, settings.turn_tokens)
     if meta.variant == "regression":
         load_head(model, run.file(artifact))
         encoder = UpstreamEncoder(tokenizer) if how["recipe"] == "upstream" else ChatEncoder(tokenizer)
@@ -106,6 +109,7 @@ def load_critic(
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
     how["reference_context"] = reference_context
+    how["turn_tokens"] = used_turn_tokens(artifact, recipe, settings.turn_tokens)
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
 
 
@@ -126,6 +130,35 @@ def used_reference_context(
     if TrainedMeta.of(artifact).variant in ("regression", "no-info"):
         return None
     return asked or reference_context_of(used_recipe(artifact, recipe))
+
+
+def used_turn_tokens(artifact: Artifact, recipe: Recipe | None, asked: TurnTokens | None) -> TurnTokens | None:
+    """Return what the mean of a critic's log-ratios runs over; None for a regression head, which has none. In the
+    published code (recipe `upstream`) one mean runs over all tokens.
+
+    Args:
+        recipe, asked: as for `load_critic`, and of its settings.
+    """
+    meta = TrainedMeta.of(artifact)
+    if meta.variant == "regression":
+        return None
+    if used_recipe(artifact, recipe) == "upstream":
+        return "both"
+    return asked or meta.turn_tokens or CRITIC_TURN_TOKENS
+
+
+def check_turn_tokens(artifact: Artifact, recipe: Recipe | None, asked: TurnTokens | None) -> None:
+    """Check that a critic's mean can run over these tokens; None is not given.
+
+    Raises:
+        UsageError: the critic has a regression head, or judges by recipe upstream.
+    """
+    if asked is None or asked == used_turn_tokens(artifact, recipe, asked):
+        return
+    what = f"{artifact.id} has a regression head, and no log-ratios to average."
+    if TrainedMeta.of(artifact).variant != "regression":
+        what = "In the recipe upstream the mean of the log-ratios runs over all tokens of a turn."
+    raise UsageError(what, where=option("turn_tokens", asked), fix=Hint("omit ", option("turn_tokens")))
 
 
 def warn_if_at_chance(run: Run, critic: Artifact, reporter: Reporter) -> None:
@@ -197,7 +230,8 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
 
     tokenizer = load_tokenizer(name)
     model = load_model(name, settings.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **_reader_settings(settings, model))
+    how = _reader_settings(settings, model) | {"turn_tokens": settings.turn_tokens or CRITIC_TURN_TOKENS}
+    return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **how)
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from sweet.render.page import RenderSettings
 from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
-from sweet.tasks.base import Recipe, ReferenceContext
+from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 
 
 class JudgedMeta(Meta):
@@ -34,6 +34,9 @@ class JudgedMeta(Meta):
     reference_context: ReferenceContext | None = None
     """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; absent
     where the critic has no reference, or does not read that information either."""
+    turn_tokens: TurnTokens | None = None
+    """The tokens of a turn over which the mean of the critic's log-ratios ran; absent for a regression head, and if an
+    earlier version ranked."""
 
 
 class RolloutsMeta(JudgedMeta):
@@ -138,6 +141,8 @@ class TrainedMeta(Meta):
     """Of a regression head: what it learned. dialogue: preferences between whole dialogues, recipe upstream's."""
     normalize: Literal["turn", "trajectory", "none"] | None = None
     """Of another critic: over what log-ratios are averaged."""
+    turn_tokens: TurnTokens | None = None
+    """The tokens of a thinking agent's turns that were supervised: both, reply or separate."""
     lr: float | None = None
     """Peak learning rate."""
     nll: float | None = None

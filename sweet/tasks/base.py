@@ -27,6 +27,11 @@ TurnTokens = Literal["both", "reply", "separate"]
 """Which tokens of a turn are supervised, or averaged over: those of thought and reply, of the reply alone, or of each
 by itself, so that either is half of the turn. Without a thought the three are the same."""
 
+CRITIC_TURN_TOKENS: TurnTokens = "separate"
+"""What the mean of a critic's log-ratios runs over where nothing else is asked for. A long thought would leave the
+reply no weight in a mean over both. In the reply alone little is left to judge: after the thought that decided it, it
+is nearly certain, with the training-time information as without."""
+
 
 def reference_context_of(recipe: Recipe) -> ReferenceContext:
     """What the reference reads in a recipe where nothing else is asked for: in `upstream` the dialogue alone."""

@@ -14,7 +14,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.manifest import Kind
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, about, formerly
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
 
 Engine = Literal["torch", "deepspeed", "openrlhf"]
@@ -90,6 +90,9 @@ class TrainConfig(PlannedConfig):
     """Examples per step; default: 8, for rft and sft 32."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Method"))
     """Tokens of a sequence at most; longer dialogues lose early turns. Default: the model's context."""
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    """The tokens of a thinking agent's turns that are supervised: both, thought and reply together; reply, the thought
+    is only read; or separate, each is half of the turn. Default: both for an actor, separate for a critic."""
     recipe: Recipe = Field(default="paper", json_schema_extra=about("Method"))
     """paper, or upstream to compute the same as the published code."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Optimization"))
@@ -193,6 +196,18 @@ class TrainActorConfig(TrainConfig):
     for pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
 
 
+def actor_turn_tokens(config: TrainConfig) -> TurnTokens:
+    """Return the tokens of a turn that an actor's training supervises."""
+    return config.turn_tokens or "both"
+
+
+def critic_turn_tokens(config: TrainCriticConfig) -> TurnTokens:
+    """Return the tokens of a turn that a critic's training supervises."""
+    if config.variant == "regression" or config.recipe == "upstream":
+        return "both"
+    return config.turn_tokens or CRITIC_TURN_TOKENS
+
+
 def check_critic_options(config: TrainCriticConfig) -> None:
     """Raise UsageError where options of a critic's training do not go together."""
     if config.beta == 0 and config.target == "preference":
@@ -203,6 +218,11 @@ def check_critic_options(config: TrainCriticConfig) -> None:
     if published_head and config.target == "preference" and config.beta != TrainConfig.model_fields["beta"].default:
         what = "The published regression head learns preferences without beta."
         raise UsageError(what, where=option("beta", config.beta), fix=Hint("omit ", option("beta")))
+    if config.turn_tokens not in (None, critic_turn_tokens(config)):
+        what = "A regression head has no log-ratios to average: it reads thought and reply."
+        if config.variant != "regression":
+            what = "In the recipe upstream the log-ratios of all tokens of a turn count."
+        raise UsageError(what, where=option("turn_tokens", config.turn_tokens), fix=option("turn_tokens", "both"))
     if config.variant != "regression":
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
-from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, steps, train, write_rows
+from sweet.learn.openrlhf import CHECKPOINTS, DATA, Comparison, DpoJob, command, rows, steps, train, write_rows
 from sweet.learn.openrlhf_python import find_python
-from sweet.learn.replies import ReplyText
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.rows import Pair
-from sweet.tasks.base import Message, Recipe
+from sweet.tasks.base import Recipe, TurnTokens
 from sweet.training.config import LayoutOptions
+from sweet.training.examples import sides_of
 from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.layout import ZERO
 from sweet.training.loggers import LogTarget
@@ -73,8 +73,16 @@ class OpenRLHFTraining:
         )
 
 
-def check_openrlhf(*, lora: bool, recipe: Recipe, log_to: Sequence[LogTarget]) -> None:
+def check_openrlhf(
+    *, lora: bool, recipe: Recipe, log_to: Sequence[LogTarget], turn_tokens: TurnTokens = "both"
+) -> None:
     """Raise UsageError for options that OpenRLHF does not support."""
+    if turn_tokens != "both":
+        raise UsageError(
+            "OpenRLHF sums over all tokens of a reply, its thought included.",
+            where=Hint(option("turn_tokens", turn_tokens), " ", option("engine", "openrlhf")),
+            fix=Hint(option("turn_tokens", "both"), ", or ", option("engine", "torch"), " or deepspeed"),
+        )
     if log_to:
         raise UsageError(
             "OpenRLHF does not report its metrics.",
@@ -171,6 +179,5 @@ def _move_model(source: Path, target: Path) -> None:
         entry.replace(target / entry.name)
 
 
-def _sides(pair: Pair) -> tuple[Sequence[Message], ReplyText, ReplyText]:
-    chosen = ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended)
-    return pair.observation, chosen, ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended)
+def _sides(pair: Pair) -> Comparison:
+    return Comparison(pair.observation, *sides_of(pair), pair.prompt_token_ids)

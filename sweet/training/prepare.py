@@ -35,7 +35,15 @@ from sweet.stages.meta import TrainedMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
-from sweet.training.config import LEARNS_FROM, TrainActorConfig, TrainConfig, TrainCriticConfig, check_critic_options
+from sweet.training.config import (
+    LEARNS_FROM,
+    TrainActorConfig,
+    TrainConfig,
+    TrainCriticConfig,
+    actor_turn_tokens,
+    check_critic_options,
+    critic_turn_tokens,
+)
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
 from sweet.training.hyperparameters import Hyperparameters, Learner, resolve
 from sweet.training.imitation import dialogues_to_imitate
@@ -73,7 +81,7 @@ def prepare_critic(
         objective = partial(Objective, target=target)
     else:
         normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
-        meta = meta.model_copy(update={"normalize": normalize})
+        meta = meta.model_copy(update={"normalize": normalize, "turn_tokens": critic_turn_tokens(config)})
         objective = partial(Objective, normalize=normalize)
     if config.target == "preference":
         basis, examples, heldout = _preference_examples(run, config, reporter, weights)
@@ -211,7 +219,12 @@ class _Basis:
         weights: bool,
     ) -> _Basis:
         if config.engine == "openrlhf":
-            check_openrlhf(lora=config.lora is not None, recipe=config.recipe, log_to=config.log_to)
+            check_openrlhf(
+                lora=config.lora is not None,
+                recipe=config.recipe,
+                log_to=config.log_to,
+                turn_tokens=actor_turn_tokens(config),
+            )
         trained = "train-critic" if isinstance(config, TrainCriticConfig) else "train-actor"
         check_not_test(run, inputs, allow=config.allow_test, needed_by=trained)
         layout = layout_of(config.layout_options)
@@ -289,7 +302,8 @@ def _load_model(
     """Load the model, or its shapes where this process does not train it, and what encodes dialogues for it."""
     tokenizer = load_tokenizer(base)
     upstream_critic = config.recipe == "upstream" and learner in ("critic", "regression")
-    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer)
+    counted = critic_turn_tokens(config) if isinstance(config, TrainCriticConfig) else actor_turn_tokens(config)
+    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer, counted)
     sees_pages = learner == "regression" and shows_pages(run, base)
     if sees_pages:
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None

@@ -16,7 +16,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
-from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.config import TrainActorConfig, TrainCriticConfig, actor_turn_tokens
 from sweet.training.metrics import TrainMetrics, TrainWork
 
 
@@ -55,7 +55,7 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     from sweet.training.prepare import prepare_actor, prepare_openrlhf
     from sweet.training.trainer import StageRecord, train
 
-    meta = TrainedMeta(method=config.method, recipe=config.recipe)
+    meta = TrainedMeta(method=config.method, recipe=config.recipe, turn_tokens=actor_turn_tokens(config))
     record = StageRecord("train-actor", "actor", config, meta, config.resume)
     if config.engine == "openrlhf":
         return train_by_openrlhf(run, prepare_openrlhf(run, config, reporter), record, reporter)
@@ -69,5 +69,6 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     from sweet.training.trainer import StageRecord
 
     training = prepare_actor(run, config, reporter, weights=False)
-    record = StageRecord("train-actor", "actor", config, TrainedMeta(method=config.method), config.resume)
+    meta = TrainedMeta(method=config.method, turn_tokens=actor_turn_tokens(config))
+    record = StageRecord("train-actor", "actor", config, meta, config.resume)
     return plan_training(run, training, record, config.layout_options, config.rates, reporter)

@@ -211,7 +211,7 @@ def test_a_recorded_prompt_is_read_as_it_was(tokenizers: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_thought_that_was_cut_off_is_the_whole_turn(tokenizers: dict[str, Any], family: str) -> None:
-    """It has no mark behind it and no end, and is supervised although no reply follows."""
+    """It has no mark behind it, and is supervised although no reply follows."""
     tokenizer = tokenizers[family]
     for counted in COUNTED:
         encoder = ChatEncoder(tokenizer, counted)
@@ -221,10 +221,11 @@ def test_a_thought_that_was_cut_off_is_the_whole_turn(tokenizers: dict[str, Any]
         for reply in (
             ReplyText("", ids, ended=False, thought="It is 5", thought_tokens=len(ids)),
             ReplyText("", ended=False, thought="It is 5"),
+            ReplyText("", (*ids, tokenizer.eos_token_id), thought="It is 5", thought_tokens=len(ids) + 1),
         ):
             [row] = encoder.turn(said, [reply], turn=1, name="x")[0]
             [span] = row.spans
-            assert (row.ids[span.start : span.stop], span.split) == (ids, None)
+            assert (row.ids[span.start : span.stop], span.split) == (reply.token_ids or ids, None)
 
 
 def test_the_place_of_a_reply_is_found_where_the_number_of_the_thoughts_tokens_is_unknown(
@@ -264,6 +265,23 @@ def test_an_empty_thought_is_a_part_of_the_reply(tokenizers: dict[str, Any]) -> 
     found = ChatEncoder(tokenizer, "separate").encode_replies(replies)
     assert [(reply.ids, reply.thought) for reply in found] == [(list(ids), 0)] * 5
     assert [reply.recorded for reply in found] == [True, True, True, False, False]
+
+
+def test_a_reply_without_a_thought_has_its_channel(tokenizers: dict[str, Any]) -> None:
+    tokenizer = tokenizers["gpt-oss"]
+    marks = tokenizer("<|channel|>final<|message|>", add_special_tokens=False)["input_ids"]
+    letters = [tokenizer(letter)["input_ids"][0] for letter in "rate"]
+    ids = (*marks, *letters, tokenizer.eos_token_id)
+    replies = [
+        ReplyText("rate", ids),
+        ReplyText("rate", ids, thought_tokens=len(marks)),
+        ReplyText("rate", ids, thought="", thought_tokens=len(marks)),
+    ]
+    encoder = ChatEncoder(tokenizer, "separate")
+    assert [(reply.ids, reply.thought) for reply in encoder.encode_replies(replies)] == [(list(ids), 0)] * 3
+    [usual, empty] = encoder.replies([ReplyText("rate"), ReplyText("rate", thought="")])
+    assert usual == empty != list(ids)
+    assert tokenizer.decode(usual) == tokenizer.decode(ids)
 
 
 def test_ids_that_are_not_of_the_thought_are_not_used(tokenizers: dict[str, Any]) -> None:

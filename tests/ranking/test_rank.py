@@ -230,6 +230,7 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
         "agent": agent,
         "judge": "critic",
         "critic": "critic-1",
+        "turn_tokens": "separate",
         "recipe": "paper",
         "reference_context": "hidden",
     }

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.openrlhf import DpoJob, arguments, command, rows
+from sweet.learn.openrlhf import Comparison, DpoJob, arguments, command, rows
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE
 from sweet.learn.replies import ReplyText
-from sweet.learn.tokens import ChatEncoder
+from sweet.learn.tokens import ChatEncoder, given_reply
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -25,6 +25,7 @@ from sweet.tasks.base import Message
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.learn.builders import TEMPLATES, build_tokenizer
+from tests.learn.thinking import THINKING, play, thinking_tokenizer
 from tests.stages.learn_runs import make_agent, make_run, put
 
 JOB = DpoJob(model="base", lr=3e-5, beta=0.1, nll=0.01, epochs=2, batch=8, max_length=512, seed=7)
@@ -96,7 +97,7 @@ def test_openrlhf_encodes_our_rows_to_the_ids_of_the_other_engines(
     preprocess = runpy.run_path(str(Path(_folder("datasets")) / "reward_dataset.py"))["preprocess_data"]
     tokenizer = build_tokenizer(TEMPLATES[template])
     encoder = ChatEncoder(tokenizer)
-    (row,) = rows(encoder, [(ASKED, CHOSEN, REJECTED)])
+    (row,) = rows(encoder, [Comparison(ASKED, CHOSEN, REJECTED)])
     prompt, chosen, rejected, _ = preprocess(
         row, prompt_key="prompt", chosen_key="chosen", rejected_key="rejected", is_dpo=True
     )
@@ -104,6 +105,24 @@ def test_openrlhf_encodes_our_rows_to_the_ids_of_the_other_engines(
     for text, sequence in zip((chosen, rejected), sequences, strict=True):
         assert tuple(tokenizer(prompt + text, add_special_tokens=False)["input_ids"]) == sequence.ids
     assert len(tokenizer(prompt, add_special_tokens=False)["input_ids"]) == sequences[0].spans[0].start
+
+
+@pytest.mark.parametrize("family", THINKING)
+def test_a_thinking_agents_pair_is_written_as_the_text_of_the_ids_that_the_other_engines_learn(family: str) -> None:
+    """The first side as it was sampled, the other of an import without ids, and both without them."""
+    tokenizer = thinking_tokenizer(family)
+    encoder, said = ChatEncoder(tokenizer), play(tokenizer, family, 2)
+    index = said.agent_turns[1]
+    sampled, prompt = given_reply(said.dialogue_history[index]), said.prompt_ids(index)
+    rendered = ReplyText(sampled.text, thought="It is 5 per hour.")
+    cut_off = ReplyText("", ended=False, thought="It is 5 per")
+    for chosen, rejected in ((sampled, rendered), (rendered, cut_off), (sampled, sampled)):
+        observation = said.observation(index, None)
+        (row,) = rows(encoder, [Comparison(observation, chosen, rejected, prompt)])
+        sequences, _ = encoder.turn(observation, [chosen, rejected], turn=index, name="t", prompt=prompt)
+        texts = [row["prompt"] + row[side] for side in ("chosen", "rejected")]
+        assert texts == [tokenizer.decode(sequence.ids) for sequence in sequences]
+        assert [row["prompt"]] * 2 == [tokenizer.decode(s.ids[: s.spans[0].start]) for s in sequences]
 
 
 def test_the_command_is_deepspeeds_launcher_with_its_module() -> None:
