@@ -116,13 +116,20 @@ def patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
             yield from patterns_in(item)
 
 
-SOURCE = "\n".join(path.read_text("utf-8") for path in TREES)
+USES = {
+    use
+    for path in TREES
+    for use in re.findall(
+        r"\b(\w+)\.((?:match|fullmatch)\(|(?:search|finditer|findall|sub|split)\b)", path.read_text("utf-8")
+    )
+}
+"""Each name in the package on which a method of expressions is used, with the method."""
 
 
 def is_searched(name: str) -> bool:
     """Whether an expression is tried at every position of a text, and not only at its beginning."""
-    begins = re.search(rf"\b{name}\.(?:match|fullmatch)\(", SOURCE)
-    return not begins or re.search(rf"\b{name}\.(?:search|finditer|findall|sub|split)\b", SOURCE) is not None
+    methods = {method for used, method in USES if used == name}
+    return methods.isdisjoint({"match(", "fullmatch("}) or not methods <= {"match(", "fullmatch("}
 
 
 def expressions() -> Iterator[Any]:

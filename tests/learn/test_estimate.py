@@ -85,11 +85,12 @@ def measured(
         TokenSequence(
             start + tuple(draw.randrange(vocabulary) for _ in range(length - shared)), (Span(length // 2, length, 1),)
         )
-        for _ in range(6)
+        for _ in range(4)
     ]
-    examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(3)]
-    # One example per micro-batch, so that gradients exist when the second one is computed.
-    settings = LoopSettings(lr=1e-4, epochs=2, batch=3, token_budget=1)
+    examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(2)]
+    # One example per micro-batch, so that gradients exist when the second one is computed; and a second step, in which
+    # the optimizer has its state.
+    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1)
     loops: list[Loop] = []
 
     def train() -> None:

@@ -39,8 +39,10 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
-BRIEF = replace(LIMITS, call_seconds=0.3)
+BRIEF = replace(LIMITS, call_seconds=0.15)
 """For answers that can only run until their time is over: most of them keep a core busy until then."""
+ALIKE = replace(LIMITS, call_seconds=0.5)
+"""The same for all answers, in the case in which none has the brief limits."""
 JAILS = 8
 """Jails at once: most of the time is spent waiting for time limits."""
 BRIEF_JAILS = 2
@@ -123,7 +125,8 @@ class Surroundings:
 
     def _holds_mark(self, place: Path) -> bool:
         try:
-            return any(self.mark in entry.name for entry in place.iterdir())
+            with os.scandir(place) as entries:  # thousands, after every answer: `iterdir` takes three times as long
+                return any(self.mark in entry.name for entry in entries)
         except OSError:
             return False
 
@@ -210,7 +213,7 @@ def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
     count = BRIEF_JAILS if brief else 0
     return [
         *((endless[start::count], BRIEF) for start in range(count)),
-        *((others[start :: JAILS - count], LIMITS) for start in range(JAILS - count)),
+        *((others[start :: JAILS - count], LIMITS if brief else ALIKE) for start in range(JAILS - count)),
     ]
 
 
