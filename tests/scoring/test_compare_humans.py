@@ -215,7 +215,7 @@ def test_the_command_line(played: Run, tmp_path: Path) -> None:
     shown = programs.run([*words, f"{run}@scripted", "--sim", "scripted", "--persona", "talkative"], cwd=tmp_path)
     assert "Replies to the same" in shown.stdout, shown.stderr
     for given, what in (
-        (["compare", run], "argument B is missing"),
+        (["compare", run], "Missing argument 'B'"),
         (["compare", run, run, "--sim", "x"], "--sim is an option of --human"),
     ):
         refused = programs.run([*programs.SWEET, *given], cwd=tmp_path)

@@ -60,7 +60,7 @@ class Compare(Command[CompareConfig]):
 def _check_agents(b: object, config: CompareConfig) -> None:
     """Raise UsageError if B is missing, or an option has no effect where agents are compared."""
     if b is None:
-        raise UsageError("The argument B is missing.", where="B", fix="name the run or artifact to compare with A")
+        raise UsageError("Missing argument 'B'.", where="B", fix="name the run or artifact to compare with A")
     for name in ("sim", "sim_url", "persona", "persona_file", "questions"):
         if getattr(config, name):
             what = Hint(option(name), " is an option of ", option("human"), ".")
