@@ -17,6 +17,9 @@ from sweet.tasks.base import Message
 Role = Literal["agent", "sim", "judge"]
 """The role that a model plays."""
 
+Effort = Literal["none", "low", "medium", "high"]
+"""How much a model that can think is asked to think before it replies."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -25,11 +28,14 @@ class Sampling:
     Attributes:
         temperature: 0 is greedy.
         top_p: nucleus sampling keeps this probability mass; 1 keeps everything.
-        max_tokens: upper bound on the tokens of each reply.
+        max_tokens: upper bound on the tokens of each reply, its thought included.
         n: number of independent replies.
         seed: the same seed gives the same replies, where the server supports it.
         logprobs: request the log-probability of each sampled token; the embedded engine always returns them.
         top_logprobs: request so many most likely tokens at each position; a server may not return them.
+        max_thought_tokens: after so many tokens of a thought its end is forced. The embedded engine does so; a server
+            may ignore it.
+        effort: how much the model is asked to think; None is the model's own default.
     """
 
     temperature: float = 1.0
@@ -39,6 +45,8 @@ class Sampling:
     seed: int | None = None
     logprobs: bool = False
     top_logprobs: int = 0
+    max_thought_tokens: int | None = None
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,16 @@ class Reply:
     thought: str | None = None
     thought_tokens: int | None = None
 
+    @property
+    def is_thought_alone(self) -> bool:
+        """Whether the model thought until it was cut off or stopped, and said nothing."""
+        return (self.thought is not None or bool(self.thought_tokens)) and not self.text.strip()
+
 
 @dataclass(frozen=True)
 class Completion:
     """The response to one request: `replies` has `Sampling.n` entries; `retries` counts the attempts that failed
-    before."""
+    before; `thought_tokens` of the `completion_tokens` are thoughts, counted or estimated."""
 
     replies: tuple[Reply, ...]
     prompt_tokens: int
@@ -84,6 +97,7 @@ class Completion:
     model: str
     prompt_token_ids: tuple[int, ...] | None = None
     retries: int = 0
+    thought_tokens: int = 0
 
 
 class ChatClient(Protocol):

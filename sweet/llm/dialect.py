@@ -3,6 +3,10 @@
 Models that reason before they answer (OpenAI's o1 and later) refuse what other models require: `max_tokens`, the role
 `system`, sampling parameters, several replies to one request. The error names the parameter; from then on, requests to
 that server are written without it, or in the way that it accepts. Nothing is assumed from the name of a model.
+
+The fields that say how much a model shall think are not part of OpenAI's interface, or only of that of some models. A
+server that refuses one is sent requests without it, and what is lost by that is said. To switch thinking off, templates
+are passed a variable (vLLM, SGLang); where that is refused, `reasoning_effort` is `none`.
 """
 
 from __future__ import annotations
@@ -26,6 +30,16 @@ _ROLES = ("system", "developer", "user")
 _NEUTRAL: Mapping[str, Any] = {"temperature": 1, "top_p": 1, "seed": None}
 """Parameters that a request can do without, with the values that leaving them out does not change."""
 
+TEMPLATE, EFFORT, BUDGET = "chat_template_kwargs", "reasoning_effort", "thinking_token_budget"
+"""The fields that say how much a model shall think: variables of the chat template, the effort, and the number of
+tokens after which a thought is ended (vLLM)."""
+_THINKING = (TEMPLATE, EFFORT, BUDGET)
+_THOUGHT = "reasoning_content"
+"""The field of a message with its thought, in a history that keeps thoughts."""
+_REFUSED = re.compile(
+    r"unrecognized|unknown|unexpected|not permitted|not supported|unsupported|invalid|should be", re.IGNORECASE
+)
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -46,12 +60,16 @@ class Dialect:
     def written(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of a request as this server accepts it."""
         written = {key: value for key, value in body.items() if key not in self.left_out}
+        if TEMPLATE in body and TEMPLATE in self.left_out and EFFORT not in self.left_out:
+            written[EFFORT] = "none"
+        if _THOUGHT in self.left_out:
+            written["messages"] = [without_field(message, _THOUGHT) for message in body["messages"]]
         if self.limit != "max_tokens":
             written[self.limit] = written.pop("max_tokens")
         if self.system != "system":
             written["messages"] = [
                 {**message, "role": self.system} if message["role"] == "system" else message
-                for message in body["messages"]
+                for message in written["messages"]
             ]
         if self.single:
             del written["n"]
@@ -72,7 +90,7 @@ class Dialect:
             return replace(self, limit="max_completion_tokens")
         if name == "role" and self.system != _ROLES[-1]:
             return replace(self, system=_ROLES[_ROLES.index(self.system) + 1])
-        if name is not None and name in _NEUTRAL and name not in self.left_out:
+        if name is not None and name in (*_NEUTRAL, *_THINKING, _THOUGHT) and name not in self.left_out:
             return replace(self, left_out=self.left_out | {name})
         if name == "n" and not self.single:
             return replace(self, single=True)
@@ -84,17 +102,30 @@ class Dialect:
         if self.system != "system":
             found["system"] = f"the system message is sent in the role {self.system}"
         found |= {name: f"{name} is not sent" for name in sorted(self.left_out)}
+        if TEMPLATE in found and EFFORT not in found:
+            found[TEMPLATE] += f", but {EFFORT}=none"
         return found | ({"n": "each reply is a request of its own"} if self.single else {})
 
     def is_lost(self, name: str, body: Mapping[str, Any]) -> bool:
         """Return whether a setting of a request does not reach the server, which then uses its own."""
-        return name in self.left_out and name in body and body[name] != _NEUTRAL[name]
+        if name not in self.left_out:
+            return False
+        if name == _THOUGHT:
+            return True
+        if name == TEMPLATE:
+            return EFFORT in self.left_out
+        if name == EFFORT and TEMPLATE in body:
+            return TEMPLATE in self.left_out
+        return name in body and body[name] != _NEUTRAL.get(name)
 
 
 def refused_parameter(error: StatusError) -> str | None:
     """Return the parameter that a server says it does not support; `role` for the role of a message, else None."""
     if error.status not in (400, 422):
         return None
+    for field in (*_THINKING, _THOUGHT):
+        if field in (error.param or error.message) and _REFUSED.search(f"{error.code} {error.message}"):
+            return field
     found = _NAMED.search(error.message)
     name = error.param if error.code in _CODES and error.param else found[1] if found else None
     return "role" if name is not None and _ROLE.fullmatch(name) else name
@@ -113,4 +144,12 @@ def merged(answers: Sequence[object]) -> object:
     choices = [{**choice, "index": i} for i, choice in enumerate(c for row in rows for c in row["choices"])]
     usages = [usage for row in rows if (usage := row["usage"]) is not None]
     totals = {name: sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens")}
-    return {**rows[0], "choices": choices, "usage": totals}
+    thoughts = [(usage["completion_tokens_details"] or {}).get("reasoning_tokens") for usage in usages]
+    known = [count for count in thoughts if count is not None]
+    details = {"completion_tokens_details": {"reasoning_tokens": sum(known)}} if known else {}
+    return {**rows[0], "choices": choices, "usage": {**totals, **details}}
+
+
+def without_field(message: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a message without one of its fields."""
+    return {key: value for key, value in message.items() if key != name}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Reply, RequestFailed, Sampling
-from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
+from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
 from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
+from sweet.llm.thoughts import Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
 
 
@@ -30,6 +33,7 @@ class EmbeddedClient:
         self.engine = engine
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer)
+        self._marks = marks_of(tokenizer)
 
     @classmethod
     def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
@@ -60,21 +64,50 @@ class EmbeddedClient:
         if any(isinstance(message, ImageMessage) for message in messages):
             raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
         try:
-            ids = self.template.ids(messages)
+            ids = self.template.ids(messages, sampling.effort)
         except ValueError as error:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
-        return await self.complete(ids, sampling)
+        opened = self.template.opened(sampling.effort)
+        limit = self._thought_limit(sampling, opened)
+        generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
+        return self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
 
     async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
-        """Sample continuations of a prompt of token ids. Raises the errors of `chat`."""
+        """Sample continuations of a prompt of token ids, in which no thoughts are looked for. Raises the errors of
+        `chat`."""
         generated = await asyncio.wrap_future(self.engine.submit(prompt, sampling))
+        return self._completion(prompt, generated, [self._reply(sequence) for sequence in generated])
+
+    def _completion(self, prompt: Sequence[int], generated: Sequence[Generated], replies: list[Reply]) -> Completion:
         return Completion(
-            replies=tuple(self._reply(sequence) for sequence in generated),
+            replies=tuple(replies),
             prompt_tokens=len(prompt),
             completion_tokens=sum(len(sequence.ids) for sequence in generated),
             model=self.model,
             prompt_token_ids=tuple(prompt),
+            thought_tokens=sum(reply.thought_tokens or 0 for reply in replies),
         )
+
+    def _thought_limit(self, sampling: Sampling, opened: Marks | bool) -> ThoughtLimit | None:
+        if sampling.max_thought_tokens is None:
+            return None
+        marks = opened if isinstance(opened, Marks) else self._marks
+        forced = self.tokenizer(marks.forced, add_special_tokens=False)["input_ids"]
+        closing = self.tokenizer(marks.closing, add_special_tokens=False)["input_ids"]
+        has_ended: Callable[[Sequence[int]], bool] = partial(self._writes, marks.closing)
+        if len(closing) == 1:
+            has_ended = partial(_ends_with, closing[0])
+        has_begun = None if isinstance(opened, Marks) else partial(self._begins, marks.opening)
+        return ThoughtLimit(sampling.max_thought_tokens, tuple(forced), has_ended, has_begun)
+
+    def _writes(self, mark: str, ids: Sequence[int]) -> bool:
+        """Whether the last of these ids completes a mark, which has at most as many tokens as bytes."""
+        return mark in self.decode(ids[-len(mark) :], skip_special=False)
+
+    def _begins(self, mark: str, ids: Sequence[int]) -> bool | None:
+        """Whether the ids begin with a mark; None if they are too few to say."""
+        text = self.decode(ids, skip_special=False).lstrip()
+        return True if text.startswith(mark) else None if mark.startswith(text) else False
 
     async def score(self, ids: Sequence[int]) -> Scored:
         """Log-probabilities of a text's ids. Raises the errors of `chat`."""
@@ -84,11 +117,25 @@ class EmbeddedClient:
         """Stop the engine and free its memory."""
         await asyncio.to_thread(self.engine.close)
 
+    def _body(self, sequence: Generated) -> tuple[int, ...]:
+        """The ids without the one that ended the reply."""
+        return sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
+
     def _reply(self, sequence: Generated) -> Reply:
-        body = sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
-        return Reply(
-            self.decode(body), sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
-        )
+        text = self.decode(self._body(sequence))
+        return Reply(text, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence))
+
+    def _chat_reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
+        """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
+        parts, count = separate_ids(self._body(sequence), self._decode, opened)
+        reply = self._reply(sequence)
+        if parts.thought is None:
+            return reply
+        tokens = len(sequence.ids) if not parts.closing else count
+        return replace(reply, text=parts.spoken, thought=parts.thought.strip(), thought_tokens=tokens)
+
+    def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
+        return self.decode(ids, skip_special=skip_special)
 
     def _alternatives(self, sequence: Generated) -> tuple[Alternatives, ...] | None:
         if not any(sequence.top_logprobs):
@@ -104,6 +151,10 @@ class EmbeddedClient:
             list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def _ends_with(token: int, ids: Sequence[int]) -> bool:
+    return ids[-1] == token
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -4,7 +4,8 @@ Requests wait in a queue. Before each decoding step the worker admits as many of
 similar length are prefilled together (the part that a prompt shares with an earlier sequence is copied, see
 `sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch. A
 row that ends is removed at once, and the last row moves into its slot. So no request waits for another to finish, and
-no request depends on another: each has its own random generator.
+no request depends on another: each has its own random generator. A row whose thought has used up its tokens
+(`ThoughtLimit`) gets the ids of the end of the thought instead of those that are sampled.
 
 A failure affects only its own requests: those in a batch whose forward pass raised, or a request whose logits are not
 finite. All requests fail only if the worker thread itself dies; the error then names the cause.
@@ -53,6 +54,24 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class ThoughtLimit:
+    """After how many tokens a thought is ended.
+
+    Attributes:
+        tokens: of the thought, without the opening mark.
+        forced: the ids that end it, which follow these tokens.
+        has_ended: whether the last of some ids completes the closing mark.
+        has_begun: whether some ids begin with the opening mark, None if they are too few to say. None if the prompt
+            ends with that mark.
+    """
+
+    tokens: int
+    forced: tuple[int, ...]
+    has_ended: Callable[[Sequence[int]], bool]
+    has_begun: Callable[[Sequence[int]], bool | None] | None
+
+
+@dataclass(frozen=True)
 class Generated:
     """One sampled sequence; the id that ended it is the last of `ids`. `top_logprobs` has one entry for each id, if
     requested."""
@@ -79,6 +98,7 @@ class _Request:
     limit: int
     seed: int
     future: Future[Any]
+    thought: ThoughtLimit | None = None
     scoring: bool = False
     started: int = 0
     done: dict[int, Generated] = field(default_factory=dict)
@@ -91,7 +111,11 @@ class _Request:
 
 @dataclass(eq=False)
 class _Row:
-    """One reply that is being sampled. `cached` tokens of it are in the cache; the last of `ids` is not yet."""
+    """One reply that is being sampled. `cached` tokens of it are in the cache; the last of `ids` is not yet.
+
+    `limit` is set while a thought may be going on that is limited, and `thought` is where it began in `ids`. `forced`
+    are the ids that come next instead of sampled ones.
+    """
 
     request: _Request
     index: int
@@ -100,6 +124,31 @@ class _Row:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     top_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    limit: ThoughtLimit | None = None
+    thought: int | None = None
+    forced: deque[int] = field(default_factory=deque)
+
+    def next_forced(self) -> int | None:
+        """The id that comes next whatever is sampled; None if the sampled one does."""
+        if self.forced:
+            return self.forced.popleft()
+        if (limit := self.limit) is None:
+            return None
+        if self.thought is None:
+            begun = True if limit.has_begun is None else limit.has_begun(self.ids) if self.ids else None
+            if begun is None:
+                return None
+            if not begun:
+                self.limit = None
+                return None
+            self.thought = len(self.ids)
+        if len(self.ids) > self.thought and limit.has_ended(self.ids[self.thought :]):
+            self.limit = None
+        elif len(self.ids) - self.thought >= limit.tokens:
+            self.limit = None
+            self.forced.extend(limit.forced)
+            return self.forced.popleft()
+        return None
 
 
 @dataclass(eq=False)
@@ -153,8 +202,13 @@ class EmbeddedEngine:
         """Whether requests are accepted."""
         return not self._closing
 
-    def submit(self, prompt: Sequence[int], sampling: Sampling) -> Future[list[Generated]]:
+    def submit(
+        self, prompt: Sequence[int], sampling: Sampling, thought: ThoughtLimit | None = None
+    ) -> Future[list[Generated]]:
         """Request `sampling.n` replies to a prompt of token ids. Cancelling the future drops the request.
+
+        Args:
+            thought: bounds the thought before each reply.
 
         Raises:
             ContextOverflow: the prompt leaves no room for a reply.
@@ -173,7 +227,7 @@ class EmbeddedEngine:
         if limit < 1 or sampling.n < 1:
             raise RequestFailed("max_tokens and n must be at least 1.", where=self.name)
         seed = int.from_bytes(os.urandom(8), "big") if sampling.seed is None else sampling.seed
-        return self._enqueue(_Request(ids, sampling, limit, seed, Future()))
+        return self._enqueue(_Request(ids, sampling, limit, seed, Future(), thought))
 
     def score(self, ids: Sequence[int]) -> Future[Scored]:
         """Request the log-probability of each id of a text but the first. Raises the errors of `submit`."""
@@ -334,7 +388,7 @@ class EmbeddedEngine:
     def _new_row(self, request: _Request, index: int) -> _Row:
         name = f"{request.seed}/{index}".encode()
         seed = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big")
-        return _Row(request, index, len(request.prompt), random.Random(seed).random)
+        return _Row(request, index, len(request.prompt), random.Random(seed).random, limit=request.thought)
 
     def _step(self) -> None:
         rows = self._rows
@@ -353,6 +407,9 @@ class EmbeddedEngine:
         if count := max(s.top_logprobs for s in settings):
             for row, top in zip(rows, top_logprobs(logits, count), strict=True):
                 row.top_logprobs.append(top[: row.request.sampling.top_logprobs])
+        for place, row in enumerate(rows):
+            if (row.limit or row.forced) and (forced := row.next_forced()) is not None:
+                ids[place], logprobs[place] = forced, float(logits[place].float().log_softmax(-1)[forced])
         ended: list[int] = []
         for slot, row, token, logprob in zip(range(first, len(self._rows)), rows, ids, logprobs, strict=True):
             row.ids.append(token)

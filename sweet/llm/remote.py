@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
-from sweet.llm.dialect import Dialect, merged
+from sweet.llm.dialect import BUDGET, EFFORT, TEMPLATE, Dialect, merged
 from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
@@ -44,6 +44,7 @@ from sweet.llm.images import message_content
 from sweet.llm.response_schema import ChatAnswer, describe, most_bytes
 from sweet.llm.roles import api_key
 from sweet.llm.served import choose_name, served_names
+from sweet.llm.template import effort_variables
 from sweet.redaction import reply_redactor
 from sweet.tasks.base import Message
 from sweet.units import count
@@ -67,7 +68,8 @@ the sampling distribution."""
 @dataclass(eq=False)
 class _Target:
     """One address. `extras`: which fields beyond texts are requested; 2 all, 1 those of OpenAI's interface, 0 none.
-    `dialect`: how requests are written."""
+    `dialect`: how requests are written. `opened`: whether its prompts end with the opening mark of a thought, as a
+    reply with the closing one alone has shown."""
 
     url: str
     channel: Channel
@@ -77,6 +79,7 @@ class _Target:
     cooldown_until: float = 0.0
     extras: int = 2
     dialect: Dialect = field(default_factory=Dialect)
+    opened: bool = False
 
     def fail(self) -> None:
         self.failures += 1
@@ -224,7 +227,7 @@ class RemoteClient:
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies. Raises the errors of `ChatClient.chat`."""
         body: dict[str, Any] = {
-            "messages": [{"role": m.role, "content": message_content(m)} for m in messages],
+            "messages": [_message(m) for m in messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -232,6 +235,7 @@ class RemoteClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        body |= _thinking(sampling)
         budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():
             await self.limiter.acquire()
@@ -342,7 +346,7 @@ class RemoteClient:
         target.dialect = dialect
         for name, phrase in dialect.deviations().items():
             lost = dialect.is_lost(name, body)
-            used = f" (it uses its own instead of {name}={body[name]:g})" if lost else ""
+            used = f" (it uses its own instead of {name}={_short(body[name])})" if lost and name in body else ""
             sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
             if known.get(name) != phrase and sentence not in self.deviations:
                 self.deviations.append(sentence)
@@ -378,6 +382,10 @@ class RemoteClient:
             timeout = min(CONNECT_TIMEOUT, max(budget.left, FIRST_PAUSE))
 
 
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
 async def _send(target: _Target, requests: Sequence[dict[str, Any]], sampling: Sampling) -> object:
     """Post requests at the same time, and return their responses as one."""
 
@@ -407,10 +415,31 @@ def _completion(raw: object, sampling: Sampling, target: _Target, redacted: Call
             f"The server returned {count(len(answer.choices), 'reply')} and not {sampling.n}, as requested.",
             where=target.url,
         )
+    target.opened = target.opened or answer.closes_alone
+    replies = answer.replies(redacted, opened=target.opened)
     return Completion(
-        replies=answer.replies(redacted),
+        replies=replies,
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
         completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
+        thought_tokens=answer.thought_tokens(replies),
     )
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """A message as it is sent. A thought is in the field that chat templates read."""
+    kept = {} if message.thought is None else {"reasoning_content": message.thought}
+    return {"role": message.role, "content": message_content(message), **kept}
+
+
+def _thinking(sampling: Sampling) -> dict[str, Any]:
+    """The fields by which a server is told how much the model shall think."""
+    fields: dict[str, Any] = {}
+    if sampling.effort == "none":
+        fields[TEMPLATE] = effort_variables("none")
+    elif sampling.effort is not None:
+        fields[EFFORT] = sampling.effort
+    if sampling.max_thought_tokens is not None:
+        fields[BUDGET] = sampling.max_thought_tokens
+    return fields

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sweet.llm.base import Sampling
+from sweet.llm.base import Effort, Sampling
 from sweet.tasks.base import Message
 
 MAX_REPLIES = 1024
@@ -101,16 +101,49 @@ class ChatMessage(BaseModel):
     role: Annotated[Literal["system", "user", "assistant"], BeforeValidator(_role_of)]
     content: Annotated[Text, BeforeValidator(_text_of)]
     name: str | None = None
+    reasoning_content: Text | None = None
+    reasoning: Text | None = None
+
+    @model_validator(mode="after")
+    def _check_thought(self) -> ChatMessage:
+        if self.role != "assistant" and (self.reasoning_content or self.reasoning):
+            raise ValueError("only messages of the assistant have a thought")
+        return self
+
+
+class TemplateVariables(BaseModel):
+    """The variables of a chat template that may be set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enable_thinking: bool | None = None
+    thinking: bool | None = None
+
+    @property
+    def thinks(self) -> bool | None:
+        return self.thinking if self.enable_thinking is None else self.enable_thinking
 
 
 class ChatBody(_Body):
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions. `chat_template_kwargs` and `thinking_token_budget` are vLLM's."""
 
     messages: list[ChatMessage] = Field(min_length=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = False
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    chat_template_kwargs: TemplateVariables | None = None
+    thinking_token_budget: int | None = Field(default=None, ge=1)
+
+    @property
+    def effort(self) -> Effort | None:
+        thinks = self.chat_template_kwargs.thinks if self.chat_template_kwargs else None
+        if thinks is False or self.reasoning_effort == "none":
+            return "none"
+        if self.reasoning_effort == "minimal":
+            return "low"
+        return self.reasoning_effort or ("medium" if thinks else None)
 
     @model_validator(mode="after")
     def _check_top_logprobs(self) -> ChatBody:
@@ -119,10 +152,18 @@ class ChatBody(_Body):
         return self
 
     def sampling(self, max_tokens: int) -> Sampling:
-        return replace(super().sampling(max_tokens), top_logprobs=self.top_logprobs or 0)
+        return replace(
+            super().sampling(max_tokens),
+            top_logprobs=self.top_logprobs or 0,
+            max_thought_tokens=self.thinking_token_budget,
+            effort=self.effort,
+        )
 
     def chat(self) -> list[Message]:
-        return [Message(role=m.role, content=m.content) for m in self.messages]
+        return [
+            Message(role=m.role, content=m.content, thought=m.reasoning_content or m.reasoning or None)
+            for m in self.messages
+        ]
 
 
 class CompletionBody(_Body):

@@ -1,15 +1,21 @@
 """The fields of a server's responses that are read, with bounds. Only texts are required; all optional fields are
-validated too."""
+validated too.
+
+A thought is in `reasoning_content` or `reasoning` (vLLM with a reasoning parser, DeepSeek, OpenRouter, …), or else in
+the text, from which `sweet.llm.thoughts` separates it. OpenAI's models return only its number of tokens.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from sweet.llm.base import Alternatives, Reply, Sampling
+from sweet.llm.thoughts import CHANNELS, separate, without_thought
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -55,6 +61,8 @@ class Served(BaseModel):
 
 class _Message(BaseModel):
     content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
 
 
 class _TopLogprob(BaseModel):
@@ -84,11 +92,13 @@ class _Choice(BaseModel):
     finish_reason: str | None = Field(default=None, max_length=100)
     logprobs: _Logprobs | None = None
     token_ids: list[Count] | None = None
+    thought_tokens: Count | None = None
 
-    def reply(self, redacted: Callable[[str], str]) -> Reply:
+    def reply(self, redacted: Callable[[str], str], opened: bool) -> Reply:
         """The reply, its text as `redacted` returns it.
 
-        Log-probabilities are used only if they can be some and, if there are ids, one for each.
+        Log-probabilities are used only if they can be some and, if there are ids, one for each. `thought_tokens` is a
+        field of the embedded server. `opened` as for `ChatAnswer.replies`.
         """
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
@@ -98,24 +108,47 @@ class _Choice(BaseModel):
             logprobs = None
         if logprobs is not None and not all(map(_is_logprob, logprobs)):
             logprobs = None
-        return Reply(
-            text=redacted(self.message.content or ""),
+        thought = redacted(self.message.reasoning_content or self.message.reasoning or "")
+        text = redacted(self.message.content or "")
+        thought_tokens = self.thought_tokens
+        if thought and ids is not None:
+            thought_tokens = len(ids) if not text else thought_tokens
+            thought_tokens = None if thought_tokens is None else min(thought_tokens, len(ids))
+        reply = Reply(
+            text=text.lstrip("\r\n") if thought else text,
             finish_reason=redacted(self.finish_reason or "stop"),
             token_ids=None if ids is None else tuple(ids),
             logprobs=logprobs,
             alternatives=tuple(token.alternatives_of() for token in content)
             if content is not None and has_alternatives
             else None,
+            thought=thought.strip() if thought or thought_tokens is not None else None,
+            thought_tokens=thought_tokens,
         )
+        if thought:
+            return without_thought(reply, opened=False)
+        separated = without_thought(reply)
+        if opened and separated.thought is None and reply.finish_reason == "length":
+            return replace(reply, text="", thought=text.strip(), thought_tokens=None if ids is None else len(ids))
+        return separated
 
 
 def _is_logprob(value: float) -> bool:
     return math.isfinite(value) and abs(value) <= MOST_LOGPROB
 
 
+class _Details(BaseModel):
+    reasoning_tokens: Count | None = None
+
+
 class _Usage(BaseModel):
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
+    completion_tokens_details: _Details | None = None
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        return self.completion_tokens_details.reasoning_tokens if self.completion_tokens_details else None
 
 
 class ChatAnswer(BaseModel):
@@ -125,13 +158,36 @@ class ChatAnswer(BaseModel):
     usage: _Usage | None = None
     prompt_token_ids: list[Count] | None = None
 
-    def replies(self, redacted: Callable[[str], str] = str) -> tuple[Reply, ...]:
+    @property
+    def closes_alone(self) -> bool:
+        """Whether a reply ends a thought that it did not begin, so that the prompt ends with the opening mark."""
+        parts = (separate(choice.message.content or "") for choice in self.choices)
+        return any(part.closing and not part.opening and part.closing != CHANNELS.closing for part in parts)
+
+    def replies(self, redacted: Callable[[str], str] = str, *, opened: bool = False) -> tuple[Reply, ...]:
         """The replies sorted by index.
 
         Args:
             redacted: removes keys from a text.
+            opened: whether the prompts of this server are known to end with the opening mark of a thought: a reply that
+                was cut off and has no mark is a thought then.
         """
-        return tuple(choice.reply(redacted) for choice in sorted(self.choices, key=lambda choice: choice.index))
+        ordered = sorted(self.choices, key=lambda choice: choice.index)
+        replies = tuple(choice.reply(redacted, opened) for choice in ordered)
+        thought_tokens = None if self.usage is None else self.usage.reasoning_tokens
+        if len(replies) == 1 and thought_tokens and replies[0].token_ids is None:
+            return (replace(replies[0], thought_tokens=thought_tokens),)
+        return replies
+
+    def thought_tokens(self, replies: Sequence[Reply]) -> int:
+        """The tokens of all thoughts: as the server counts them, else counted, else estimated by their characters."""
+        if self.usage is not None and self.usage.reasoning_tokens is not None:
+            return self.usage.reasoning_tokens
+        if all(reply.thought is None or reply.thought_tokens is not None for reply in replies):
+            return sum(reply.thought_tokens or 0 for reply in replies)
+        thought = sum(len(reply.thought or "") for reply in replies)
+        written = thought + sum(len(reply.text) for reply in replies)
+        return round((self.usage.completion_tokens if self.usage else 0) * thought / max(written, 1))
 
     def prompt_ids(self) -> tuple[int, ...] | None:
         return None if self.prompt_token_ids is None else tuple(self.prompt_token_ids)

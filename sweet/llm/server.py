@@ -4,8 +4,9 @@
     POST /v1/chat/completions, /v1/completions
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
-cancelled, so that its rows leave the batch. In addition to OpenAI's fields, vLLM's `return_token_ids` is supported.
-Errors have OpenAI's format.
+cancelled, so that its rows leave the batch. In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and
+a thought is returned as vLLM's reasoning parsers do, as `reasoning_content` and `reasoning` of the message. With the
+token ids, which include those of the thought, `thought_tokens` is the number of these. Errors have OpenAI's format.
 """
 
 from __future__ import annotations
@@ -109,12 +110,14 @@ class _App:
         for index, reply in enumerate(completion.replies):
             choice: dict[str, Any] = {
                 "index": index,
-                "message": {"role": "assistant", "content": reply.text},
+                "message": _message(reply),
                 "finish_reason": reply.finish_reason,
                 "logprobs": self._chat_logprobs(reply) if body.logprobs else None,
             }
             if body.return_token_ids:
                 choice["token_ids"] = reply.token_ids
+                if reply.thought_tokens is not None:
+                    choice["thought_tokens"] = reply.thought_tokens
             choices.append(choice)
         answer = self._envelope("chat.completion", "chatcmpl", choices, [completion])
         if body.return_token_ids:
@@ -172,13 +175,20 @@ class _App:
         self, kind: str, prefix: str, choices: list[dict[str, Any]], completions: Sequence[Completion]
     ) -> dict[str, Any]:
         prompt, sampled = sum(c.prompt_tokens for c in completions), sum(c.completion_tokens for c in completions)
+        usage: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": sampled,
+            "total_tokens": prompt + sampled,
+        }
+        if thoughts := sum(c.thought_tokens for c in completions):
+            usage["completion_tokens_details"] = {"reasoning_tokens": thoughts}
         return {
             "id": f"{prefix}-{uuid.uuid4().hex}",
             "object": kind,
             "created": int(time.time()),
             "model": self.client.model,
             "choices": choices,
-            "usage": {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled},
+            "usage": usage,
         }
 
     def _chat_logprobs(self, reply: Reply) -> dict[str, Any] | None:
@@ -247,6 +257,14 @@ class _App:
         if body.model != self.client.model:  # type: ignore[attr-defined]
             raise _HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
         return body
+
+
+def _message(reply: Reply) -> dict[str, Any]:
+    """The message of a reply. One that is a thought alone has no content."""
+    if reply.thought is None:
+        return {"role": "assistant", "content": reply.text}
+    fields = {"reasoning_content": reply.thought, "reasoning": reply.thought}
+    return {"role": "assistant", "content": reply.text or None, **fields}
 
 
 def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:

@@ -1,5 +1,10 @@
 """Renders chat messages to the ids that a model is prompted with.
 
+Thoughts in the history (`Message.thought`) are rendered as the template does it: from the field `reasoning_content`,
+or, if it has none but leaves the text of a message as it is, between `<think>` marks in the text. A template that
+removes earlier thoughts in any case is refused where they are to be kept. How much the model is asked to think is
+passed by the variables that templates read: `enable_thinking`, `thinking`, `reasoning_effort`.
+
 Rendering and tokenising are separate steps (the template writes the special tokens, so the tokenizer must not add any).
 If a template refuses the system role, the system text is prepended to the first user message. A template that omits
 system messages is used as is, as every server does: its model was trained without them.
@@ -8,9 +13,31 @@ system messages is used as is, as every server does: its model was trained witho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.llm.base import Effort
+from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message
+
+_PROBE = "Zyxwv"
+_KEEPING = {"preserve_thinking": True, "clear_thinking": False}
+"""Variables by which templates keep earlier thoughts that they drop by default."""
+
+
+def effort_variables(effort: Effort | None) -> dict[str, Any]:
+    """Return the variables by which a template is told how much its model shall think; see `Sampling.effort`."""
+    if effort is None:
+        return {}
+    thinks = effort != "none"
+    level = {"reasoning_effort": effort} if thinks else {}
+    return {"enable_thinking": thinks, "thinking": thinks, **level}
+
+
+def inline(thought: str, content: str) -> str:
+    """Return a message's text with its thought before it, between marks."""
+    return f"{TAGS.opening}\n{thought}\n{TAGS.closing}\n\n{content}"
 
 
 class ChatTemplate:
@@ -19,31 +46,79 @@ class ChatTemplate:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self._fold_system = self._refuses_system()
+        self._opened: dict[Effort | None, Marks | bool] = {}
+        self._keeps: Literal["field", "inline", "none"] | None = None
 
-    def text(self, messages: Sequence[Message]) -> str:
+    def text(self, messages: Sequence[Message], effort: Effort | None = None) -> str:
         """The rendered prompt.
 
         Raises:
             ValueError: the template refuses these messages, for example the order of their roles.
+            UsageError: a message has a thought, and the template removes thoughts from the history.
         """
         from jinja2.exceptions import TemplateError
 
+        variables = effort_variables(effort)
         rows = [{"role": m.role, "content": m.content} for m in messages]
+        if any(m.thought for m in messages):
+            rows = [self._with_thought(row, m.thought) for row, m in zip(rows, messages, strict=True)]
+            variables |= _KEEPING
         if self._fold_system and len(rows) > 1 and rows[0]["role"] == "system":
             system = rows.pop(0)["content"]
             rows[0] = {"role": rows[0]["role"], "content": f"{system}\n\n{rows[0]['content']}"}
         try:
-            return self._render(rows)
+            return self._render(rows, variables)
         except TemplateError as error:
             raise ValueError(f"the chat template refuses these messages: {error}") from error
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
-        """The rendered prompt as token ids. Raises the ValueError of `text`."""
-        ids: list[int] = self.tokenizer(self.text(messages), add_special_tokens=False)["input_ids"]
+    def ids(self, messages: Sequence[Message], effort: Effort | None = None) -> list[int]:
+        """The rendered prompt as token ids. Raises the errors of `text`."""
+        ids: list[int] = self.tokenizer(self.text(messages, effort), add_special_tokens=False)["input_ids"]
         return ids
 
-    def _render(self, rows: list[dict[str, str]]) -> str:
-        return str(self.tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True))
+    def opened(self, effort: Effort | None = None) -> Marks | bool:
+        """The marks of a thought whose opening one ends every prompt; False if none does."""
+        if effort not in self._opened:
+            prompt = self._render([{"role": "user", "content": _PROBE}], effort_variables(effort))
+            self._opened[effort] = opened_by(prompt)
+        return self._opened[effort]
+
+    def reads(self, effort: Effort) -> bool:
+        """Whether the template tells this effort from others: thinking from none, or the degrees of it."""
+        row = [{"role": "user", "content": _PROBE}]
+        texts = {name: self._render(row, effort_variables(name)) for name in get_args(Effort)}
+        degrees = {texts[name] for name in texts if name != "none"}
+        return texts["none"] not in degrees if effort == "none" else len(degrees) > 1
+
+    def _with_thought(self, row: dict[str, str], thought: str | None) -> dict[str, str]:
+        if thought is None:
+            return row
+        if self._keeps is None:
+            self._keeps = self._how_kept()
+        if self._keeps == "none":
+            raise UsageError(
+                "The chat template of the model removes thoughts from the history, so they cannot be kept in it.",
+                where=option("thoughts", "keep"),
+                fix=Hint("leave ", option("thoughts"), " out"),
+            )
+        if self._keeps == "inline":
+            return {**row, "content": inline(thought, row["content"])}
+        return {**row, "reasoning_content": thought}
+
+    def _how_kept(self) -> Literal["field", "inline", "none"]:
+        """How the template renders the thought of a turn that the human has replied to."""
+        said = {"role": "assistant", "content": "a"}
+        asked = {"role": "user", "content": "b"}
+        if _PROBE in self._render([asked, {**said, "reasoning_content": _PROBE}, asked], _KEEPING):
+            return "field"
+        if marks_of(self.tokenizer) is CHANNELS:  # the text of a message is the channel final
+            return "none"
+        marked = {**said, "content": inline(_PROBE, "a")}
+        return "inline" if _PROBE in self._render([asked, marked, asked], _KEEPING) else "none"
+
+    def _render(self, rows: list[dict[str, str]], variables: dict[str, Any] | None = None) -> str:
+        render = self.tokenizer.apply_chat_template
+        return str(render(rows, tokenize=False, add_generation_prompt=True, **(variables or {})))
 
     def _refuses_system(self) -> bool:
         from jinja2.exceptions import TemplateError

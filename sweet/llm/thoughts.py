@@ -8,8 +8,8 @@ and nowhere else: those of the embedded engine, of servers without such a parser
 
 The thought is the beginning of the reply up to its first closing mark. If there is an opening mark and no closing one,
 because the tokens were spent or the model stopped, all of the reply is the thought and nothing is said. Where it is not
-known whether the prompt ended with the opening mark, a closing mark without an opening one ends a thought too; but if an
-opening mark stands before it within a line, both are words of the reply, such as code that searches for them.
+known whether the prompt ended with the opening mark, a closing mark without an opening one ends a thought too; but if
+an opening mark stands before it within a line, both are words of the reply, such as code that searches for them.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ def test_the_tokens_of_a_thought_are_counted_however_the_marks_are_cut(
     text = marks.opening + thought + marks.closing + said
     data = text.encode()
     sizes = [1 + (offset + number * 7) % 4 for number in range(len(data))]
-    tokens, at = [], 0
+    tokens: list[bytes] = []
+    at = 0
     while at < len(data):
         tokens.append(data[at : at + sizes[len(tokens)]])
         at += len(tokens[-1])
