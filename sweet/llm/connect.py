@@ -14,7 +14,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
 from sweet.hints import Hint, option
-from sweet.llm.base import ChatClient, Role
+from sweet.llm.base import ChatClient, Effort, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
 from sweet.llm.served import assign
@@ -102,3 +102,14 @@ async def servers_of_models(
     timeouts = {"retry_timeout": retry_timeout, "request_timeout": request_timeout}
     served = await RemoteClient.names_at(urls, role=role, follow_redirects=follow_redirects, **timeouts)
     return assign(models, served, role)
+
+
+EFFORT_IGNORED = "The chat template of the agent's model does not tell --effort from its default: it has no effect."
+"""The warning where `effort_is_ignored`."""
+
+
+def effort_is_ignored(client: ChatClient, effort: Effort | None) -> bool:
+    """Return whether the model of an engine in this process is not told an effort, because its template has no place
+    for it. What servers do with it is not known, unless they refuse it."""
+    template = getattr(client, "template", None)
+    return effort is not None and template is not None and not template.reads(effort)

@@ -10,6 +10,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES, JUDGES_OF_OPTION, JudgeName, check_judge_options
+from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     ADDED,
@@ -72,7 +73,11 @@ class RankConfig(PlannedConfig):
     temperature: float = Field(default=1.0, gt=0, json_schema_extra=about("Agent"))
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
-    """Tokens of one reply at most."""
+    """Tokens of one reply at most; the agent's thoughts count too, except with --max-thought-tokens."""
+    max_thought_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Agent", ADDED))
+    """Tokens after which a thought is ended, in addition to --max-tokens; default: as in the dialogues."""
+    effort: Effort | None = Field(default=None, json_schema_extra=about("Agent", ADDED))
+    """How much an agent that can think is asked to; default: as in the dialogues."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Judge"))
     """Tokens of a scored sequence at most; longer ones lose early turns. Default: the critic's context."""
     recipe: Recipe | None = Field(default=None, json_schema_extra=about("Judge"))
@@ -114,7 +119,10 @@ class RankConfig(PlannedConfig):
 _JUDGES_OF_OPTION = {**JUDGES_OF_OPTION, "from_": ("critic",), "recipe": ("critic",), "ray": CRITIC_JUDGES}
 """Options that only some judges accept, with those judges."""
 
-_SAMPLING_OPTIONS = ("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens")
+_SAMPLING_OPTIONS = (
+    *("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens"),
+    *("max_thought_tokens", "effort"),
+)
 """Options of the sampling, which is not done where the replies are given."""
 
 

@@ -170,6 +170,8 @@ def plan_ranking(
         compared=(
             "candidates",
             "max_tokens",
+            "max_thought_tokens",
+            "effort",
             "temperature",
             "packing",
             "micro_batch_tokens",

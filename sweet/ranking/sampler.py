@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from sweet.judges.base import SampledTurn, TurnKey, mean_logprob
-from sweet.llm.base import ChatClient, Reply, Sampling
+from sweet.llm.base import ChatClient, Effort, Reply, Sampling
 from sweet.ranking.turns import SelectedTurn
 from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
@@ -46,6 +46,8 @@ class AgentCandidates:
         candidates_per_turn: how many replies are sampled.
         max_tokens: of one reply.
         logprobs: whether the log-probabilities of the replies are requested.
+        max_thought_tokens: after which a thought is ended; they are allowed in addition to `max_tokens`.
+        effort: how much the agent is asked to think.
     """
 
     client: ChatClient
@@ -54,14 +56,18 @@ class AgentCandidates:
     max_tokens: int
     seed: int
     logprobs: bool
+    max_thought_tokens: int | None = None
+    effort: Effort | None = None
 
     async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> Candidates:
         sampling = Sampling(
             temperature=self.temperature,
-            max_tokens=self.max_tokens,
+            max_tokens=self.max_tokens + (self.max_thought_tokens or 0),
             n=self.candidates_per_turn,
             seed=int(digest_of([self.seed, "reply", *turn.key])[:8], 16) >> 1,
             logprobs=self.logprobs,
+            max_thought_tokens=self.max_thought_tokens,
+            effort=self.effort,
         )
         completion = await self.client.chat(observation, sampling)
         return Candidates(completion.replies, tuple(map(mean_logprob, completion.replies)), completion.prompt_token_ids)

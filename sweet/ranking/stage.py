@@ -31,7 +31,7 @@ from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
 from sweet.llm.base import ChatClient, Role
-from sweet.llm.connect import open_client
+from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored, open_client
 from sweet.llm.local import LocalServing
 from sweet.ranking.config import RankConfig, check_options
 from sweet.ranking.credit import credit_metrics
@@ -57,7 +57,7 @@ from sweet.stages.critics import (
 )
 from sweet.stages.failures import check_failures
 from sweet.stages.live import PAUSE, LiveReporter
-from sweet.stages.meta import CandidatesMeta
+from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS, STARTUP
@@ -326,13 +326,20 @@ async def _sample_and_judge(
 
         source: CandidateSource = RecordedCandidates(chosen.recorded)
         if chosen.agent is not None:
+            played = RolloutsMeta.of(chosen.inputs.rollouts)
+            effort = config.effort or played.effort
+            client = await open_role("agent", chosen.agent, config.agent_url)
+            if effort_is_ignored(client, effort):
+                live.warn(EFFORT_IGNORED)
             source = AgentCandidates(
-                await open_role("agent", chosen.agent, config.agent_url),
+                client,
                 candidates_per_turn=config.candidates,
                 temperature=config.temperature,
                 max_tokens=config.max_tokens,
                 seed=config.seed,
                 logprobs=config.judge == "critic",
+                max_thought_tokens=config.max_thought_tokens or played.max_thought_tokens,
+                effort=effort,
             )
         if isinstance(judge, ChosenJudge):
             [(model, urls)] = judge.asked

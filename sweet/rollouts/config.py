@@ -11,11 +11,13 @@ from pydantic import Field, model_validator
 from sweet.device import Device
 from sweet.humans.asking import TRIES
 from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
+from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, about, formerly
 from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
+from sweet.tasks.trajectory import Thoughts
 
 CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
 """The options that only some judges of --best-of accept, with those judges."""
@@ -77,7 +79,15 @@ class RolloutConfig(PlannedConfig):
     top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=about("Agent"))
     """Nucleus sampling (top-p) of the agent."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
-    """Maximum number of tokens of a reply."""
+    """Maximum number of tokens of a reply; the agent's thoughts count too, except with --max-thought-tokens."""
+    max_thought_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Agent", ADDED))
+    """Tokens after which a thought of the agent is ended, so that it replies; they are allowed in addition to
+    --max-tokens. The embedded engine ends it itself; a server is asked to and may ignore it."""
+    effort: Effort | None = Field(default=None, json_schema_extra=about("Agent", ADDED))
+    """How much an agent that can think is asked to: none, low, medium or high; default: as the model does."""
+    thoughts: Thoughts = Field(default="drop", json_schema_extra=about("Agent", ADDED))
+    """Whether the agent reads its thoughts of earlier turns: drop them from the history, or keep them. The human never
+    sees them."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of the whole rollout; with task and sample it names a dialogue."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))

@@ -17,11 +17,11 @@ from sweet.humans.base import Human, HumanReply, ReferenceFailed
 from sweet.humans.deadline import off_the_clock
 from sweet.judges.base import SampledTurn, mean_logprob
 from sweet.judges.gathering import GatheringJudge
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, RequestFailed, Sampling
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
 from sweet.rollouts.choosing import choose
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
 from sweet.tasks.kind import TaskKind, opening
-from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Trajectory, Turn, Usage, shared_prompts
+from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
 
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (recipe `upstream`)."""
@@ -71,6 +71,9 @@ class Rules:
     Attributes:
         best_of: replies that are sampled at each turn of the agent, of which the judge chooses one.
         logprobs: request the log-probabilities of replies in any case; a critic of the recipe upstream uses them.
+        max_thought_tokens: after which a thought is ended; they are allowed in addition to `max_tokens`.
+        effort: how much the agent is asked to think.
+        thoughts: whether the agent reads its earlier thoughts.
     """
 
     max_turns: int
@@ -81,6 +84,22 @@ class Rules:
     token_limit: int | None = None
     best_of: int = 1
     logprobs: bool = False
+    max_thought_tokens: int | None = None
+    effort: Effort | None = None
+    thoughts: Thoughts = "drop"
+
+    def sampling(self, seed: int) -> Sampling:
+        """Return the parameters of the agent's replies at one turn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens + (self.max_thought_tokens or 0),
+            n=self.best_of,
+            seed=seed,
+            logprobs=self.logprobs or self.recipe == "upstream",  # its ranking uses those of the sampler
+            max_thought_tokens=self.max_thought_tokens,
+            effort=self.effort,
+        )
 
 
 @dataclass
@@ -163,14 +182,7 @@ class Dialogue:
 
     async def _agent_turn(self, number: int, last: bool) -> Move:
         rules = self.rules
-        sampling = Sampling(
-            temperature=rules.temperature,
-            top_p=rules.top_p,
-            max_tokens=rules.max_tokens,
-            n=rules.best_of,
-            seed=self.assignment.turn_seed(number),
-            logprobs=rules.logprobs or rules.recipe == "upstream",  # its ranking uses those of the sampler
-        )
+        sampling = rules.sampling(self.assignment.turn_seed(number))
         asked = time.monotonic()
         try:
             completion: Completion = await self.agent.chat(self.messages, sampling)
@@ -179,12 +191,17 @@ class Dialogue:
         self._count(
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
+            thought_tokens=completion.thought_tokens,
             agent_retries=completion.retries,
         )
         self.counts.agent_tokens += completion.completion_tokens
         choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
         reply = completion.replies[0 if choice is None else choice.index]
-        move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
+        if reply.is_thought_alone:  # there is no reply, so there is nothing to read and no answer
+            move = Move(content="", answer=None, ends=False)
+            self._count(unfinished_thoughts=1)
+        else:
+            move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
         if completion.prompt_token_ids is not None:
             self.prompts[len(self.turns)] = completion.prompt_token_ids
         self._say(
@@ -255,11 +272,14 @@ class Dialogue:
         return limit is not None and agent + human + usage.human_completion_tokens >= limit
 
     def _dialogue(self) -> Sequence[Message]:
-        return [message for message in self.messages if message.role != "system"]
+        """Return what both sides have said. The human sees no thoughts."""
+        said = (message for message in self.messages if message.role != "system")
+        return [message.model_copy(update={"thought": None}) if message.thought else message for message in said]
 
     def _say(self, turn: Turn) -> None:
         self.turns.append(turn)
-        self.messages.append(Message(role=turn.role, content=turn.content))
+        thought = turn.thought if self.rules.thoughts == "keep" else None
+        self.messages.append(Message(role=turn.role, content=turn.content, thought=thought))
 
     def record(self) -> dict[str, Any]:
         """Return the dialogue so far, for the log of failed dialogues."""
@@ -287,4 +307,5 @@ class Dialogue:
             error=error,
             usage=self._usage(),
             human=self.assignment.human,
+            thoughts="keep" if self.rules.thoughts == "keep" else None,
         )

@@ -21,6 +21,18 @@ class ChoiceMetrics(Record):
     """with --best-of: mean over the turns of the chosen reply's advantage minus the mean of the candidates"""
 
 
+class ThoughtMetrics(Record):
+    """The thoughts of the agent; the keys are absent where it had none."""
+
+    thought_turns: int
+    """with an agent that thinks: turns at which it thought before its reply"""
+    thought_tokens: int
+    """with an agent that thinks: of completion_tokens, those of thoughts, as far as servers report them or they can be
+    estimated"""
+    unfinished_thoughts: int
+    """with an agent that thinks: turns at which it thought until its tokens were spent, and said nothing"""
+
+
 class HumanDialogues(Record):
     """The dialogues of one of several humans."""
 
@@ -63,6 +75,8 @@ class RolloutMetrics(Record):
     """dialogues of this call that ended by an error; the same command plays them again"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None
     """The choices among several candidates."""
+    thoughts: Annotated[ThoughtMetrics | None, Flat()] = None
+    """The thoughts of the agent."""
     seconds: float
     """duration of this call"""
 

@@ -46,6 +46,7 @@ def plan_dialogues(
         compared=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
             *("persona", "persona_file"),
+            *("max_thought_tokens", "effort", "thoughts"),
             *("window", "pictures"),
             *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options", "ray"),
         ),

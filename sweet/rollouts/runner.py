@@ -35,7 +35,7 @@ from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
 from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
-from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics
+from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.stages.base import Progress
@@ -131,10 +131,18 @@ class FinishedDialogues:
         for name in _TOKENS:
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
+        for name in ("thought_tokens", "unfinished_thoughts"):
+            self.sums[name] += usage.get(name, 0)
         for turn in row["dialogue_history"]:
             self.sums["turns"] += turn["role"] == "assistant"
+            self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
                 self.choices.add(turn["choice"]["advantages"])
+
+    def _thoughts(self) -> ThoughtMetrics | None:
+        names = ("thought_turns", "thought_tokens", "unfinished_thoughts")
+        found = {name: self.sums[name] for name in names}
+        return ThoughtMetrics(**found) if any(found.values()) else None
 
     def _add_human(self, row: dict[str, Any]) -> None:
         """Count a row for its human, if it names one."""
@@ -170,6 +178,7 @@ class FinishedDialogues:
             leaks=self.leaks.metrics(),
             failed=failed,
             choices=self.choices.metrics(),
+            thoughts=self._thoughts(),
             seconds=round(seconds, 3),
             **named,
         )

@@ -87,7 +87,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         recipe=config.recipe,
     )
     shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None}
-    meta = meta.model_copy(update=shares | humans.meta())
+    meta = meta.model_copy(update=shares | humans.meta() | thinking_meta(config))
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = rendering_of(kind, config, reporter)
@@ -123,6 +123,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.token_limit,
                 config.best_of or 1,
                 logprobs=judge is not None and judge.critic is not None,
+                max_thought_tokens=config.max_thought_tokens,
+                effort=config.effort,
+                thoughts=config.thoughts,
             )
             find = partial(_assignment, tasks, config, humans)
             limits = config.concurrency, config.deadline
@@ -143,6 +146,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         attempt.metrics.update(metrics.as_json())
         if metrics.choices is not None and metrics.choices.unjudged_turns:
             reporter.warn(_unjudged(metrics.choices.unjudged_turns))
+        if metrics.thoughts is not None and metrics.thoughts.unfinished_thoughts:
+            reporter.warn(_unfinished(metrics.thoughts.unfinished_thoughts))
         result = StageResult("rollout", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
         check_failures(
@@ -254,6 +259,20 @@ def _say_choice(config: RolloutConfig, judge: ChosenJudge, reporter: Reporter) -
     reporter.say(text)
 
 
+def thinking_meta(config: RolloutConfig) -> dict[str, object]:
+    """Return the settings of thoughts that a rollout records: those that are not the defaults."""
+    kept = config.thoughts if config.thoughts == "keep" else None
+    found = {"effort": config.effort, "max_thought_tokens": config.max_thought_tokens, "thoughts": kept}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _unfinished(turns: int) -> str:
+    return (
+        f"At {count(turns, 'turn')} the agent thought until its tokens were spent, and said nothing: allow more by "
+        "--max-tokens, or end its thoughts by --max-thought-tokens."
+    )
+
+
 def _unjudged(turns: int) -> str:
     return (
         f"At {count(turns, 'turn')} the judge could judge no candidate: the first one was taken. Their rows say why "
@@ -282,6 +301,7 @@ async def _play(
     """
     async with AsyncExitStack() as stack:
         agent = await open_agent(config, local, runner.kind, stack)
+        check_effort(agent, config, runner.live)
         players = await _players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         recipe, tries = config.recipe, config.human_tries
@@ -356,6 +376,14 @@ async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind,
     if config.agent.startswith(MILKER):
         return open_attacker(attacker(config.agent.removeprefix(MILKER)), config.max_turns)
     return await stack.enter_async_context(client_of(config, local, "agent"))
+
+
+def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) -> None:
+    """Warn if the agent's model is not told how much to think."""
+    from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored
+
+    if effort_is_ignored(client, config.effort):
+        reporter.warn(EFFORT_IGNORED)
 
 
 def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:

@@ -24,6 +24,7 @@ _PLAYED = (
     *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),
     *("personas_digest", "humans_by"),
     *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
+    *("max_thought_tokens", "effort", "thoughts"),
     *("best_of", "judge", "judge_model", "judge_prompt", "reference", "reference_context", "max_length"),
     "turn_tokens",
 )

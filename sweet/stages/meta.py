@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sweet.llm.base import Effort
 from sweet.render.page import RenderSettings
 from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
@@ -80,6 +81,12 @@ class RolloutsMeta(JudgedMeta):
     """Digest of the prompts that were given instead of the packaged ones."""
     best_of: int | None = None
     """Replies that were sampled at each turn, of which the judge chose one; absent where one was sampled."""
+    effort: Effort | None = None
+    """How much the agent was asked to think; absent where it was not."""
+    max_thought_tokens: int | None = None
+    """Tokens after which its thoughts were ended; absent where they were not."""
+    thoughts: Literal["keep"] | None = None
+    """keep, where the agent read its earlier thoughts in the history."""
 
     @property
     def rendering(self) -> RenderSettings:

@@ -22,6 +22,9 @@ agent's server failed, the simulated human failed (`Trajectory.fault` says how),
 
 FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agent_error", "human_error", "deadline"})
 
+Thoughts = Literal["drop", "keep"]
+"""Whether the agent reads its earlier thoughts in the history of a dialogue."""
+
 HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "reference"]
 """Faults of a simulated human: it says nothing, repeats the agent's message, refuses to play, delivers an answer as if
 it were the agent, or leaks the reference. `reference`: the reference page cannot be rendered."""

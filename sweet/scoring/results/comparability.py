@@ -38,6 +38,9 @@ _PLAYED = {
     "temperature": "temperature",
     "top_p": "nucleus (top-p)",
     "max_tokens": "tokens per reply",
+    "max_thought_tokens": "tokens per thought",
+    "effort": "effort of thinking",
+    "thoughts": "earlier thoughts in the history",
     "token_limit": "tokens per dialogue",
     "seed": "seed",
 }
