@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import codecs
 import json
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
 from sweet.humans.leaks.find import find_leak, is_source
@@ -148,30 +151,30 @@ def test_a_description_is_no_source() -> None:
 
 
 HOSTILE = [
-    "(" * 50_000,
-    "[" * 25_000 + "]" * 25_000,
-    "-" * 50_000,
-    "not " * 12_000,
+    "(" * 20_000,
+    "[" * 10_000 + "]" * 10_000,
+    "-" * 20_000,
+    "not " * 5_000,
     "lambda: " * 6_000,
     "a if " * 10_000,
-    "a+" * 25_000 + "a",
-    "a." * 25_000,
-    "a<" * 25_000,
+    "a+" * 10_000 + "a",
+    "a." * 10_000,
+    "a<" * 10_000,
     "f(a, " * 10_000,
-    "f'{" * 15_000,
-    "'\\" * 25_000,
-    '"""' * 15_000,
-    "x = " * 12_000,
+    "f'{" * 8_000,
+    "'\\" * 10_000,
+    '"""' * 8_000,
+    "x = " * 5_000,
     "if a:" * 10_000,
     "set a to " * 5_000,
-    "\0" * 50_000,
-    "\ud800" * 50_000,
-    "9" * 50_000,
+    "\0" * 20_000,
+    "\ud800" * 20_000,
+    "9" * 20_000,
     "1e9999 + 0x" + "f" * 5_000,
-    "/9j/" * 12_000,
-    "\n" * 50_000,
+    "/9j/" * 5_000,
+    "\n" * 20_000,
     "{a: " * 10_000 + "}" * 10_000,
-    "x\\\n" * 15_000,
+    "x\\\n" * 8_000,
     "٣²" * 20_000,
 ]
 
@@ -183,4 +186,100 @@ def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     assert leak("4.5", reference=text) is None
     assert leak("4.5", reference="def f():\n    return " + text) is None
     assert leak("<p>", text, reference=f"<html>{text}") is None or "a" in text
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 20
+
+
+NAMES = st.sampled_from(["a", "b", "rate", "hours", "total"])
+LEAVES = st.one_of(NAMES, st.integers(2, 99).map(str), st.sampled_from(["'x'", "0.5", "len(a)", "b.size"]))
+
+
+def _joined(parts: tuple[str, str, str]) -> str:
+    left, operator, right = parts
+    return f"({left} {operator} {right})"
+
+
+EXPRESSIONS = st.recursive(
+    LEAVES,
+    lambda inner: st.tuples(inner, st.sampled_from(["+", "*", "-", "/", "<", "==", "and", "or", "%"]), inner).map(
+        _joined
+    ),
+    max_leaves=6,
+)
+PROGRAMS = st.lists(st.tuples(NAMES, EXPRESSIONS), min_size=2, max_size=5).map(
+    lambda rows: "def f(a, b):\n" + "".join(f"    {name} = {value}\n" for name, value in rows) + "    return total"
+)
+
+
+@given(PROGRAMS, PROGRAMS, st.permutations(["a", "b", "rate", "hours", "total"]))
+@settings(deadline=None)
+def test_names_and_the_order_of_operands_change_no_verdict(reference: str, said: str, names: list[str]) -> None:
+    other = dict(zip(["a", "b", "rate", "hours", "total"], names, strict=True))
+    tree = ast.parse(said)
+    for found in ast.walk(tree):
+        if isinstance(found, ast.Name) and found.id in other:
+            found.id = other[found.id]
+        elif isinstance(found, ast.BinOp) and isinstance(found.op, ast.Add | ast.Mult):
+            found.left, found.right = found.right, found.left
+        elif isinstance(found, ast.BoolOp):
+            found.values.reverse()
+    changed = ast.unparse(tree)
+    first, second = leak(f"```\n{said}\n```", reference=reference), leak(f"```\n{changed}\n```", reference=reference)
+    assert (first and first.share) == (second and second.share)
+    assert leak(f"```\n{changed}\n```", reference=said) is not None, "it gives away what it is made from"
+
+
+PROSE = st.lists(
+    st.sampled_from(
+        [
+            "the",
+            "a",
+            "fee",
+            "of",
+            "is",
+            "five",
+            "hours",
+            "if",
+            "it",
+            "more",
+            "than",
+            "doubles",
+            "after",
+            "ten",
+            "member",
+            "pays",
+            "then",
+            "and",
+            "or",
+            "not",
+            "in",
+            "for",
+            "each",
+            "returns",
+            "price",
+            "4.5",
+            "12",
+            "first,",
+            "minimum.",
+            "Otherwise,",
+            "greater",
+            "number",
+            "less",
+            "total",
+        ]
+    ),
+    max_size=60,
+).map(" ".join)
+
+
+@given(PROSE, st.lists(PROSE, max_size=3))
+@settings(deadline=None)
+def test_prose_gives_nothing_away(reply: str, earlier: list[str]) -> None:
+    assert leak(*earlier, reply) is None
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+@settings(deadline=None)
+def test_any_text_can_be_read(reply: str, reference: str) -> None:
+    leak(reply, reply)
+    leak(reply, reference=reference)
+    leak(reply, reference=f"<html>{reference}")

@@ -74,8 +74,8 @@ def _find(program: Program, request: str, dialogue: Sequence[Message], reply: st
 
 
 def _joined(texts: Sequence[str]) -> list[str]:
-    """Return what the turns are together; also without breaks, if they are so short that they may be letters."""
-    joined = ["\n".join(texts)]
+    """Return what the turns are together: on lines of their own, on one, and without breaks if they may be letters."""
+    joined = ["\n".join(texts), " ".join(texts)]
     short = [text for text in texts if len(text) <= 12]
     if len(short) >= 8:
         joined += ["".join(short), "".join(text.strip(" \"'`") or " " for text in short)]

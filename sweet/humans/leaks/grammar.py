@@ -455,7 +455,11 @@ class Parser:
             values.append(value)
             filled |= is_filled
             self.at += 1
-        return node("filled", leaf="".join(values), own=2) if filled else literal("s" + "".join(values))
+        value = "".join(values)
+        if not filled:
+            return literal("s" + value)
+        # A string with places to fill in is program: the longer, the more of it.
+        return node("filled", leaf=value, own=2 + min(len(value) // 60, 6))
 
     def _bracketed(self, closing: str) -> Node:
         kind = {")": "tuple", "]": "list", "}": "set"}[closing]
@@ -493,8 +497,9 @@ class Parser:
 
 
 def assignment(target: Node, value: Node) -> Node:
-    """Return the node of `target = value`. That of a literal is a fact, and counts 1."""
-    if value.kind in ("literal", "facts") or (value.kind == "negative" and value.children[0].kind == "literal"):
+    """Return the node of `target = value`. A literal for a name is a fact, and counts 1."""
+    constant = value.kind in ("literal", "facts") or (value.kind == "negative" and value.children[0].kind == "literal")
+    if constant and target.kind in ("name", "tuple"):
         return Node("fact", node("assign", [target, value]).key, 1, value.informative)
     return node("assign", [target, value])
 
@@ -522,12 +527,16 @@ def number_of(text: str) -> str:
 
 
 def string_of(text: str) -> tuple[str, bool]:
-    """Return the value of a string as far as it matters here, and whether it has places to fill in."""
+    """Return the value of a string with single blanks for all white space, and whether it has places to fill in."""
     match = _PREFIXED.match(text)
     if match is None:
         return text, False
     quotes = match.group(2)
     inside = text[match.end() : -len(quotes)]
     if "f" in match.group(1).lower():
-        return _FILLED.sub("{}", inside), True
-    return _ESCAPED.sub(r"\1", inside), False
+        return " ".join(_FILLED.sub("{}", _ESCAPED.sub(_character, inside)).split()), True
+    return " ".join(_ESCAPED.sub(_character, inside).split()), False
+
+
+def _character(match: re.Match[str]) -> str:
+    return " " if match.group(1) in "nrt\n" else match.group(1)

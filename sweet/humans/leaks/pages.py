@@ -29,7 +29,7 @@ LEAST_PIECES = 6
 LEAST_RUN, LEAST_WORDS, WORDS_SHARE = 12, 80, 0.6
 """Words in a row that count as copied; how many copied words, and which share of the page's, make a leak."""
 
-_TAG = re.compile(r"<\s?/?[a-z][a-z0-9]{0,20}(?:\s[^<>]{0,2000})?/?>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z][a-z0-9]{0,20}(?:\s[^<>]{0,2000})?/?>", re.IGNORECASE)
 _BLOCK = re.compile(r"\{\s{0,20}[a-z-]{1,40}\s{0,5}:[^{}]{1,2000}\}", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\b([a-z-]{1,30})\s{0,3}=\s{0,3}(?:"([^"<>]{1,1000})"|'([^'<>]{1,1000})')""", re.IGNORECASE)
 _DECLARATION = re.compile(
@@ -43,6 +43,13 @@ _IS_PAGE = re.compile(
 )
 _HIDDEN = re.compile(r"<(style|script)\b[^<>]{0,500}>[^<]{0,50000}</\1\s{0,5}>|<[^<>]{0,2000}>", re.IGNORECASE)
 _WORD = re.compile(r"\w{1,60}")
+_NAMES = (
+    "a abbr address article aside audio b blockquote body br button canvas center code dd div dl dt em fieldset figure "
+    "figcaption font footer form h1 h2 h3 h4 h5 h6 head header hr html i iframe img input label legend li link main "
+    "meta nav ol option p path picture pre script section select small source span strong style sub summary sup svg "
+    "table tbody td textarea tfoot th thead time title tr u ul video"
+)
+_ELEMENTS = frozenset(_NAMES.split())
 _STYLES = (
     "align animation background border bottom box color columns content cursor display fill filter flex float font gap "
     "grid height justify left letter line list margin max min object opacity order outline overflow padding place "
@@ -71,8 +78,9 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
     had = {piece for text in earlier for _, reading in _readings(text) for piece in _small(reading)} & source.small
     total = max(len(source.small - shown), 1)
-    for kind, reading in _readings(reply):
-        tags = [tag for tag in _TAG.findall(reading) if dense(tag) not in shown_tags]
+    readings = [*_readings(reply), *(_readings(" ".join([*earlier, reply])) if earlier else ())]
+    for kind, reading in readings:
+        tags = [tag for tag in _tags(reading) if dense(tag) not in shown_tags]
         given = (had | (_small(reading) & source.small)) - shown
         share = min(len(given) / total, 1.0)
         for tag in tags:
@@ -80,26 +88,37 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
                 return Leak(kind, share, tag[:LONGEST_EXCERPT])
         if len(tags) > MOST_TAGS:
             return Leak(kind, share, "".join(tags)[:LONGEST_EXCERPT])
-        block = _BLOCK.search(reading)
-        if block is not None and dense(block.group()) not in shown_tags:
-            return Leak(kind, share, block.group()[:LONGEST_EXCERPT])
+        block = next((block for block in _blocks(reading) if dense(block) not in shown_tags), None)
+        if block is not None:
+            return Leak(kind, share, block[:LONGEST_EXCERPT])
         new = (_small(reading) & source.small) - had - shown
         if new and len(given) >= LEAST_PIECES:
             return Leak(kind, share, " ".join(sorted(new))[:LONGEST_EXCERPT])
     return _copied(reference, request, dialogue, earlier, reply)
 
 
+def _tags(text: str) -> list[str]:
+    """Return the tags of HTML in a text; what else stands between angle brackets is none."""
+    return [tag for tag in _TAG.findall(text) if tag.strip("</ ").split()[0].strip("/>").lower() in _ELEMENTS]
+
+
+def _blocks(text: str) -> list[str]:
+    """Return the blocks of style declarations in a text."""
+    found = _BLOCK.findall(text)
+    return [block for block in found if block.strip("{ \t\n").split(":")[0].strip().lower().split("-")[0] in _STYLED]
+
+
 @functools.lru_cache(maxsize=64)
 def _source(reference: str) -> Pieces:
     text = reference[:LONGEST]
-    return Pieces(frozenset(dense(tag) for tag in _TAG.findall(text)), frozenset(_small(text)))
+    return Pieces(frozenset(dense(tag) for tag in _tags(text)), frozenset(_small(text)))
 
 
 def _shown(request: str, dialogue: Sequence[Message]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tags and the smaller pieces that the request and the agent have shown."""
     texts = [request, *(message.content for message in dialogue if message.role == "assistant")]
     found = [_source(text) for text in texts]
-    blocks = {dense(block) for text in texts for block in _BLOCK.findall(text[:LONGEST])}
+    blocks = {dense(block) for text in texts for block in _blocks(text[:LONGEST])}
     return frozenset(blocks).union(*(part.tags for part in found)), frozenset().union(*(part.small for part in found))
 
 

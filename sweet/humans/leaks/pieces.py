@@ -16,7 +16,7 @@ from sweet.humans.leaks.base import LeakKind
 from sweet.humans.leaks.grammar import Form, Parser
 from sweet.humans.leaks.readings import readings_of
 from sweet.humans.leaks.tokens import Token, tokens_of
-from sweet.humans.leaks.tree import Node, node
+from sweet.humans.leaks.tree import NAME, Node, node
 
 SHORT = 8
 """Operators, names and literals of the longest expression that may be said."""
@@ -24,6 +24,7 @@ LEAST_INLINE = 5
 """Parts from which an assignment in the middle of a sentence counts."""
 _LEAST_SUBTREE, _LEAST_INFORMATIVE = 5, 3
 """Sizes from which a subtree counts apart from its statement: of any, and of one with a literal or an attribute."""
+_COLLECTS = frozenset(node("attribute", [NAME], leaf=name).key for name in ("append", "add", "extend"))
 _BEGINS = frozenset("([{-+~")
 _ROWS = frozenset({"-", "+", "~", "not"})
 
@@ -102,12 +103,16 @@ def _ends(tokens: Sequence[Token], at: int) -> bool:
 
 def counted(pieces: Sequence[Piece], *, spelled: bool = False) -> list[Piece]:
     """Return the pieces that count as source; `spelled` says that operators were words, which prose has too."""
-    if spelled and not any(
-        piece.node and piece.form != "expression" and piece.node.size >= LEAST_INLINE for piece in pieces
-    ):
+    if spelled and not _is_program(pieces):
         return []
-    statements = any(_counts(piece) and piece.form != "expression" for piece in pieces)
+    statements = any(_counts(piece) and _is_line_of_code(piece) for piece in pieces)
     return [piece for piece in pieces if _counts(piece) or (statements and _is_called(piece))]
+
+
+def _is_program(pieces: Sequence[Piece]) -> bool:
+    """Return whether words for operators make statements that prose would hardly have."""
+    sizes = [piece.node.size for piece in pieces if piece.node is not None and piece.form != "expression"]
+    return max(sizes, default=0) >= LEAST_INLINE or (len(sizes) >= 3 and sum(sizes) > SHORT)
 
 
 def _counts(piece: Piece) -> bool:
@@ -115,12 +120,25 @@ def _counts(piece: Piece) -> bool:
     if found is None:
         return piece.form == "definition"
     if piece.form == "expression":
-        return found.size > SHORT
+        return said_size(found) > SHORT
     if piece.marked:
         return True
     if found.kind == "return":
-        return found.size > SHORT + 1
+        return max(map(said_size, found.children), default=0) > SHORT
     return found.kind != "fact" and found.size >= LEAST_INLINE
+
+
+def _is_line_of_code(piece: Piece) -> bool:
+    return piece.form == "header" or (
+        piece.form == "statement" and piece.node is not None and piece.node.size >= LEAST_INLINE
+    )
+
+
+def said_size(expression: Node) -> int:
+    """Return the size of an expression, or of its largest part if words of prose, or commas, may join its parts."""
+    if expression.kind in ("is", "is not", "in", "not in", "and", "or", "tuple"):
+        return max((said_size(child) for child in expression.children), default=0)
+    return expression.size
 
 
 def _is_called(piece: Piece) -> bool:
@@ -136,6 +154,12 @@ def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
     }
     if whole:
         keys.add(statement.key)
+    for found in statement.walk():
+        # What a list comprehension collects is what a loop appends.
+        collected = found.children[:1] if found.kind == "generator" else ()
+        if found.kind == "call" and found.children and found.children[0].key in _COLLECTS:
+            collected = found.children[1:]
+        keys.update(item.key for item in collected if item.children)
     if statement.kind == "assign" and statement.children[0].kind == "tuple" and statement.children[1].kind != "tuple":
         # "Yes, x = y + 1": the first name is no target.
         keys.add(node("assign", [statement.children[0].children[-1], statement.children[1]]).key)

@@ -1,7 +1,7 @@
 """Split any text, program or prose, into tokens; no text is an error, and the time is linear.
 
 An apostrophe inside a word is part of the word. A quotation mark that is not closed on its line, and a bracket without
-its partner, are single characters without a meaning. A string has at most 300 characters (1000 between triple quotation
+its partner, are single characters without a meaning. A string has at most 600 characters (1000 between triple quotation
 marks), because the time for marks that are not closed is proportional to that.
 """
 
@@ -19,7 +19,7 @@ _TOKEN = re.compile(
   | (?P<line>\n)
   | (?P<string>(?:[rbfuRBFU]{1,2})?(?:
         \"\"\"(?:[^"\\]|\\.|"(?!\"\")){0,1000}\"\"\" | '''(?:[^'\\]|\\.|'(?!'')){0,1000}'''
-      | "(?:[^"\\\n]|\\.){0,300}" | '(?:[^'\\\n]|\\.){0,300}'))
+      | "(?:[^"\\\n]|\\.){0,600}" | '(?:[^'\\\n]|\\.){0,600}'))
   | (?P<number>(?:0[xX][0-9a-fA-F_]{1,40}|0[bB][01_]{1,80}|0[oO][0-7_]{1,40}
       |(?:\d[\d_]{0,40}(?:\.\d[\d_]{0,40}|\.(?!\w|\.))?|\.\d[\d_]{0,40})(?:[eE][+-]?\d{1,4})?)[jJ]?)
   | (?P<name>[^\W\d]\w{0,200}(?:['\u2019](?:t|s|re|ve|ll|d|m)\b)?)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sweet.humans.leaks.tokens import tokens_of
+
 _SYMBOLS = {
     "is greater than or equal to": ">=",
     "greater than or equal to": ">=",
@@ -85,66 +87,76 @@ _PHRASE = re.compile(
 _EQUALS = re.compile(r"\bequals\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t]+")
 
-# Each replaces the words of a statement by the statement on a line of its own. A part has no line break or stop.
-_PART = r"([^,.;:\n]{1,80}?|[^;\n]{1,120}?)"
+# Each replaces the words of a statement by the statement on a line of its own. Brackets and strings are single
+# characters at that time, so that a comma or colon is one between clauses.
+_TARGET = r"([\w.'\ue000-\uf8ff]{1,60})"
+_TARGETS = r"([\w.,'\ue000-\uf8ff ]{1,60}?)"
+_PART = r"([^;\n]{1,150}?)"
 _ENDS = r"(?=[;\n]|[.,:](?:\s|$)|$|\s(?:and[ \t])?then\b)"
-_BODY = r"(?:,?[ ](?:then|do)\b:?|:|,(?=\s)|$|(?=\n))"
+_BODY = r"(?:,?[ ](?:then|do)\b:?|:|,(?=\s)|$|(?=[;\n]))"
+_FLAGS = re.IGNORECASE | re.MULTILINE
 _STATEMENTS = [
     (
         re.compile(
-            rf"\b(?:for each|for every|for all|loop over each)[ ]([\w ,()]{{1,60}}?)[ ]in[ ]{_PART}{_BODY}",
-            re.I | re.M,
+            rf"\b(?:for (?:each|every|all|any)|loop over (?:each|every))[ ]{_TARGETS}[ ]in[ ]{_PART}{_BODY}", _FLAGS
         ),
         r"\nfor \1 in \2:\n",
     ),
+    (re.compile(rf"\b(?:otherwise|else)[, ]{{1,2}}if[ ]{_PART}{_BODY}", _FLAGS), r"\nelif \1:\n"),
+    (re.compile(rf"\bif[ ]{_PART}{_BODY}", _FLAGS), r"\nif \1:\n"),
+    (re.compile(rf"\bwhile[ ]{_PART}{_BODY}", _FLAGS), r"\nwhile \1:\n"),
+    (re.compile(r"\b(?:otherwise|else)\b[,:]?", _FLAGS), "\nelse:\n"),
+    (re.compile(rf"\b(?:set|initiali[sz]e)[ ]{_TARGETS}[ ](?:to|as|=)[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 = \2\n"),
+    (re.compile(rf"\blet[ ]{_TARGETS}[ ](?:be|=|equal)[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 = \2\n"),
     (
-        re.compile(rf"\b(?:otherwise|else)[, ]{{1,2}}if[ ]{_PART}{_BODY}", re.I | re.M),
-        r"\nelif \1:\n",
-    ),
-    (re.compile(rf"\bif[ ]{_PART}{_BODY}", re.I | re.M), r"\nif \1:\n"),
-    (re.compile(rf"\bwhile[ ]{_PART}{_BODY}", re.I | re.M), r"\nwhile \1:\n"),
-    (re.compile(r"\b(?:otherwise|else)\b[,:]?", re.I), "\nelse:\n"),
-    (
-        re.compile(
-            rf"\b(?:set|initiali[sz]e)[ ]([\w.\[\]'\"]{{1,60}}|[\w.,\[\]'\" ]{{1,60}}?)[ ](?:to|as|=)[ ]{_PART}{_ENDS}",
-            re.I,
-        ),
-        r"\n\1 = \2\n",
-    ),
-    (re.compile(rf"\blet[ ]([\w.,\[\]'\" ]{{1,60}}?)[ ](?:be|=|equal)[ ]{_PART}{_ENDS}", re.I), r"\n\1 = \2\n"),
-    (
-        re.compile(
-            rf"\b(?:assign|store|put|save)[ ]([^;\n]{{1,120}}?)[ ](?:to|in|into|as)[ ]([\w.\[\]'\"]{{1,60}}){_ENDS}",
-            re.I,
-        ),
+        re.compile(rf"\b(?:assign|store|put|save)[ ]{_PART}[ ](?:to|in|into|as)[ ]{_TARGET}{_ENDS}", _FLAGS),
         r"\n\2 = \1\n",
     ),
-    (re.compile(rf"\bappend[ ]([^;\n]{{1,120}}?)[ ]to[ ]([\w.\[\]'\"]{{1,60}}){_ENDS}", re.I), r"\n\2.append(\1)\n"),
-    (re.compile(rf"\badd[ ]([^;\n]{{1,120}}?)[ ]to[ ]([\w.\[\]'\"]{{1,60}}){_ENDS}", re.I), r"\n\2 += \1\n"),
-    (re.compile(rf"\bsubtract[ ]([^;\n]{{1,120}}?)[ ]from[ ]([\w.\[\]'\"]{{1,60}}){_ENDS}", re.I), r"\n\2 -= \1\n"),
-    (re.compile(rf"\b(?:increase|increment)[ ]([\w.\[\]'\"]{{1,60}})[ ]by[ ]{_PART}{_ENDS}", re.I), r"\n\1 += \2\n"),
-    (
-        re.compile(rf"\b(?:decrease|decrement|reduce)[ ]([\w.\[\]'\"]{{1,60}})[ ]by[ ]{_PART}{_ENDS}", re.I),
-        r"\n\1 -= \2\n",
-    ),
-    (re.compile(rf"\bmultiply[ ]([\w.\[\]'\"]{{1,60}})[ ]by[ ]{_PART}{_ENDS}", re.I), r"\n\1 *= \2\n"),
-    (re.compile(rf"\bdivide[ ]([\w.\[\]'\"]{{1,60}})[ ]by[ ]{_PART}{_ENDS}", re.I), r"\n\1 /= \2\n"),
-    (re.compile(r"\b(?:then[ ])?(?:returns?|give back|output|yields?)[ ]", re.I), "\nreturn "),
-    (re.compile(r"[ \t](?:becomes|:=|<-|\u2190|\u2190)[ \t]", re.I), " = "),
-    (re.compile(r"(?:,|\band)?[ ]then\b|,[ ]and\b(?=[ ]*\n)|\bend (?:if|for|while)\b", re.I), "\n"),
+    (re.compile(rf"\bappend[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2.append(\1)\n"),
+    (re.compile(rf"\badd[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2 += \1\n"),
+    (re.compile(rf"\bsubtract[ ]{_PART}[ ]from[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2 -= \1\n"),
+    (re.compile(rf"\b(?:increase|increment)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 += \2\n"),
+    (re.compile(rf"\b(?:decrease|decrement|reduce)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 -= \2\n"),
+    (re.compile(rf"\bmultiply[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 *= \2\n"),
+    (re.compile(rf"\bdivide[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 /= \2\n"),
+    (re.compile(r"\b(?:then[ ])?(?:returns?|give back|output|yields?)[ ]", _FLAGS), "\nreturn "),
+    (re.compile(r"[ \t](?:becomes|:=|<-|\u2190)[ \t]", _FLAGS), " = "),
+    (re.compile(r"(?:,|\band)?[ ]then\b|,[ ]and\b(?=[ ]*\n)|\bend (?:if|for|while)\b", _FLAGS), "\n"),
 ]
+_MASKED = re.compile("[\ue000-\uf8ff]")
+_FIRST, _LAST = 0xE000, 0xF8FF
 
 
 def spelled_out(text: str) -> Iterator[str]:
     """Yield the text with words for operators and statements replaced; both readings of `equals`, if it occurs."""
-    plain = _BLANKS.sub(" ", text)
-    plain = _PHRASE.sub(_symbol, plain)
+    plain = _PHRASE.sub(_symbol, _BLANKS.sub(" ", _MASKED.sub(" ", text)))
+    plain, groups = _masked(plain)
     for pattern, statement in _STATEMENTS:
         plain = pattern.sub(statement, plain)
+    plain = _MASKED.sub(lambda match: groups[ord(match.group()) - _FIRST], plain)
     plain = "\n".join(line.strip(" ,.") for line in plain.split("\n"))
     yield _EQUALS.sub("==", plain)
     if "equals" in plain.lower():
         yield _EQUALS.sub("=", plain)
+
+
+def _masked(text: str) -> tuple[str, list[str]]:
+    """Return a text with its brackets and strings replaced by single characters for private use, and what they were."""
+    parts: list[str] = []
+    groups: list[str] = []
+    depth = begin = done = 0
+    for token in tokens_of(text):
+        opens = token.kind == "operator" and token.text in "([{"
+        closes = token.kind == "operator" and token.text in ")]}"
+        if opens and depth == 0:
+            begin = token.start
+        depth += opens - closes
+        if depth == 0 and (closes or token.kind == "string") and len(groups) <= _LAST - _FIRST:
+            begin = begin if closes else token.start
+            parts += [text[done:begin], chr(_FIRST + len(groups))]
+            groups.append(text[begin : token.end])
+            done = token.end
+    return "".join([*parts, text[done:]]), groups
 
 
 def _symbol(match: re.Match[str]) -> str:
