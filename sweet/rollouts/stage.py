@@ -19,7 +19,7 @@ from sweet.cluster.nodes import nodes_of
 from sweet.datasets.checking import refuse_invalid
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.humans.base import PICTURES
+from sweet.humans.base import PICTURES, Human
 from sweet.humans.connect import Player, open_humans
 from sweet.judges.base import Judge
 from sweet.judges.credit import CreditScorer
@@ -39,7 +39,8 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
-from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker
+from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker, search_budget
+from sweet.rollouts.milkers.search import Search, recorded_plan
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
@@ -68,6 +69,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         reporter.say(note)
     _check_playable(kind, tasks, config)
     humans = plan_humans(kind, config)
+    _check_search(config, humans)
     judge = choose_judge(run, config)
     models = models_of(config, judge)
     images = dict.fromkeys(humans.sims, PICTURES) if kind.visual and not config.sim_url else {}
@@ -131,10 +133,13 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             limits = config.concurrency, config.deadline
             runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find)
             if missing:
+                plan = None if search_budget(config.agent) is None else recorded_plan(run, draft.id)
                 record_serving(local, attempt)
                 start = time.monotonic()
                 with _open_judge(judge, kind, config, reporter) as opened:
-                    served, ready = asyncio.run(_play(runner, missing, config, humans, local, settings, judge, opened))
+                    served, ready = asyncio.run(
+                        _play(runner, missing, config, humans, local, settings, judge, opened, plan)
+                    )
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(opened, RayJudge):
                         attempt.environment |= opened.environment
@@ -289,19 +294,23 @@ async def _play(
     settings: RenderSettings | None,
     choice: ChosenJudge | None,
     judge: Judge | None,
+    plan: str | None,
 ) -> tuple[dict[str, str], float]:
     """Open both sides, and the language model that chooses replies if one does, and play.
 
     Args:
         settings: of rendering, for a human who sees pages.
         judge: opens `choice`; None where that is a language model.
+        plan: of the attack, where the agent is searched and an earlier attempt found one.
 
     Returns:
         The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
     """
     async with AsyncExitStack() as stack:
-        agent = await open_agent(config, local, runner.kind, stack)
-        check_effort(agent, config, runner.live)
+        budget = search_budget(config.agent)
+        agent = None if budget is not None else await open_agent(config, local, runner.kind, stack)
+        if agent is not None:
+            check_effort(agent, config, runner.live)
         players = await _players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         recipe, tries = config.recipe, config.human_tries
@@ -309,6 +318,8 @@ async def _play(
         opened = await stack.enter_async_context(opening)
         pairs = zip(humans.humans, opened, strict=True)
         named = {planned.name if humans.named else None: human for planned, human in pairs}
+        if agent is None:
+            agent = await _searched(runner, missing, config, opened[0], plan)
         sims = dict.fromkeys(player.client for player in players if player.client is not None)
         clients = [agent, *sims]
         served = {"agent_model": agent.model, "human": ", ".join(human.name for human in opened)}
@@ -386,6 +397,21 @@ def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) 
         reporter.warn(EFFORT_IGNORED)
 
 
+async def _searched(
+    runner: DialogueRunner, missing: Sequence[Assignment], config: RolloutConfig, human: Human, plan: str | None
+) -> ChatClient:
+    """Return the attacker that is optimised against the human; what is found is logged for later attempts."""
+    if plan is None:
+        tasks = list({assignment.task.id: assignment.task for assignment in missing}.values())
+        budget = search_budget(config.agent) or 0
+        runner.live.say(f"Searching an attack, with at most {count(budget, 'message')} to the human.")
+        found = await Search(runner.kind, human, tasks, runner.rules, budget, config.seed).run()
+        runner.log.write(found.record())
+        plan = found.best.name
+    runner.live.say(f"The attack is {MILKER}{plan}.")
+    return open_attacker(attacker(plan), config.max_turns)
+
+
 def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
     """Return the first tasks, or those that the seed draws, in their order."""
     if not config.draw_tasks or config.num_tasks is None:
@@ -409,6 +435,15 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         from sweet.render.requirements import check_rendering
 
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
+
+
+def _check_search(config: RolloutConfig, humans: PlannedHumans) -> None:
+    if search_budget(config.agent) is not None and len(humans.humans) > 1:
+        raise UsageError(
+            "An attack is searched against one human, and there are several.",
+            where=option("agent", config.agent),
+            fix="one rollout for each human",
+        )
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:

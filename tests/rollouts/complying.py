@@ -45,8 +45,10 @@ class CompliantModel:
 
     def __init__(self, kind: TaskKind) -> None:
         self.kind = kind
+        self.asked = 0
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        self.asked += 1
         prompt = self.kind.prompts.read(messages[-1].content)
         asked = [message.content for message in prompt.dialogue if message.role == "assistant"]
         reply = Reply(comply(prompt.hidden, asked, prompt.dialogue), "stop")

@@ -24,6 +24,7 @@ from sweet.rollouts.milkers.attacks import ROUNDS, SCRIPTED, reply_of
 from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker
 from sweet.rollouts.milkers.conversation import UNKNOWN, Conversation
 from sweet.rollouts.milkers.plans import SLOTS, Plan
+from sweet.rollouts.milkers.search import recorded_plan
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -35,6 +36,7 @@ from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.complying import CompliantModel, Complying, serving
+from tests.stages.heard import Heard
 
 SHORT = """def price(hours, member):
     fee = 5 * hours
@@ -218,7 +220,7 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
     ("name", "what", "fix"),
     [
         ("milker:bas64", "Did you mean milker:base64?", "repeat, code, lines"),
-        ("milker:", "There is no attacker ", "correct, bisect"),
+        ("milker:", "There is no attacker ", "bisect, search"),
         ("milker:plain+jsn+direct+again", "There is no attacker plain+jsn", "form: code|inline|lines"),
     ],
 )
@@ -268,4 +270,40 @@ def test_the_success_rate_is_what_was_recovered(name: str, milked: Path, tmp_pat
 def test_an_attacker_has_no_server(milked: Path, tmp_path: Path) -> None:
     config = RolloutConfig(tasks=str(milked), agent="milker:code", agent_url=["http://127.0.0.1:9/v1"])
     with pytest.raises(UsageError, match="a server was given for it"):
+        run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())
+
+
+def test_a_searched_attack_is_found_before_the_dialogues_and_played_again_by_a_later_call(
+    milked: Path, tmp_path: Path
+) -> None:
+    model = CompliantModel(CodeKind())
+    heard = Heard()
+    with serving(model) as url:
+        sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "recipe": "upstream"}
+        config = RolloutConfig(tasks=str(milked), agent="milker:search:12", **sim)
+        run = Run.open_or_create(tmp_path / "run", "code")
+        run_rollout(run, config, heard)
+        (played,) = run.manifest().of_kind("rollouts")
+        plan = recorded_plan(run, played.id)
+        assert plan is not None
+        assert f"The attack is milker:{plan}." in heard.said
+        assert run.manifest().attempts[-1].environment["agent_model"] == f"milker:{plan}"
+        run.file(played).write_text("")  # its dialogues are missing
+        asked = model.asked
+        later = Heard()
+        run_rollout(run, config, later)
+    assert not any(text.startswith("Searching") for text in later.said)
+    assert run.manifest().attempts[-1].environment["agent_model"] == f"milker:{plan}"
+    assert asked - 12 >= model.asked - asked > 0
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "many", "", "9999999999", "1:2"])
+def test_a_budget_that_is_no_number_of_messages_is_refused(budget: str) -> None:
+    with pytest.raises(UsageError, match="The budget of a search is a number of messages"):
+        check_attacker(f"milker:search:{budget}", CodeKind())
+
+
+def test_a_search_is_against_one_human(milked: Path, tmp_path: Path) -> None:
+    config = RolloutConfig(tasks=str(milked), agent="milker:search", persona=["terse", "talkative"])
+    with pytest.raises(UsageError, match="against one human, and there are several"):
         run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())

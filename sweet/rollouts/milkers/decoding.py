@@ -36,12 +36,17 @@ _ASSIGNS = frozenset(("=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=
 _LEAVES = frozenset(("return", "raise", "break", "continue", "pass"))
 
 
+def words_of(line: str) -> list[str]:
+    """Return the words of a line of code: names, numbers, strings with their quotes, operators; no blanks."""
+    return [word for word in _CODE_WORD.findall(line) if not word.isspace()]
+
+
 def is_statement(line: str) -> bool:
     """Return whether a line is a statement of Python, as far as its words show it; prose is none."""
     text = line.strip()
     if not text or len(text) > LONGEST_LINE:
         return False
-    words = [word for word in _CODE_WORD.findall(text) if not word.isspace()]
+    words = words_of(text)
     head = words[0]
     if text in _ALONE:
         return True
