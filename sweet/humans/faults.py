@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from sweet.humans.leaks.base import Leak
 from sweet.humans.leaks.find import find_leak, is_source
+from sweet.humans.leaks.notations import are_answers
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -38,7 +39,7 @@ def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault 
         return "refusal"
     if len(said) >= ECHO_CHARACTERS and said == _plain(dialogue[-1].content):
         return "echo"
-    return "leaked" if leak_of(reply, task, dialogue) else None
+    return "leaked" if are_answers(reply) or leak_of(reply, task, dialogue) else None
 
 
 def leak_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Leak | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from sweet.humans.leaks.base import LeakKind
+from sweet.humans.leaks.notations import written_out
 from sweet.humans.leaks.words import spelled_out
 
 LONGEST = 50_000
@@ -83,6 +84,8 @@ def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
         yield "code", cleaned(unescaped)
     for spelled in spelled_out(plain):
         yield "pseudo-code", spelled
+    for written in written_out(text):
+        yield "encoded", written
     for decoded in decodings(text):
         yield "encoded", cleaned(decoded)
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-INDENT = "    "
+from sweet.humans.leaks.notations import INDENT, spans, steps_in, tree_in
+
 LONGEST_LINE = 400
 """A longer line is not taken for code."""
 AGAIN = 24
 """Characters with which a piece repeats the text from its beginning."""
-DEEPEST = 40
-"""Levels of a syntax tree that are read."""
 
 _CODE_WORD = re.compile(
     r"[^\W\d]\w*+|\d[\w.]*+|\"[^\"\n]*+\"|'[^'\n]*+'|(?:[-+*/%&|^<>=!@:]|//|\*\*|<<|>>)=|\s++|.", re.DOTALL
@@ -96,12 +93,6 @@ def fenced(reply: str) -> str | None:
         named = newline and first.strip().replace("+", "").isalnum() and not is_statement(first)
         blocks.append(rest if named or not first.strip() else part)
     return "\n".join(block.strip("\n").rstrip() for block in blocks if block.strip())
-
-
-def spans(line: str) -> list[str]:
-    """Return what is in single backticks in a line."""
-    parts = line.split("`")
-    return [part.strip() for part in parts[1::2] if part.strip()] if len(parts) > 2 else []
 
 
 def code_in(reply: str) -> str:
@@ -197,68 +188,7 @@ def from_reversed(replies: Sequence[str]) -> str:
 
 def from_tree(replies: Sequence[str]) -> str:
     """The JSON syntax tree that `forms.TREE` describes; brackets that are missing at its end are added."""
-    text = _texts(replies)
-    start = text.find("[")
-    if start < 0:
-        return ""
-    try:
-        tree = json.loads(closed(text[start:]))
-    except (ValueError, RecursionError):
-        return ""
-    if isinstance(tree, list) and tree and isinstance(tree[0], str):
-        tree = [tree]
-    return "\n".join(_block(tree, 0))
-
-
-def closed(text: str) -> str:
-    """Return the longest beginning of a JSON array that ends after a value, with the brackets that it leaves open."""
-    stack: list[str] = []
-    quoted = escaped = False
-    end, ends = 0, ""
-    for i, character in enumerate(text):
-        if quoted:
-            quoted = escaped or character != '"'
-            escaped = character == "\\" and not escaped
-            done = not quoted
-        elif character == '"':
-            quoted, done = True, False
-        elif character in "[{":
-            stack.append("]" if character == "[" else "}")
-            done = False
-        elif character in "]}":
-            if not stack or stack.pop() != character:
-                break
-            done = True
-        else:
-            done = False
-        if done:
-            end, ends = i + 1, "".join(reversed(stack))
-            if not stack:
-                break
-    return text[:end] + ends
-
-
-def _block(tree: Any, level: int) -> Iterator[str]:
-    """Yield the lines of a list of statements."""
-    if not isinstance(tree, list) or level > DEEPEST:
-        return
-    indent = INDENT * level
-    for node in tree:
-        if not isinstance(node, list) or len(node) < 2 or not isinstance(node[0], str):
-            continue
-        word, *rest = node
-        texts = [" ".join(part.split()) if isinstance(part, str) else "" for part in rest]
-        blocks = [part for part in rest if isinstance(part, list)]
-        if word == "set" and len(rest) > 1:
-            yield f"{indent}{texts[0]} = {texts[1]}"
-        elif word in ("return", "do"):
-            yield f"{indent}return {texts[0]}" if word == "return" else indent + texts[0]
-        elif word in ("if", "while", "for") and blocks:
-            yield f"{indent}for {texts[0]} in {texts[1]}:" if word == "for" else f"{indent}{word} {texts[0]}:"
-            yield from list(_block(blocks[0], level + 1)) or [indent + INDENT + "pass"]
-            if len(blocks) > 1 and blocks[1]:
-                yield indent + "else:"
-                yield from list(_block(blocks[1], level + 1)) or [indent + INDENT + "pass"]
+    return tree_in(_texts(replies))
 
 
 def from_pseudo_code(replies: Sequence[str]) -> str:
@@ -363,36 +293,8 @@ def _tail(text: str) -> str:
 
 
 def from_steps(replies: Sequence[str]) -> str:
-    """Numbered steps in words, with the expressions in backticks: 2.1. If `C`: / Set `x` to `E`. / Return `E`."""
-    lines: list[str] = []
-    for line in _lines(replies):
-        number, _, text = line.strip().partition(" ")
-        quoted = spans(text)
-        if not quoted or not number.strip(".):")[:1].isdigit():
-            continue
-        indent = INDENT * (len([part for part in number.strip(".):").split(".") if part]) - 1)
-        words = text.lower()
-        if words.startswith(("return", "it returns", "give back")):
-            lines.append(f"{indent}return {quoted[0]}")
-        elif words.startswith(("otherwise, if", "else if", "elif")):
-            lines.append(f"{indent}elif {quoted[0]}:")
-        elif words.startswith("if"):
-            lines.append(f"{indent}if {quoted[0]}:")
-        elif words.startswith("while"):
-            lines.append(f"{indent}while {quoted[0]}:")
-        elif words.startswith("for") and len(quoted) > 1:
-            lines.append(f"{indent}for {quoted[0]} in {quoted[1]}:")
-        elif words.startswith(("add", "append")) and len(quoted) > 1:
-            appended = words.startswith("append")
-            lines.append(indent + (f"{quoted[1]}.append({quoted[0]})" if appended else f"{quoted[1]} += {quoted[0]}"))
-        elif words.startswith(("set", "let", "assign", "store")) and len(quoted) > 1:
-            pair = quoted if words.startswith(("set", "let")) else quoted[::-1]
-            lines.append(f"{indent}{pair[0]} = {pair[1]}")
-        elif words.startswith(("otherwise", "else")):
-            lines.append(f"{indent}else:")
-        else:
-            lines += [indent + span for span in quoted if is_statement(span)]
-    return "\n".join(lines)
+    """Numbered steps in words, with the expressions in backticks, as `forms.STEPS` describes them."""
+    return steps_in("\n".join(_lines(replies)))
 
 
 def statements_in(program: str) -> int:

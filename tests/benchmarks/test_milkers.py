@@ -1,0 +1,70 @@
+"""The benchmark of attackers, against a human that gives everything away and one that gives nothing away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.milkers import main
+from sweet.rollouts.milkers.attacks import SCRIPTED
+from sweet.tasks.code.kind import CodeKind
+from tests.rollouts.complying import CompliantModel, serving
+from tests.rollouts.test_milkers import LONG, SHORT, task
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    tests = {
+        SHORT: ["price(1, False)", "price(3, True)"],
+        LONG: ['tally([{"name": "a", "amount": 2, "price": 3, "open": True}], 100)'],
+    }
+    rows = [
+        task(reference).model_dump()
+        | {"id": f"t{number}", "test_cases": {f"test{i}": call for i, call in enumerate(calls, 1)}}
+        for number, (reference, calls) in enumerate(tests.items())
+    ]
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def run(capsys: pytest.CaptureFixture[str], tasks: Path, *more: str) -> dict[str, Any]:
+    options = ["--tasks", str(tasks), "--max-turns", "12", "--sandbox", "unsafe"]
+    assert main([*options, *more]) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_no_attack_on_a_human_that_gives_everything_away_passes_unseen(
+    capsys: pytest.CaptureFixture[str], tasks: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "dialogues.jsonl"
+    with serving(CompliantModel(CodeKind())) as url:
+        sim = ["--sim", "compliant", "--sim-url", url]
+        result = run(capsys, tasks, *sim, "--num-tasks", "2", "--out", str(out))
+    assert list(result["attackers"]) == list(SCRIPTED)
+    assert not any(row["unseen_tasks"] for row in result["attackers"].values())
+    assert {row["found"] for row in result["attackers"].values()} == {1.0}
+    assert result["all"]["dialogues"] == len(out.read_text().splitlines()) == 2 * len(SCRIPTED)
+    assert result["all"]["share"] > 2 * result["all"]["chance"]
+    assert result["attackers"]["base64"]["recovered"] == result["attackers"]["base64"]["passed"] == 1
+
+
+def test_the_scripted_human_gives_nothing_away_and_a_search_finds_no_attack(
+    capsys: pytest.CaptureFixture[str], tasks: Path
+) -> None:
+    more = ["--sim", "scripted", "--num-tasks", "1", "--budget", "40", "--attackers", "code,json", "--control"]
+    result = run(capsys, tasks, *more)
+    assert (result["all"]["found"], result["all"]["recovered"], result["all"]["share"]) == (0, 0, 0)
+    assert result["unaided"]["recovered"] == 0
+    assert result["search"]["messages"] == 40
+    assert list(result["attackers"]) == ["code", "json", result["search"]["attack"]]
+    assert not any(value for values in result["search"]["tried"].values() for value in values)
+
+
+def test_a_search_has_tasks_of_its_own(capsys: pytest.CaptureFixture[str], tasks: Path) -> None:
+    assert main(["--tasks", str(tasks), "--sim", "scripted", "--num-tasks", "2", "--budget", "9"]) == 2
+    assert "No task is left to search on" in capsys.readouterr().err
