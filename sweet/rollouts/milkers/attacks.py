@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweet.humans.leaks.notations import INDENT
 from sweet.rollouts.milkers import decoding
 from sweet.rollouts.milkers.conversation import Conversation, Exchange
 from sweet.rollouts.milkers.forms import FORMS, Form, filled, gathered, may_go_on
@@ -79,7 +80,7 @@ class Attack:
         last = program.rstrip().rpartition("\n")[2].strip()
         ends = last.startswith(("return", "raise")) and not program.rstrip().endswith((",", "(", "["))
         if self.form.by_pieces:
-            return ends and _indent_of(program) <= len(decoding.INDENT)
+            return ends and _indent_of(program) <= len(INDENT)
         return ends and (went_on or not may_go_on(conversation.replies[-1]))
 
 
