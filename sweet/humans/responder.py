@@ -28,7 +28,12 @@ class ScriptedResponder:
 
     def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = NAME) -> None:
         self.kind, self.model = kind, model
-        self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
+        self._tasks = {
+            (task.problem_description, hidden): task
+            for task in tasks
+            for hidden in (task.specification, task.hidden)
+            if hidden
+        }
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Return the human's reply; to a human that is asked again, after a reply that was withheld, the same one.

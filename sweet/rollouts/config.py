@@ -15,7 +15,7 @@ from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, about, formerly
-from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
+from sweet.tasks.base import HumanSees, Recipe, ReferenceContext, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.trajectory import Thoughts
 
@@ -49,6 +49,10 @@ class RolloutConfig(PlannedConfig):
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times. Of several humans each is asked at
     the servers that serve its model."""
+    human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human", MAIN, ADDED))
+    """What a model that plays the human knows the task by: code, its hidden information or reference, or spec, its
+    specification in plain words (sweet data describe), so that it has no code to leak. Critics and scores keep the
+    code."""
     human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human", ADDED))
     """Replies that a model that plays the human is asked for at each turn: one that leaks the solution is withheld, and
     the model is asked again and told why. The dialogue ends if all of them leak; 1 ends it at the first leak. Recipe
@@ -91,7 +95,8 @@ class RolloutConfig(PlannedConfig):
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of the whole rollout; with task and sample it names a dialogue."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
-    """Folder with agent.txt, human.txt or both, instead of the packaged prompts."""
+    """Folder with agent.txt, human.txt, human_spec.txt (for --human spec) or some of them, instead of the packaged
+    prompts."""
     recipe: Recipe = Field(default="paper", json_schema_extra=about("Dialogue"))
     """paper, or upstream to follow the published code where the two differ."""
     window: Window | None = Field(default=None, json_schema_extra=about("Pages", ADDED))

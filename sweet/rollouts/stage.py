@@ -10,6 +10,7 @@ failure is kept as a dialogue with its outcome.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
@@ -90,6 +91,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     )
     shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None}
     meta = meta.model_copy(update=shares | humans.meta() | thinking_meta(config))
+    if config.human == "spec":
+        meta = meta.model_copy(update={"human": config.human})  # earlier versions had no other than code
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = rendering_of(kind, config, reporter)
@@ -206,6 +209,8 @@ def load_tasks(
     kind = task_kind(config.task)
     if config.prompts is not None:
         kind = kind.with_prompts(config.prompts)
+    if config.human == "spec":
+        kind = kind.with_specifications()
     source = config.tasks or kind.default_tasks()
     chosen = load_split(kind, source, config.split, Holdout(config.holdout, config.holdout_validation))
     tasks = refuse_invalid(kind, _selected(chosen.tasks, config), source, reporter, skip=config.skip_invalid)
@@ -474,6 +479,33 @@ def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> Non
         if config.sims == [SCRIPTED]:
             _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
+    if config.human == "spec":
+        _check_specified(kind, tasks, config)
+
+
+def _check_specified(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
+    """Raise UsageError if no human would read the specification of a task, or a task has none."""
+    where, omit = option("human", "spec"), Hint("leave ", option("human"), " out")
+    if kind.visual:
+        what = f"The human of {kind.name} tasks sees pages, and no code."
+        raise UsageError(what, where=where, fix=omit)
+    if config.sims == [SCRIPTED]:
+        what = "The scripted human speaks from a task's facts, and reads neither code nor specification."
+        raise UsageError(what, where=where, fix=Hint(omit, ", or ", option("sim", "MODEL")))
+    lacking = [task.id for task in tasks if not task.specification.strip()]
+    if lacking:
+        more = f" and {len(lacking) - _NAMED:,} more" if len(lacking) > _NAMED else ""
+        named = ", ".join(lacking[:_NAMED])
+        source = shlex.quote(config.tasks or kind.default_tasks())
+        raise UsageError(
+            f"{len(lacking):,} of {count(len(tasks), 'task')} have no specification: {named}{more}.",
+            where=where,
+            fix=f"sweet data describe {source} --model MODEL --url URL, and the file that it writes as --tasks",
+        )
+
+
+_NAMED = 5
+"""Tasks that an error names."""
 
 
 def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:

@@ -14,7 +14,7 @@ from sweet.llm.base import Effort
 from sweet.render.page import RenderSettings
 from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
-from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
+from sweet.tasks.base import HumanSees, Recipe, ReferenceContext, TurnTokens
 
 
 class JudgedMeta(Meta):
@@ -65,6 +65,8 @@ class RolloutsMeta(JudgedMeta):
     """Digest of the texts of their personas."""
     humans_by: Literal["samples"] | None = None
     """samples, where the dialogues of one task had different humans."""
+    human: HumanSees | None = None
+    """What the human knew the tasks by: spec, their specifications; absent where it was code."""
     samples: int | None = None
     """Dialogues of each task."""
     max_turns: int | None = None

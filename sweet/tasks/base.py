@@ -16,6 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
 
+SPECIFICATION = "specification"
+"""The key of a task's row with what its reference does, in plain words."""
+
+HumanSees = Literal["code", "spec"]
+"""What a model that plays the human knows a task by: its reference, or its specification."""
+
 Recipe = Literal["paper", "upstream"]
 """`paper`: as the paper describes it. `upstream`: bug-compatible with the published code, for comparing numbers."""
 
@@ -77,6 +83,15 @@ class Task(BaseModel):
     def hidden(self) -> str:
         """The training-time information c."""
         return self.hidden_information or self.ground_truth
+
+    @property
+    def specification(self) -> str:
+        """What the reference does, in plain words (`sweet data describe`); empty if the task has none.
+
+        It is no declared field, so that the digests of tasks without it are those of earlier versions.
+        """
+        found = (self.model_extra or {}).get(SPECIFICATION)
+        return found if isinstance(found, str) else ""
 
 
 class Message(BaseModel):

@@ -1,7 +1,7 @@
 """Read tasks of any kind from JSONL files in ColBench's schema; errors name the line.
 
-A row has `problem_description` and `ground_truth`, optionally `hidden_information` and `id`, and the fields that its
-task kind requires.
+A row has `problem_description` and `ground_truth`, optionally `hidden_information`, `specification` and `id`, and the
+fields that its task kind requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sweet.errors import InputError, UsageError
 from sweet.hints import option
 from sweet.runs.jsonl import read_any_rows, read_rows
 from sweet.suggestions import did_you_mean, nearest
-from sweet.tasks.base import Task
+from sweet.tasks.base import SPECIFICATION, Task
 
 Wrong = Callable[[str, str], InputError]
 """Creates the error for a row from a description of the problem and a fix."""
@@ -98,6 +98,8 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
             raise wrong(f"The task has no {key!r}.", f"rename {near!r} to {key!r}" if near else f"add {key!r}")
         if not isinstance(row[key], str) or not row[key].strip():
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
+    if not isinstance(row.get(SPECIFICATION) or "", str):
+        raise wrong(f"{SPECIFICATION!r} must be text.", f"give {SPECIFICATION!r} as a JSON string, or omit it")
     made = of_kind(row, wrong)
     if not isinstance(made, dict):
         raise TypeError(f"fields returned {type(made).__name__} instead of dict")

@@ -91,6 +91,13 @@ class TaskKind(ABC):
         other._prompts = self.texts.of(folder)
         return other
 
+    def with_specifications(self) -> Self:
+        """Return the same kind whose human reads the specification of a task (`Task.specification`) and not its hidden
+        information."""
+        other = copy.copy(self)
+        other._prompts = self.prompts.of_specifications()
+        return other
+
     def agent_system(self) -> str:
         """Return the agent's system prompt."""
         return self.prompts.agent

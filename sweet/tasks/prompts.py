@@ -1,20 +1,23 @@
 """The prompts of a task kind: the agent's system prompt, and the prompt of the model that plays the human.
 
 They are files, `agent.txt` and `human.txt` in the folder `texts` of the kind's package, which a folder of the user may
-override. The human's prompt is one user message with the request, the reference and the dialogue so far, indented, each
-at its placeholder (`{request}`, `{reference}`, `{dialogue}`; see `sweet.tasks.prompt_text`). It can be parsed back
-exactly whatever the texts contain, so that a human served over HTTP needs nothing but the prompt.
+override. A third one, `human_spec.txt`, is the prompt of a human that reads the task's specification in the place of
+the reference; without it `human.txt` is used for that too.
+
+The human's prompt is one user message with the request, the reference and the dialogue so far, indented, each at its
+placeholder (`{request}`, `{reference}`, `{dialogue}`; see `sweet.tasks.prompt_text`). It can be parsed back exactly
+whatever the texts contain, so that a human served over HTTP needs nothing but the prompt.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from sweet.errors import InputError, first_line
 from sweet.tasks.base import Message, Task
@@ -22,6 +25,10 @@ from sweet.tasks.prompt_text import INDENT, check_placeholders, fill, indented, 
 
 TURNS = "{turns}"
 """Placeholder in an agent's text for the number of its turns."""
+
+
+_FILES = ("agent", "human", "human_spec")
+_HUMANS = _FILES[1:]
 
 
 def fill_turns(text: str, turns: int) -> str:
@@ -40,9 +47,11 @@ class HumanPrompt:
 
 @dataclass(frozen=True)
 class Prompts:
-    """The two texts. Each task kind derives a class.
+    """The texts. Each task kind derives a class.
 
     Attributes:
+        human_spec: the human's text where it reads the specification; empty if it is `human`.
+        specified: whether the human reads the specification.
         package: the package whose folder `texts` contains them.
         places: the placeholders that the human's text must have.
         optional_places: those that it may have.
@@ -51,6 +60,8 @@ class Prompts:
 
     agent: str
     human: str
+    human_spec: str = ""
+    specified: bool = False
 
     package: ClassVar[str]
     places: ClassVar[tuple[str, ...]] = ("request", "reference", "dialogue")
@@ -65,7 +76,9 @@ class Prompts:
             InputError: they cannot be read, or a placeholder is missing.
         """
         texts = _packaged(cls.package)
-        cls._check(texts["human"], Path(cls.package) / "texts" / "human.txt")
+        for name in _HUMANS:
+            if name in texts:
+                cls._check(texts[name], Path(cls.package) / "texts" / f"{name}.txt")
         return cls(**texts)
 
     @classmethod
@@ -84,17 +97,23 @@ class Prompts:
             names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
         except OSError as error:
             raise InputError(f"The folder of prompts cannot be read: {error.strerror}.", path=folder) from error
-        known = {f"{field.name}.txt": field.name for field in fields(Prompts)}
+        known = {f"{name}.txt": name for name in _FILES}
         if not names or set(names) - set(known):
             other = ", ".join(name for name in names if name not in known) or "nothing"
             raise InputError(
-                f"A folder of prompts contains {' and '.join(known)} or one of them; this one contains {other}.",
+                f"A folder of prompts contains {', '.join(known)} or some of them; this one contains {other}.",
                 path=folder,
             )
-        texts = {known[name]: read_prompt(folder / name) for name in names}
-        if "human" in texts:
-            cls._check(texts["human"], folder / "human.txt")
-        return replace(cls.packaged(), **texts)
+        texts: dict[str, Any] = {known[name]: read_prompt(folder / name) for name in names}
+        for name in _HUMANS:
+            if name in texts:
+                cls._check(texts[name], folder / f"{name}.txt")
+        own = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
+        return replace(cls.packaged(), **own | texts)
+
+    def of_specifications(self) -> Self:
+        """Return the same prompts for a human that reads the specification of a task in the place of the reference."""
+        return replace(self, human=self.human_spec or self.human, specified=True)
 
     @classmethod
     def label(cls, role: str) -> str:
@@ -103,7 +122,8 @@ class Prompts:
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
         """Return the text that asks a model to play the human."""
-        return self.written(HumanPrompt(task.problem_description, task.hidden, tuple(dialogue)))
+        hidden = task.specification if self.specified else task.hidden
+        return self.written(HumanPrompt(task.problem_description, hidden, tuple(dialogue)))
 
     def written(self, prompt: HumanPrompt) -> str:
         """Return the human's text with its placeholders filled; `read` is the inverse for the packaged texts."""
@@ -158,7 +178,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _packaged(package: str) -> dict[str, str]:
+def _packaged(package: str) -> dict[str, Any]:
     def text(name: str) -> str:
         try:
             return (resources.files(package) / "texts" / name).read_text("utf-8").strip()
@@ -166,4 +186,5 @@ def _packaged(package: str) -> dict[str, str]:
             what = f"The package {package} has no texts/{name} that can be read: {first_line(error)}."
             raise InputError(what, path=Path(package) / "texts" / name, fix=f"correct {package}") from error
 
-    return {field.name: text(f"{field.name}.txt") for field in fields(Prompts)}
+    there = (resources.files(package) / "texts" / "human_spec.txt").is_file()
+    return {name: text(f"{name}.txt") for name in _FILES if name != "human_spec" or there}

@@ -147,6 +147,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
         yield Caveat(about="played", text=text, a=a.played_by is not None, b=b.played_by is not None)
         return
     yield from _differs("sim", "simulated human", _human(a), _human(b))
+    yield from _differs("human", "what the human knows the tasks by", *(s.played.get("human", "code") for s in (a, b)))
     yield from _differs("human_tries", "tries of a human that leaks", _tries(a), _tries(b))
     ours, theirs = a.played, b.played
     prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
