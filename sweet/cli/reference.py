@@ -14,8 +14,8 @@ from sweet.stages.record import documentation
 VARIABLES: dict[str, str] = {
     "OPENAI_API_KEY": "API key for every server that requires one",
     "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
-    "SWEET_SIM_API_KEY": "the same for the simulated human",
-    "SWEET_JUDGE_API_KEY": "the same for the judge",
+    "SWEET_SIM_API_KEY": "the same for the simulated human, and for the model of `sweet data describe`",
+    "SWEET_JUDGE_API_KEY": "the same for the judge, and for `--check-model` of `sweet data describe`",
     "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
     "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities; "
@@ -45,6 +45,7 @@ RECORDS = {
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
     "data micro-agent": ("sweet.datasets.metrics:MicroAgentMetrics",),
     "data check": ("sweet.datasets.metrics:CheckMetrics",),
+    "data describe": ("sweet.datasets.metrics:DescribeMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),
     "data export": ("sweet.datasets.metrics:ExportMetrics",),
     "data new-task": ("sweet.datasets.metrics:NewTaskMetrics",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from sweet.stages.record import Record
 from sweet.tasks.findings import Problem
 
@@ -100,6 +102,45 @@ class TaskFinding(Record):
     """the problem"""
     fix: str
     """what to change"""
+
+
+Undescribable = Literal["leaked", "failed", "unusable", "invalid", "request"]
+"""`leaked`: the specification gives away source. `failed`: a solution that was written from it fails the hidden tests.
+`unusable`: it is empty, too long, or a refusal. `invalid`: the task cannot be scored. `request`: a server refused."""
+
+
+class Undescribed(Record):
+    """A task without a specification."""
+
+    task: str
+    """id of the task"""
+    problem: Undescribable
+    """what sort of problem its last try had"""
+    what: str
+    """the problem"""
+
+
+class DescribeMetrics(Record):
+    tasks: int
+    """tasks in the file that was written"""
+    described: int
+    """tasks that this call described"""
+    kept: int
+    """tasks that had a specification already"""
+    failed: int
+    """tasks that have none, because no try passed the checks"""
+    tries: int
+    """specifications that were written"""
+    prompt_tokens: int
+    """tokens that the models read"""
+    completion_tokens: int
+    """tokens that the models wrote"""
+    out: str
+    """the file"""
+    undescribed: list[Undescribed]
+    """every task without a specification: task, problem, what"""
+    seconds: float
+    """duration"""
 
 
 class CheckMetrics(Record):

@@ -14,7 +14,7 @@ from sweet.errors import SweetError
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
 
-Role = Literal["agent", "sim", "judge"]
+Role = Literal["agent", "sim", "judge", "describer", "checker"]
 """The role that a model plays."""
 
 Effort = Literal["none", "low", "medium", "high"]

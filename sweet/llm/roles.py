@@ -10,12 +10,26 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
     "agent": ("SWEET_AGENT_API_KEY", "OPENAI_API_KEY"),
     "sim": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
     "judge": ("SWEET_JUDGE_API_KEY", "OPENAI_API_KEY"),
+    "describer": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
+    "checker": ("SWEET_JUDGE_API_KEY", "OPENAI_API_KEY"),
 }
 """Environment variables that are read for an API key; keys are never read from options or files."""
 
-MODEL_OPTIONS: dict[Role, str] = {"agent": "agent", "sim": "sim", "judge": "judge_model"}
+MODEL_OPTIONS: dict[Role, str] = {
+    "agent": "agent",
+    "sim": "sim",
+    "judge": "judge_model",
+    "describer": "model",
+    "checker": "check_model",
+}
 
-URL_OPTIONS: dict[Role, str] = {"agent": "agent_url", "sim": "sim_url", "judge": "judge_url"}
+URL_OPTIONS: dict[Role, str] = {
+    "agent": "agent_url",
+    "sim": "sim_url",
+    "judge": "judge_url",
+    "describer": "url",
+    "checker": "check_url",
+}
 
 
 def api_key(role: Role) -> str:

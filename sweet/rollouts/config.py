@@ -49,7 +49,7 @@ class RolloutConfig(PlannedConfig):
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times. Of several humans each is asked at
     the servers that serve its model."""
-    human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human", MAIN, ADDED))
+    human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human", ADDED))
     """What a model that plays the human knows the task by: code, its hidden information or reference, or spec, its
     specification in plain words (sweet data describe), so that it has no code to leak. Critics and scores keep the
     code."""

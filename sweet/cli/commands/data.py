@@ -11,9 +11,11 @@ from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
+from sweet.datasets.describing import rollout_command, run_data_describe
+from sweet.datasets.descriptions import DescribeConfig
 from sweet.datasets.exporting import DataExportConfig, export_lines, run_data_export
 from sweet.datasets.importing import DataImportConfig, run_data_import
-from sweet.datasets.metrics import CheckMetrics
+from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
 from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
 from sweet.datasets.new_task import NewTaskConfig, run_new_task
 from sweet.datasets.page_assets import AssetsConfig, run_data_assets
@@ -57,8 +59,30 @@ class Check(Command[DataCheckConfig]):
             raise error
 
 
+class Describe(Command[DescribeConfig]):
+    def arguments(self) -> list[ArgumentSpec]:
+        help = "JSONL file of tasks, or the name of a dataset; default: that of the kind of task."
+        return [ArgumentSpec("tasks", "FILE", help, required=False, is_path=False)]
+
+    def work(self, call: Call[DescribeConfig]) -> None:
+        result = run_data_describe(call.arguments["tasks"], call.config, call.reporter)
+        console.print_result(result, as_json=call.common.json, draw=_show_described)
+        if not result.metrics.failed:
+            call.reporter.say(f"next: {rollout_command(result.metrics, call.config.task)}")
+
+
+def _show_described(result: StageResult[DescribeMetrics]) -> None:
+    console.show_result(result, hidden={"undescribed"})
+    found = result.metrics.undescribed
+    if found:
+        rows = [(one.task, one.problem, one.what) for one in found[:_SHOWN]]
+        console.show_rows(["task", "problem", "what"], rows)
+    if len(found) > _SHOWN:
+        console.show(console.safe_text(f"{len(found) - _SHOWN} more tasks without one: --json lists all."))
+
+
 _SHOWN = 20
-"""Findings that a table has at most."""
+"""Rows that a table has at most."""
 
 
 def _show_check(result: StageResult[CheckMetrics]) -> None:
@@ -165,6 +189,20 @@ COMMANDS = (
             ("sweet data check tasks.jsonl", "before anything is paid for"),
             ("sweet data check micro --split test", "a dataset by its name"),
             ("sweet data check tasks.jsonl --repeats 5", "a longer look for references that change their values"),
+        ),
+    ),
+    Describe(
+        name="data describe",
+        config=DescribeConfig,
+        summary="Write a specification in plain words of each task, for a human that shall not see the code.",
+        text="A model writes it from the request and the reference. It is kept if no source of the reference is found "
+        "in it, and what a model writes from request and specification passes the hidden tests in the sandbox; "
+        "otherwise it is written again, and tasks for which no try succeeds are listed with the reason. Called again, "
+        "it describes only the tasks that have none.",
+        examples=(
+            ("sweet data describe tasks.jsonl --model MODEL --url http://localhost:8001/v1", "tasks-described.jsonl"),
+            ("sweet data describe colbench --model MODEL --url URL --out described.jsonl", "a dataset by its name"),
+            ("sweet data describe tasks.jsonl --model BIG --url URL --check-model M --check-url URL2", "two models"),
         ),
     ),
     Import(

@@ -1,0 +1,311 @@
+"""Writes the specifications of tasks, and checks each: the work of `sweet data describe`.
+
+A model reads request and reference and writes the specification. It is kept if it says enough and gives nothing away:
+the search for leaks (sweet.humans.leaks) finds no source in it, and what a model writes that sees request and
+specification alone passes the hidden tests, in the sandbox. Otherwise the first model is asked again and told why, a
+bounded number of times. The first try is greedy, later ones are sampled. Texts of models are data here: they are
+searched, filled into prompts indented, and run in the sandbox only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from sweet.datasets.metrics import Undescribable, Undescribed
+from sweet.device import Device
+from sweet.humans.faults import fault_of
+from sweet.llm.base import ChatClient, Completion, RequestFailed, Role, Sampling
+from sweet.llm.connect import open_client
+from sweet.runs.jsonl import JsonlWriter
+from sweet.sandbox.tiers import TierChoice
+from sweet.stages.base import MAIN, OPERATIONAL, Progress, Reporter, StageConfig, about, digest_of
+from sweet.stages.failures import first_cause
+from sweet.tasks.base import SPECIFICATION, Message, Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.prompt_text import fill, indented
+from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory, Turn
+
+WRITTEN_BY = "specification_by"
+"""The key of a row with the model that wrote the specification."""
+
+TEMPERATURE = 0.7
+"""Sampling temperature of all tries but the first."""
+
+LONGEST = 8000
+"""Characters of a specification at most."""
+
+_LONGEST_REASON = 600
+"""Characters of a reason at most; it has values that model code returned."""
+
+DESCRIBE = """\
+You write down what a finished solution does, for a person who has to answer questions about it without ever seeing it.
+
+THE REQUEST
+{request}
+
+THE SOLUTION
+{reference}
+
+Write the specification of the solution.
+- Say everything that decides its result: each number and its unit, each limit and whether the limit itself is \
+included, defaults, special cases, empty or wrong input, rounding, order where it matters, and the form of the result.
+- Write plain sentences about the matter, as in a contract. No code, no formulas, no names of variables, no steps read \
+out line by line: nobody may be able to put the source together again from your words.
+- Do not repeat the request. Reply with the specification alone."""
+
+IMPLEMENT = """\
+Write the solution that is asked for. It is run against hidden tests, which expect exactly what the specification says.
+
+THE REQUEST
+{request}
+
+THE SPECIFICATION
+{specification}
+
+Reply with the complete solution alone, with the names and the arguments of the request, as one block of code."""
+
+_LEAKED = (
+    "That specification gives away source of the solution, or says it so closely that it can be put together again. "
+    "Say the same facts as a person would who has never seen the solution, in sentences about the matter. Reply with "
+    "the whole specification alone."
+)
+_UNUSABLE = "That is no specification. Reply with the whole specification alone, in at most {limit:,} characters."
+_FAILED = (
+    "Somebody who read only the request and this specification wrote a solution that fails the hidden tests: {why}. So "
+    "something is missing, ambiguous or wrong. Write the whole specification again, complete, still without code. "
+    "Reply with the specification alone."
+)
+
+
+class DescribeConfig(StageConfig):
+    model: str = Field(json_schema_extra=about("Method", MAIN))
+    """The model that writes the specifications."""
+    url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", MAIN, OPERATIONAL))
+    """OpenAI-compatible server of the model; may be given several times. Without it the model runs in this process."""
+    out: Path | None = Field(default=None, json_schema_extra=about("Data", MAIN, OPERATIONAL))
+    """File to write; default: beside the file of tasks, NAME-described.jsonl, or in this folder for a dataset."""
+    task: str = Field(default="code", json_schema_extra=about("Data", MAIN))
+    """Kind of task: code, or a kind of an installed package whose answers are text."""
+    split: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
+    """Split to describe: train, validation or test; default: all tasks of a file, and the split train of a dataset."""
+    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
+    """Describe only the first N tasks; the others are written as they are."""
+    check_model: str | None = Field(default=None, json_schema_extra=about("Judge", MAIN))
+    """The model that checks a specification by solving the task from it; default: the model that writes them."""
+    check_url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", MAIN, OPERATIONAL))
+    """OpenAI-compatible server of that model; may be given several times; default: that of the model."""
+    tries: int = Field(default=4, ge=1, json_schema_extra=about("Method", MAIN))
+    """Specifications that are written for a task until one passes the checks."""
+    max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Method"))
+    """Maximum number of tokens of a reply."""
+    redo: bool = Field(default=False, json_schema_extra=about("Data"))
+    """Describe the tasks again that have a specification already."""
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
+    """Seed of sampling."""
+    concurrency: int = Field(default=32, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
+    """Tasks that are described at once."""
+    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
+    """Seconds to keep trying a server that cannot be reached."""
+    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
+    """Seconds for one request to a server."""
+    device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
+    """Where a model without an address runs."""
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
+    """Sandbox tier for the solutions; auto selects the strongest that works on this machine, unsafe has no jail."""
+    workers: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
+    """Solutions to run in parallel; default: by the machine's size."""
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A task that was tried: its specification, or why it has none."""
+
+    task: Task
+    tries: int
+    specification: str = ""
+    why: Undescribed | None = None
+
+
+def described_row(task: Task, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Return the row of a task with the keys of its specification, and without those of an earlier one."""
+    row = task.model_dump(mode="json", exclude_defaults=True)
+    return {key: value for key, value in row.items() if key not in (SPECIFICATION, WRITTEN_BY)} | dict(keys)
+
+
+class Describer:
+    """Describes many tasks at once.
+
+    Attributes:
+        failed: the tasks that could not be described. tries: specifications that were written.
+        tokens: those of all requests, by `prompt` and `completion`.
+    """
+
+    def __init__(self, kind: TaskKind, config: DescribeConfig, reporter: Reporter) -> None:
+        self.kind, self.config, self.reporter = kind, config, reporter
+        self.failed: list[Undescribed] = []
+        self.tries = 0
+        self.tokens: Counter[str] = Counter()
+
+    def describe(self, tasks: Sequence[Task], writer: JsonlWriter) -> dict[str, dict[str, Any]]:
+        """Return the keys of the specifications by task, and write each row as soon as it is known."""
+        found: dict[str, dict[str, Any]] = {}
+        with tempfile.TemporaryDirectory(prefix="sweet-describe-") as folder:
+            config, say = self.config, self.reporter.say
+            request = ScoringRequest(run=Path(folder), say=say, sandbox=config.sandbox, workers=config.workers)
+            with (
+                self.kind.open_scorer(request) as scorer,
+                self.reporter.progress("tasks", len(tasks)) as bar,
+            ):
+                asyncio.run(self._all(tasks, scorer, writer, found, bar))
+        return found
+
+    async def _all(
+        self,
+        tasks: Sequence[Task],
+        scorer: TrajectoryScorer,
+        writer: JsonlWriter,
+        found: dict[str, dict[str, Any]],
+        bar: Progress,
+    ) -> None:
+        config, scoring, free = self.config, _Scoring(scorer), asyncio.Semaphore(self.config.concurrency)
+        async with AsyncExitStack() as stack:
+            client = await self._open(stack, "describer", config.model, config.url)
+            checker = client
+            if config.check_model is not None or config.check_url:
+                urls = config.check_url or config.url
+                checker = await self._open(stack, "checker", config.check_model or config.model, urls)
+
+            async def one(task: Task) -> None:
+                async with free:
+                    described = await self._one(task, client, checker, scoring)
+                self.tries += described.tries
+                if described.why is not None:
+                    self.failed.append(described.why)
+                else:
+                    found[task.id] = {SPECIFICATION: described.specification, WRITTEN_BY: client.model}
+                    writer.write(described_row(task, found[task.id]))
+                bar.advance()
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for task in tasks:
+                        group.create_task(one(task))
+            except BaseExceptionGroup as errors:
+                raise first_cause(errors) from errors
+
+    async def _open(self, stack: AsyncExitStack, role: Role, model: str, urls: Sequence[str]) -> ChatClient:
+        config = self.config
+        opening = open_client(
+            model,
+            urls,
+            concurrency=config.concurrency,
+            role=role,
+            retry_timeout=config.retry_timeout,
+            request_timeout=config.request_timeout,
+            device=config.device,
+        )
+        return await stack.enter_async_context(opening)
+
+    async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: _Scoring) -> _Described:
+        """Write specifications of a task until one passes the checks, or the tries are used up."""
+        held = {"request": [indented(task.problem_description)], "reference": [indented(task.ground_truth)]}
+        asked = [Message(role="user", content=fill(DESCRIBE, held))]
+        messages, why = asked, Undescribed(task=task.id, problem="failed", what="it was not tried")
+        for number in range(1, self.config.tries + 1):
+            try:
+                text = (await self._chat(client, messages, number)).replies[0].text.strip()
+                problem, what, again = await self._check(task, text, checker, scoring)
+            except RequestFailed as error:
+                what = f"a request failed: {error.what}".removesuffix(".")[:_LONGEST_REASON]
+                return _Described(task, number, why=Undescribed(task=task.id, problem="request", what=what))
+            if problem is None:
+                return _Described(task, number, text)
+            why = Undescribed(task=task.id, problem=problem, what=what[:_LONGEST_REASON])
+            if problem == "invalid":
+                return _Described(task, number, why=why)
+            said = Message(role="assistant", content=text[:LONGEST])
+            messages = [*asked, *([said] if said.content else []), Message(role="user", content=again)]
+        return _Described(task, self.config.tries, why=why)
+
+    async def _check(
+        self, task: Task, text: str, checker: ChatClient, scoring: _Scoring
+    ) -> tuple[Undescribable | None, str, str]:
+        """Return the problem of a specification, what it is in words, and how the model is asked again; None and two
+        empty texts for a good one."""
+        dialogue = [
+            Message(role="user", content=task.problem_description),
+            Message(role="assistant", content="How must it behave?"),
+        ]
+        fault = fault_of(text, task, dialogue)
+        if fault == "leaked":
+            return "leaked", "the specification gives away source of the reference", _LEAKED
+        if fault is not None or len(text) > LONGEST:
+            said = f"has more than {LONGEST:,} characters" if fault is None else f"is unusable ({fault})"
+            return "unusable", f"the specification {said}", _UNUSABLE.format(limit=LONGEST)
+        held = {"request": [indented(task.problem_description)], SPECIFICATION: [indented(text)]}
+        completion = await self._chat(checker, [Message(role="user", content=fill(IMPLEMENT, held))], 1)
+        reply = completion.replies[0].text
+        answer = self.kind.move(reply, last=True).answer or ""
+        request = Turn(role="user", content=task.problem_description)
+        score = await scoring.score(Trajectory(id=task.id, task=task, dialogue_history=(request,), answer=answer))
+        reason = str(score.detail.get("why") or score.outcome)[:_LONGEST_REASON]
+        if score.outcome == "invalid":
+            return "invalid", f"the task cannot be scored: {reason}", ""
+        if score.outcome != "passed":
+            what = f"a solution from request and specification fails the hidden tests: {reason}"
+            return "failed", what, _FAILED.format(why=reason)
+        return None, "", ""
+
+    async def _chat(self, client: ChatClient, messages: Sequence[Message], number: int) -> Completion:
+        """Ask a model: greedily at the first try, with a temperature and a seed of its own at later ones."""
+        seed = int(digest_of([self.config.seed, number, [message.content for message in messages]])[:7], 16)
+        temperature = TEMPERATURE if number > 1 else 0.0
+        sampling = Sampling(temperature=temperature, max_tokens=self.config.max_tokens, seed=seed)
+        completion = await client.chat(messages, sampling)
+        self.tokens += Counter(prompt=completion.prompt_tokens, completion=completion.completion_tokens)
+        return completion
+
+
+class _Scoring:
+    """Scores what waits at the same time in one call of the scorer, which runs answers in parallel, in a thread."""
+
+    def __init__(self, scorer: TrajectoryScorer) -> None:
+        self.scorer = scorer
+        self._waiting: list[tuple[Trajectory, asyncio.Future[Score]]] = []
+        self._work: asyncio.Task[None] | None = None
+
+    async def score(self, trajectory: Trajectory) -> Score:
+        """Return the score of a trajectory."""
+        future: asyncio.Future[Score] = asyncio.get_running_loop().create_future()
+        self._waiting.append((trajectory, future))
+        if self._work is None:
+            self._work = asyncio.create_task(self._score_all())
+        return await future
+
+    async def _score_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                scores = await asyncio.to_thread(self._scored, [trajectory for trajectory, _ in batch])
+            except Exception as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            for (_, future), score in zip(batch, scores, strict=True):
+                if not future.done():
+                    future.set_result(score)
+        self._work = None
+
+    def _scored(self, trajectories: list[Trajectory]) -> list[Score]:
+        return [score for _, score in self.scorer.score(iter(trajectories))]
