@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import MAIN, OPERATIONAL, StageConfig, about
+from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, StageConfig, about
 
 
 class LoopConfig(StageConfig):
@@ -27,10 +27,16 @@ class LoopConfig(StageConfig):
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", OPERATIONAL))
     """OpenAI-compatible server of this model; may be given several times. Trained actors are run here, or by the
     servers of the recipe."""
-    sim: str = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
-    """The simulated human: scripted, or a model that sees the reference."""
+    sim: OneOrMore = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
+    """The simulated human: scripted, or a model that sees the reference; may be given several times, as in rollout."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times."""
+    eval_sim: list[str] = Field(default=[], json_schema_extra=about("Simulated human", ADDED))
+    """Evaluate each agent on the test tasks with this human too, which it does not learn with; both rates are shown."""
+    eval_sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", OPERATIONAL))
+    """OpenAI-compatible server of that human; may be given several times. Without --eval-sim it is that of --sim."""
+    eval_persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human", ADDED))
+    """How that human speaks, as in rollout; without --eval-sim it is the human of --sim with this persona."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method", MAIN))
     """Actors trained one after the other: each plays the training tasks for the next, which learns from all rounds."""
     early_stop: bool = Field(default=True, json_schema_extra=about("Method"))

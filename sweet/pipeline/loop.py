@@ -26,6 +26,7 @@ from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import NoPreference
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.humans import plan_humans
 from sweet.runs.manifest import Artifact
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
@@ -47,6 +48,10 @@ LEAKS = "leak_rate"
 
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 """What is held out of a file of tasks that says nothing of splits."""
+
+
+OTHER_HUMAN = "test by another human"
+"""Title of the evaluation on test tasks with the human of `--eval-sim`."""
 
 
 def step_name(number: int, title: str) -> str:
@@ -140,7 +145,8 @@ class Loop:
         """Evaluate the agent that the newest round ends with."""
         played = self.rounds[-1]
         played.agent = agent
-        for split in (TEST, *([VALIDATION] if self.selects else [])):
+        others = [*([OTHER_HUMAN] if self.other_human else []), *([VALIDATION] if self.selects else [])]
+        for split in (TEST, *others):
             scores = self._play(split, agent, played.number)
             played.rates[split] = rate_of(scores.metrics, self.metric)
             if split == TEST and LEAKS in scores.metrics:
@@ -160,6 +166,15 @@ class Loop:
                 f"Round {number}: the human leaked the solution in {now} of the dialogues on test tasks, in {before} "
                 "at the start. The agent may be learning to make it leak: look at dialogues before you trust its rate."
             )
+
+    @property
+    def other_human(self) -> bool:
+        """Whether agents are evaluated with another human, too."""
+        return bool(self.config.eval_sim or self.config.eval_persona)
+
+    def human(self, split: str) -> str:
+        """Return the name of the human of an evaluation."""
+        return plan_humans(self.kind, self.rollout(split, self.config.agent, 0)).title
 
     def learn(self, number: int) -> Step:
         """Let the newest agent play the training tasks, learn from that, and return the actor."""
@@ -227,6 +242,11 @@ class Loop:
             number: the round. All evaluations have the same seed.
         """
         config, evaluates = self.config, split != TRAIN
+        by_other = split == OTHER_HUMAN
+        split = TEST if by_other else split
+        sim, sim_url = config.sim, config.sim_url
+        if by_other and (config.eval_sim or config.eval_sim_url):
+            sim, sim_url = config.eval_sim or config.sim, config.eval_sim_url
         return self._made(
             RolloutConfig,
             *("rollout", "evaluation") if evaluates else ("rollout",),
@@ -238,8 +258,9 @@ class Loop:
             holdout_validation=self.holdout.validation,
             agent=agent,
             agent_url=self._agent_urls(agent),
-            sim=config.sim,
-            sim_url=list(config.sim_url),
+            sim=sim,
+            sim_url=list(sim_url),
+            persona=(config.eval_persona if by_other else None) or None,
             num_tasks=config.eval_tasks if evaluates else config.train_tasks,
             samples=config.eval_samples if evaluates else config.samples,
             new=config.redo,
@@ -282,6 +303,9 @@ class Loop:
             for title, step in played.steps.items()
         }
         priced = {} if self.recipe.prices is None else {"cost": sum(one.cost or 0.0 for one in rounds)}
+        humans: dict[str, Any] = {}
+        if self.other_human:
+            humans = {"human": self.human(TEST), "other_human": self.human(OTHER_HUMAN)}
         return LoopMetrics(
             metric=self.metric,
             rounds=rounds,
@@ -293,6 +317,7 @@ class Loop:
             steps=steps,
             seconds=round(sum(steps.values()), 1),
             **priced,
+            **humans,
         )
 
     def _round(self, played: Played) -> LoopRound:
@@ -300,6 +325,8 @@ class Loop:
         more: dict[str, Any] = {}
         if played.leaks is not None:
             more["leak_rate"] = played.leaks
+        if OTHER_HUMAN in played.rates:
+            more["other_human_test"] = played.rates[OTHER_HUMAN]
         if VALIDATION in played.rates:
             more["validation"] = played.rates[VALIDATION]
         if self.recipe.prices is not None:

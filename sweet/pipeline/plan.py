@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from sweet.errors import UsageError
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import Loop, step_name
+from sweet.pipeline.loop import OTHER_HUMAN, Loop, step_name
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
 from sweet.pipeline.recipe import Recipe, read_run, resolve
 from sweet.pipeline.steps import Step, StepCache, StepMissing
@@ -57,7 +57,7 @@ class Walk:
         found = None if self._cache is None else self._cache.find(config)
         if found is None:
             self.missing = self.missing or config
-            if title.endswith((TEST, VALIDATION)):
+            if title.endswith((TEST, VALIDATION, OTHER_HUMAN)):
                 return _NOT_PLAYED
             raise StepMissing
         self.finished.append(title)
@@ -81,7 +81,8 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
     Args:
         selects: whether validation tasks are played.
     """
-    splits = (TEST, VALIDATION) if selects else (TEST,)
+    other = [OTHER_HUMAN] if recipe.train.eval_sim or recipe.train.eval_persona else []
+    splits = (TEST, *other, *([VALIDATION] if selects else []))
     evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
     titles = [step_name(0, title) for title in evaluation]
     for number in range(1, recipe.train.rounds + 1):

@@ -23,6 +23,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import StageResult
 from sweet.stages.rounds import RECIPE
 from sweet.units import format_duration, format_metric
+from sweet.view.text import printable_line
 
 
 class TrainCommand(StageCommand[LoopConfig]):
@@ -100,6 +101,9 @@ def _show(result: StageResult) -> None:
     leaked = any(one.get("leak_rate") for one in metrics["rounds"])
     name = str(metrics["metric"]).removesuffix("_rate")
     heads = ["round", "agent", f"{name} on test tasks", *(["on validation tasks"] if validated else [])]
+    if other := metrics.get("other_human"):
+        heads[2] = f"{heads[2]}, {printable_line(metrics['human'])}"
+        heads.insert(3, f"the same, {printable_line(other)}")
     heads += ["human leaked"] if leaked else []
     table = Table(*heads, "dialogues", "tokens", "time", *(["cost"] if priced else []))
     for column in table.columns[2:]:
@@ -109,6 +113,7 @@ def _show(result: StageResult) -> None:
         tokens = sum(count for key, count in usage.items() if key.endswith("_tokens"))
         agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
         cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), _rate(one, "test")]
+        cells += [_rate(one, "other_human_test")] if "other_human_test" in one else []
         cells += [_rate(one, "validation")] if validated else []
         cells += [_rate(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
         cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
