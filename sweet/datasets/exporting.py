@@ -13,7 +13,7 @@ rendered by the tokenizer of `--tokenizer`, else of the agent if that is a model
 imported row has are kept. The rewards are those of the newest scores.
 
 Rows have fields besides the published ones (ids, usage, the agent's system prompt, …), by which `sweet data import`
-reads an export back unchanged.
+reads an export back unchanged. The agent's thoughts are left out unless they are asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from pydantic import Field
+
 from sweet.datasets.layout import (
     is_imported,
     known_system,
@@ -30,6 +32,7 @@ from sweet.datasets.layout import (
     published_line,
     published_row,
     task_order,
+    without_thoughts,
 )
 from sweet.datasets.metrics import ExportMetrics
 from sweet.errors import UsageError, first_line
@@ -41,7 +44,7 @@ from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, is_model, recorded_model
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import ADDED, Reporter, StageConfig, StageResult
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
@@ -59,6 +62,8 @@ class DataExportConfig(StageConfig):
     this machine."""
     incomplete: Literal["keep", "drop"] = "keep"
     """Tasks with fewer dialogues than others: keep their rows after the blocks, or drop them."""
+    thoughts: bool = Field(default=False, json_schema_extra=ADDED)
+    """Also write the agent's thoughts, and the token ids that contain them."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,7 @@ class Export:
             trajectory = parse_row(self._index.line(entry), Trajectory, self._index.path)
             unanswered += trajectory.dialogue_history[-1].role != "assistant"
             reward = rewards.get(trajectory.id, trajectory.reward)
+            trajectory = trajectory if self._config.thoughts else without_thoughts(trajectory)
             yield published_row(self.prompts.written(trajectory), reward, system)
         if self.prompts.missing:
             self._reporter.warn(

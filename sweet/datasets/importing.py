@@ -52,6 +52,7 @@ class _Survey:
     """What a file contains.
 
     Attributes:
+        thoughtful: rows whose agent thinks before it speaks.
         prompts: number of rows by the agent's system prompt.
         without_prompt: rows that record no prompt.
         unreadable: rows whose prompt cannot be read.
@@ -60,6 +61,7 @@ class _Survey:
 
     trajectories: int = 0
     rewards: int = 0
+    thoughtful: int = 0
     prompts: Counter[str] = field(default_factory=Counter)
     without_prompt: int = 0
     unreadable: int = 0
@@ -68,6 +70,7 @@ class _Survey:
     def add(self, trajectory: Trajectory) -> None:
         self.trajectories += 1
         self.rewards += trajectory.reward is not None
+        self.thoughtful += any(turn.thought for turn in trajectory.dialogue_history)
         try:
             system = recorded_system(trajectory)
         except UnreadablePrompt as error:
@@ -99,6 +102,8 @@ class _Survey:
             reporter.say(f"System prompt of the agent in {rows} of {count(self.trajectories, 'row')}: {shown}.")
         if len(self.prompts) > 3:
             reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
+        if self.thoughtful:
+            reporter.say(f"Rows with thoughts of the agent, which are kept apart from its replies: {self.thoughtful}.")
         fallback = "the packaged one" if given is None else f"that of {given}"
         if self.unreadable:
             reporter.warn(

@@ -73,6 +73,19 @@ def published_row(trajectory: Trajectory, reward: float | None, system: str | No
     return row if reward is None else row | {"reward": reward}
 
 
+def without_thoughts(trajectory: Trajectory) -> Trajectory:
+    """Return the dialogue without the agent's thoughts: the texts, the ids of the replies that have one, and where the
+    agent read its earlier thoughts, the ids of the prompts."""
+    kept = trajectory.thoughts == "keep"
+    prompts = {"prompt_token_ids": None, "prompt_shared": None} if kept else {}
+    thought = {"thought": None, "thought_tokens": None, "token_ids": None, "logprobs": None}
+    turns = tuple(
+        turn.model_copy(update=prompts | (thought if turn.thought is not None else {}))
+        for turn in trajectory.dialogue_history
+    )
+    return trajectory.model_copy(update={"dialogue_history": turns, "thoughts": None})
+
+
 def published_line(row: dict[str, Any]) -> bytes:
     """Return the row as a line of JSON with its newline."""
     return to_json(row, inf_nan_mode="constants") + b"\n"

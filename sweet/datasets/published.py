@@ -2,7 +2,8 @@
 
 A file is JSON Lines with one trajectory per line, or one JSON list of them; both are read row by row, so that a file
 may be larger than memory. A row becomes a `Trajectory`: role names of other programs are converted, missing ids and
-task ids are generated, and everything else is kept unchanged. Errors name the line.
+task ids are generated, thoughts in the agent's replies are put apart (`sweet.llm.thoughts`), and everything else is
+kept unchanged. Errors name the line.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from sweet.errors import InputError
+from sweet.llm.thoughts import separate
 from sweet.runs.jsonl import no_such_file, read_rows
 from sweet.stages.base import digest_of
 from sweet.tasks.base import NO_ANSWER
@@ -30,6 +32,9 @@ ROLES = {
     "human_collaborator": "user",
 }
 """The accepted role names, and the roles of `Trajectory`."""
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""The fields of a turn in which servers return its thought."""
 
 CHUNK = 1 << 20
 """Characters read at once from a JSON list."""
@@ -118,7 +123,8 @@ class _Reader:
             if known_role is None:
                 known = ", ".join(ROLES)
                 raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {known}.")
-            turns.append({**entry, "role": known_role})
+            turn = {**entry, "role": known_role}
+            turns.append(_with_thought(turn) if known_role == "assistant" else turn)
         if turns[0]["role"] != "user":
             raise self._wrong(line, "dialogue_history must begin with the human's request.")
         return turns
@@ -146,6 +152,20 @@ class _Reader:
 
     def _wrong(self, line: int, what: str) -> InputError:
         return InputError(what, path=self.path, line=line, fix="correct this line, or remove it")
+
+
+def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
+    """Return a turn of the agent with its thought apart, if it is in a field of a server or in the texts."""
+    turn = dict(turn)
+    fields = [turn.pop(name) for name in _THOUGHTS if isinstance(turn.get(name), str)]
+    if turn.get("thought") is not None:
+        return turn
+    raw = turn.get("content") if turn.get("output") is None else turn["output"]
+    parts = separate(raw) if isinstance(raw, str) else None
+    if parts is None or parts.thought is None:
+        return turn | {"thought": fields[0].strip()} if fields and fields[0] else turn
+    said = {name: separate(turn[name]).spoken for name in ("content", "output") if isinstance(turn.get(name), str)}
+    return turn | said | {"thought": parts.thought.strip()}
 
 
 def _dotted(loc: tuple[int | str, ...]) -> str:

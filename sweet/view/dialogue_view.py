@@ -108,6 +108,7 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
             continue
         number += 1
         parts.append(_agent_turn(record, index, turn, number, options))
+        parts += thought_part(index, turn, options)
         if options.screenshots is not None:
             parts.append(_screenshots(record, index, turn, number, options.screenshots))
         parts += candidates_part(record, index, abbreviate, note) + pairs_part(record, index, abbreviate, note)
@@ -165,6 +166,8 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
     usage_facts = []
     if usage.completion_tokens:
         usage_facts.append(count(usage.completion_tokens, "token"))
+    if usage.thought_tokens:
+        usage_facts.append(f"{usage.thought_tokens:,} in thoughts")
     if usage.prompt_tokens:
         usage_facts.append(f"{usage.prompt_tokens:,} in prompts")
     if usage.human_completion_tokens:
@@ -202,6 +205,16 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, options: Di
         title.append("  ").append_text(bar(advantage, record.scale))
     body = partial(reply, turn, options)
     return Part("agent", title, body, index, " · ".join(notes), len(turn.said))
+
+
+def thought_part(index: int, turn: Turn, options: DisplayOptions) -> list[Part]:
+    """Return what the agent thought before its reply, which the human does not see; empty if it is not known."""
+    thought = turn.thought
+    if not thought:
+        return []
+    note = "" if turn.thought_tokens is None else count(turn.thought_tokens, "token")
+    body = partial(plain if options.raw else _unseen, thought)
+    return [Part("thought", Text("thought", "green"), body, index, note, len(thought), inner=True)]
 
 
 def reply(turn: Turn, options: DisplayOptions) -> Iterator[Block]:

@@ -28,8 +28,8 @@ POLL_INTERVAL = 0.05
 class Search:
     """A search for a text, ignoring case, or for a regular expression. It starts at once.
 
-    It covers the request, the turns of both sides, the raw replies and the answer; with `hidden` also the information
-    that is hidden from the agent.
+    It covers the request, the turns of both sides, the raw replies, thoughts and the answer; with `hidden` also the
+    information that is hidden from the agent.
 
     Raises:
         InputError: the path is no regular file, or in a run it is reached over a link.

@@ -32,6 +32,7 @@ class _Task(BaseModel):
 class _Turn(BaseModel):
     content: str = ""
     output: str | None = None
+    thought: str | None = None
 
 
 class _Row(BaseModel):
@@ -48,6 +49,8 @@ class _Row(BaseModel):
             yield turn.content
             if turn.output is not None and turn.output != turn.content:
                 yield turn.output
+            if turn.thought:
+                yield turn.thought
         yield self.answer
         if hidden:
             yield self.task.hidden_information

@@ -93,6 +93,9 @@ def _turn(record: Record, index: int, turn: Turn, options: DisplayOptions, pictu
         content = pictures.turn(turn) + f"<pre>{text(pictures.screenshots.abbreviate(turn.content))}</pre>"
     if pictures is not None or turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{text(turn.said)}</pre></details>"
+    if turn.thought:
+        size = "" if turn.thought_tokens is None else f", {count(turn.thought_tokens, 'token')}"
+        content += f'<details class="thought"><summary>thought{size}</summary><pre>{text(turn.thought)}</pre></details>'
     if turn.choice is not None:
         content += f"<p>{text(choice_note(turn.choice))}</p>"
     content += _candidates(record, index, scale) + _pairs(record, index)

@@ -265,3 +265,26 @@ def test_a_dialogue_that_ends_with_the_human_is_named(tmp_path: Path) -> None:
     heard = Heard()
     exported(played(tmp_path, iter([cut]), agent="scripted"), heard)
     assert any("as a fault ended them: 1." in line for line in heard.warnings)
+
+
+@pytest.mark.parametrize("thoughts", [None, "keep"])
+def test_thoughts_are_exported_only_if_they_are_asked_for(tmp_path: Path, agent: str, thoughts: str | None) -> None:
+    first = build_trajectory("t-1", turns=2)
+    fields = {"thought": "I wonder.", "thought_tokens": 2, "token_ids": (1, 2, 3), "prompt_token_ids": (1,)}
+    history = [first.dialogue_history[0], first.dialogue_history[1].model_copy(update=fields)]
+    history += [first.dialogue_history[2], first.dialogue_history[3].model_copy(update={"token_ids": (4,)})]
+    thinking = first.model_copy(update={"dialogue_history": tuple(history), "thoughts": thoughts})
+    run = played(tmp_path, iter([thinking]), agent=agent)
+    [plain], [whole] = exported(run), exported(run, thoughts=True)
+    assert "wonder" not in json.dumps(plain)
+    turn, last = plain["dialogue_history"][1::2]
+    assert {"thought", "thought_tokens", "token_ids"}.isdisjoint(turn)
+    assert ("prompt_token_ids" in turn) == (thoughts is None)
+    assert last["token_ids"] == [4], "a reply without a thought keeps its ids"
+    assert whole["dialogue_history"][1]["thought"] == "I wonder."
+    assert whole["dialogue_history"][1]["token_ids"] == [1, 2, 3]
+    file = tmp_path / "export.jsonl"
+    file.write_bytes(b"".join(export_lines(run, DataExportConfig(thoughts=True), SILENT)))
+    again = take(file, tmp_path / "again")
+    [read] = read_jsonl(again.file(again.artifact("rollouts-1")), Trajectory)
+    assert (read.dialogue_history[1].thought, read.thoughts) == ("I wonder.", thoughts)

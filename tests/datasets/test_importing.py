@@ -16,6 +16,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 from tests.datasets.test_published import row, write
+from tests.stages.heard import Heard
 
 
 def take(file: Path, folder: Path) -> Run:
@@ -75,3 +76,30 @@ def test_a_kind_of_task_that_is_not_there_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "off.jsonl", [row()])
     with pytest.raises(UsageError):
         run_data_import(file, tmp_path / "run", DataImportConfig(task="nothing"), Silent())
+
+
+@pytest.mark.parametrize(
+    ("turn", "thought", "content", "output"),
+    [
+        ({"content": "<think>hm</think>\n\nWhat?"}, "hm", "What?", None),
+        ({"content": "hm</think>What?", "output": "hm</think>What?"}, "hm", "What?", "What?"),
+        ({"content": "What?", "output": "<think>hm</think>OUTPUT: What?"}, "hm", "What?", "OUTPUT: What?"),
+        ({"content": "What?", "reasoning_content": "hm\n"}, "hm", "What?", None),
+        ({"content": "What?", "reasoning": "hm", "thought": "so"}, "so", "What?", None),
+        ({"content": "What?", "output": "OUTPUT: What?"}, None, "What?", "OUTPUT: What?"),
+        ({"content": "<think>hm"}, "hm", "", None),
+    ],
+)
+def test_thoughts_in_imported_replies_are_put_apart(
+    turn: dict[str, str], thought: str | None, content: str, output: str | None, tmp_path: Path
+) -> None:
+    imported = row()
+    imported["dialogue_history"][1] = {"role": "assistant", **turn}
+    heard = Heard()
+    run_data_import(write(tmp_path / "off.jsonl", [imported]), tmp_path / "run", DataImportConfig(), heard)
+    run = Run.open(tmp_path / "run")
+    [found] = read_jsonl(run.file(run.artifact("rollouts-1")), Trajectory)
+    said = found.dialogue_history[1]
+    assert (said.thought, said.content, said.output) == (thought, content, output)
+    assert any("Rows with thoughts of the agent" in line for line in heard.said) == (thought is not None)
+    assert "reasoning" not in (said.model_extra or {})

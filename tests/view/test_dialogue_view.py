@@ -230,3 +230,22 @@ def test_with_few_columns_one_below_the_other() -> None:
     assert "│" not in shown
     assert shown.index("A t001") < shown.index("B t002")
     assert re.search(r"human ─+\n +B To one\.", shown)
+
+
+def thoughtful(thought: str) -> Record:
+    turn = Turn(role="assistant", content="Which?", output="Which?", thought=thought, thought_tokens=12)
+    return Record(trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn)))
+
+
+def test_a_thought_is_below_its_turn_marked_as_unseen() -> None:
+    lines = [line.strip() for line in drawn(dialogue(thoughtful("Hm.\nI ask.")), 60).splitlines()]
+    place = lines.index("Which?")
+    assert re.fullmatch(r"thought ─+ 12 tokens", lines[place + 1])
+    assert lines[place + 2 : place + 4] == ["┊ Hm.", "┊ I ask."]
+    assert [part.kind for part in dialogue_parts(thoughtful(""), CODE)].count("thought") == 0
+
+
+@given(st.just(HOSTILE) | st.text(min_size=1), st.booleans())
+@settings(deadline=None)
+def test_no_thought_is_more_than_text(thought: str, raw: bool) -> None:
+    check_segments(dialogue(thoughtful(thought), DisplayOptions(task_kind("code"), raw=raw)), 60)

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Turn
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.dialogues_page import page
-from sweet.view.records import Summary
+from sweet.view.records import Record, Summary
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig, Viewer
-from tests.view.conftest import HOSTILE
+from tests.view.conftest import HOSTILE, trajectory
 from tests.view.test_terminal import record
 
 VOID = {"meta", "input", "br"}
@@ -163,3 +164,15 @@ def test_the_filters_of_the_page() -> None:
     outcomes, *seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert outcomes == ["failed", "passed"]
     assert seen == [[rows, f"{sum(rows)} of 3"] for _, rows in wanted]
+
+
+@given(st.just(HOSTILE) | st.text(min_size=1))
+def test_a_thought_is_folded_and_escaped(thought: str) -> None:
+    turn = Turn(role="assistant", content="Which?", thought=thought, thought_tokens=12)
+    found = Record(trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn)))
+    shown = "".join(page("x", [(summary("x"), found)], DisplayOptions()))
+    assert '<details class="thought"><summary>thought, 12 tokens</summary><pre>' in shown
+    plain = Record(
+        trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn.model_copy(update={"thought": "x"})))
+    )
+    assert read(shown).tags == read("".join(page("x", [(summary("x"), plain)], DisplayOptions()))).tags

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 
 from sweet.view.app.frame import attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
+from sweet.view.app.parts_view import RANKED, THOUGHTS
 from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
 from sweet.view.parts import UNWRAPPED, Part
@@ -36,7 +37,8 @@ class DialogueScreen(PartsScreen):
         Binding("F", "next_fault", "fault", tooltip="next fault of a server, the clock or the human", show=False),
         Binding("h", "hidden", "hidden", tooltip="information that is hidden from the agent"),
         Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
-        Binding("enter", "fold_here", "candidates", tooltip="candidates and pairs of this turn", show=False),
+        Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts of all turns", show=False),
+        Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
         Binding("s", "beside", "beside", tooltip="beside another dialogue of the task"),
     ]
 
@@ -112,7 +114,10 @@ class DialogueScreen(PartsScreen):
         )
 
     def action_fold(self) -> None:
-        self.view.fold()
+        self.view.fold(RANKED)
+
+    def action_fold_thoughts(self) -> None:
+        self.view.fold(THOUGHTS)
 
     def action_fold_here(self) -> None:
         self.view.fold_here()

@@ -22,7 +22,9 @@ from textual.strip import Strip
 from sweet.view.parts import Block, Part
 
 FOLDED, OPEN = "▸ ", "▾ "
-FOLDABLE = frozenset({"candidates", "pairs"})
+THOUGHTS = frozenset({"thought"})
+RANKED = frozenset({"candidates", "pairs"})
+FOLDABLE = THOUGHTS | RANKED
 STOPS = frozenset({"agent", "answer"})
 """The kinds of parts that `jump` stops at."""
 
@@ -54,7 +56,7 @@ class Row:
 
 
 class PartsView(ScrollView, can_focus=True):
-    """Parts, one below the other; `candidates` and `pairs` are folded at first."""
+    """Parts, one below the other; thoughts, `candidates` and `pairs` are folded at first."""
 
     DEFAULT_CSS = "PartsView { height: 1fr; overflow-x: hidden; overflow-y: scroll; padding: 0 0 0 1; }"
     ALLOW_SELECT = False
@@ -77,12 +79,12 @@ class PartsView(ScrollView, can_focus=True):
         self._parts = parts
         self._build(anchor)
 
-    def fold(self) -> None:
-        """Fold all parts, or unfold them if all are folded."""
-        keys = {row.key for row in self._rows if self._folds(row)}
+    def fold(self, kinds: frozenset[str]) -> None:
+        """Fold all parts of these kinds, or unfold them if all are folded."""
+        keys = {row.key for row in self._rows if self._folds(row) and row.part.kind in kinds}
         opened = any(not self._is_folded(key) for key in keys)
-        self._folded = set(FOLDABLE) if opened else set()
-        self._toggled.clear()
+        self._folded = self._folded | kinds if opened else self._folded - kinds
+        self._toggled = {key for key in self._toggled if key[0] not in kinds}
         self._build(self._anchor())
 
     def fold_here(self) -> None:

@@ -375,3 +375,30 @@ def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
         assert drawn < 3_000
 
     played(host, script)
+
+
+def test_thoughts_are_folded_until_they_are_asked_for(tmp_path: Path) -> None:
+    """A key opens those of all turns, and leaves candidates and pairs as they are."""
+    run = Run.create(tmp_path / "run", task="code")
+    asked = Turn(role="assistant", content="Which?", thought=f"Hm, I wonder. {HOSTILE}", thought_tokens=12)
+    history = (Turn(role="user", content="Hi."), asked, Turn(role="user", content="That."), asked)
+    made(run, "rollout", "rollouts", [dump(trajectory(0, dialogue_history=history))], [])
+    host = Host(run)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        view = host.shown.view
+
+        def shown() -> str:
+            return "\n".join(view.render_line(y).text for y in range(view.virtual_size.height))
+
+        assert shown().count("▸ thought") == 2
+        assert "I wonder" not in shown()
+        await pilot.press("c")
+        assert "I wonder" not in shown()
+        await pilot.press("t")
+        assert shown().count("┊ Hm, I wonder.") == shown().count("▾ thought") == 2
+        assert "\x1b" not in shown()
+        await pilot.press("t")
+        assert "I wonder" not in shown()
+
+    played(host, script, WIDE)
