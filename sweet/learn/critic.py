@@ -25,6 +25,7 @@ from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logp
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
+from sweet.llm.base import Effort
 from sweet.tasks.base import Message, Recipe, ReferenceContext, TurnTokens, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
@@ -164,6 +165,7 @@ class AdvantageCritic:
         budget: tokens of one forward pass.
         share: compute prefixes that replies and turns share only once.
         turn_tokens: the tokens of a turn that the means run over.
+        effort: how much the agent was asked to think in the dialogues.
     """
 
     def __init__(
@@ -179,8 +181,9 @@ class AdvantageCritic:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
         turn_tokens: TurnTokens = "both",
+        effort: Effort | None = None,
     ) -> None:
-        encoder = ChatEncoder(tokenizer, turn_tokens)
+        encoder = ChatEncoder(tokenizer, turn_tokens, effort)
         self.reader = Reader(encoder, informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.llm.base import Effort
+from sweet.llm.template import effort_variables
 
 PROBE = "Zyxwv"
 """A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
@@ -105,24 +107,30 @@ class ReplyForm:
         )
 
 
-def find_form(tokenizer: Any) -> ReplyForm:
+def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
     """Determine how the tokenizer's chat template has replies written.
+
+    Args:
+        effort: how much the model was asked to think. A generation prompt may open a thought, or end it at once.
 
     Raises:
         UsageError: replies cannot be located in what it renders.
     """
+    variables = effort_variables(effort)
 
     def render(*messages: dict[str, str], generate: bool = False) -> str:
-        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=generate))
+        rows = list(messages)
+        return str(tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=generate, **variables))
 
     asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": PROBE}
     prompt = render(asked, generate=True)
     before, found, tail = render(asked, said).partition(PROBE)
-    closing = _closing(prompt.removeprefix(before)) if prompt.startswith(before) else None
+    added = prompt.removeprefix(before) if prompt.startswith(before) else ""
+    closing = _closing(added)
     if before.startswith(prompt):
         lead = before[len(prompt) :]
-    elif found and closing is not None:
-        lead = closing
+    elif found and (closing is not None or _is_closed(added)):
+        lead = closing or ""
     else:
         raise unmaskable(tokenizer, "a rendered reply does not begin with the generation prompt")
     if not found:
@@ -171,6 +179,12 @@ def _place(reply: ReplyText, thought: int, size: int) -> int:
     return thought if _thinks(reply) and thought < size else 0
 
 
+def _is_closed(added: str) -> bool:
+    """Whether a generation prompt ends with a thought that it has closed itself, so that the model does not think."""
+    tag, ended = added.strip(), added.rstrip().rpartition("</")[2]
+    return tag.startswith("<") and ended.endswith(">") and ended.removesuffix(">").isalpha()
+
+
 class ReplyEncoder:
     """Encodes replies for one tokenizer.
 
@@ -183,9 +197,9 @@ class ReplyEncoder:
         UsageError: replies cannot be located in what the chat template renders.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, effort: Effort | None = None) -> None:
         self.tokenizer = tokenizer
-        self.form = find_form(tokenizer)
+        self.form = find_form(tokenizer, effort)
         prompt, lead, tail = self.form.prompt, self.form.lead, self.form.tail
         texts = [prompt, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
         prompt_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.learn.replies import ReplyEncoder, ReplyIds, ReplyText, unmaskable
-from sweet.llm.template import ChatTemplate
+from sweet.llm.base import Effort
+from sweet.llm.template import ChatTemplate, effort_variables
 from sweet.tasks.base import Message, Recipe, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory, Turn
 
@@ -152,6 +153,7 @@ class ChatEncoder:
     Args:
         tokenizer: a Hugging Face tokenizer with a chat template.
         turn_tokens: which tokens of a turn are supervised.
+        effort: how much the agent was asked to think in the dialogues (`sweet.llm.base.Sampling`).
 
     Raises:
         UsageError: it has no chat template, or one in which replies cannot be located.
@@ -159,8 +161,8 @@ class ChatEncoder:
 
     version = ""
 
-    def __init__(self, tokenizer: Any, turn_tokens: TurnTokens = "both") -> None:
-        self.tokenizer, self.turn_tokens = tokenizer, turn_tokens
+    def __init__(self, tokenizer: Any, turn_tokens: TurnTokens = "both", effort: Effort | None = None) -> None:
+        self.tokenizer, self.turn_tokens, self.effort = tokenizer, turn_tokens, effort
         self.name = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
         if not getattr(tokenizer, "chat_template", None):
             raise UsageError(
@@ -169,14 +171,16 @@ class ChatEncoder:
                 fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
             )
         self._chat = ChatTemplate(tokenizer)
-        self._replies = ReplyEncoder(tokenizer)
+        self._replies = ReplyEncoder(tokenizer, effort)
         self.end_of_turn, self.ends = self._replies.end_of_turn, self._replies.ends
         self.header = self._header()
 
     # The chat template ----------------------------------------------------------------------------------------
 
     def _template(self, messages: list[dict[str, str]], *, generate: bool) -> str:
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
+        variables = effort_variables(self.effort)
+        render = self.tokenizer.apply_chat_template
+        return str(render(messages, tokenize=False, add_generation_prompt=generate, **variables))
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         rows: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -209,7 +213,8 @@ class ChatEncoder:
         if hidden is not None and recipe == "upstream":
             before, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
         try:
-            texts = [before + self._chat.text(m if hidden is None else with_hidden(m, hidden)) for m in conversations]
+            shown = [m if hidden is None else with_hidden(m, hidden) for m in conversations]
+            texts = [before + self._chat.text(messages, self.effort) for messages in shown]
         except ValueError as error:
             raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
@@ -221,7 +226,7 @@ class ChatEncoder:
         tokenisation: the texts of the ids that `turn` returns for the same arguments."""
         [rendered] = self.prompts([observation])
         read = self._recorded_prompt(_recorded_with(self.encode_replies(replies), prompt), rendered, observation)
-        text = self._chat.text(observation) if read == rendered else self._decode(read)
+        text = self._chat.text(observation, self.effort) if read == rendered else self._decode(read)
         return text, [self._replies.text(reply) for reply in replies]
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.llm.base import Effort
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Packing, Reporter
 from sweet.stages.intervals import wilson
-from sweet.stages.meta import CandidatesMeta, TrainedMeta
+from sweet.stages.meta import CandidatesMeta, RolloutsMeta, TrainedMeta
 from sweet.stages.record import Rate
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, ReferenceContext, TurnTokens, reference_context_of
 from sweet.units import count, rate
@@ -110,7 +111,15 @@ def load_critic(
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
     how["reference_context"] = reference_context
     how["turn_tokens"] = used_turn_tokens(artifact, recipe, settings.turn_tokens)
+    how["effort"] = _effort(run, artifact)
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
+
+
+def _effort(run: Run, critic: Artifact) -> Effort | None:
+    """Return how much the agent was asked to think in the dialogues that a critic was trained on."""
+    manifest = run.manifest()
+    inputs = [found for ref in critic.inputs if (found := manifest.artifact(ref.id)) is not None]
+    return next((RolloutsMeta.of(found).effort for found in inputs if found.kind == "rollouts"), None)
 
 
 def used_recipe(artifact: Artifact, recipe: Recipe | None) -> Recipe:

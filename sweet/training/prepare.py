@@ -31,7 +31,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model
 from sweet.stages.base import Reporter
-from sweet.stages.meta import TrainedMeta
+from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
@@ -302,8 +302,9 @@ def _load_model(
     """Load the model, or its shapes where this process does not train it, and what encodes dialogues for it."""
     tokenizer = load_tokenizer(base)
     upstream_critic = config.recipe == "upstream" and learner in ("critic", "regression")
+    effort = RolloutsMeta.of(rollouts).effort
     counted = critic_turn_tokens(config) if isinstance(config, TrainCriticConfig) else actor_turn_tokens(config)
-    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer, counted)
+    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer, counted, effort)
     sees_pages = learner == "regression" and shows_pages(run, base)
     if sees_pages:
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None

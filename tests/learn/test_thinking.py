@@ -209,6 +209,22 @@ def test_a_recorded_prompt_is_read_as_it_was(tokenizers: dict[str, Any]) -> None
     assert "Reasoning: medium" in tokenizer.decode(other.ids)
 
 
+def test_prompts_are_rendered_with_the_effort_of_the_dialogues(tokenizers: dict[str, Any]) -> None:
+    """Also those with c, which no one has recorded; a thought that the prompt has closed is not written again."""
+    said = [Message(role="user", content="q")]
+    encoder = ChatEncoder(tokenizers["gpt-oss"], effort="low")
+    for hidden in (None, "C0"):
+        assert "Reasoning: low" in encoder.tokenizer.decode(encoder.prompts([said], hidden=hidden)[0])
+    empty = "<think>\n\n</think>\n\n"
+    for effort, opened in (("none", True), (None, False)):
+        tokenizer = tokenizers["qwen3"]
+        encoder = ChatEncoder(tokenizer, "separate", effort)  # type: ignore[arg-type]
+        [row] = encoder.turn(said, [ReplyText("a")], turn=1, name="x", hidden="C0")[0]
+        [span] = row.spans
+        assert tokenizer.decode(row.ids[: span.start]).endswith(empty) == opened
+        assert tokenizer.decode(row.ids[span.start :]) == ("" if opened else empty) + "a<|im_end|>"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_thought_that_was_cut_off_is_the_whole_turn(tokenizers: dict[str, Any], family: str) -> None:
     """It has no mark behind it, and is supervised although no reply follows."""

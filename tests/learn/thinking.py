@@ -88,10 +88,12 @@ def teach(model: Any, tokenizer: Any, dialogues: Sequence[tuple[str, str]], *, s
     """Train a model on (prompt, what it writes) until it writes that, or nearly that, by itself."""
     import torch
 
-    rows = [tokenizer(prompt + said, add_special_tokens=False)["input_ids"] for prompt, said in dialogues]
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
-    labels = torch.tensor([[*row, *[-100] * (width - len(row))] for row in rows])
+    pairs = [tokenizer([prompt, prompt + said], add_special_tokens=False)["input_ids"] for prompt, said in dialogues]
+    width = max(len(row) for _, row in pairs)
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for _, row in pairs])
+    labels = torch.tensor(
+        [[*[-100] * len(prompt), *row[len(prompt) :], *[-100] * (width - len(row))] for prompt, row in pairs]
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     model.train()
     for _ in range(steps):
