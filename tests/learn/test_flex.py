@@ -14,10 +14,11 @@ from torch.nn.attention import flex_attention
 from sweet.learn import flex
 from sweet.learn.flex import FlexTree, tiles_of
 from sweet.learn.logprobs import Scorer
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.learn.tree import build_tree
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of
+from tests.learn.thinking import THINKING, play, thinking_model, thinking_tokenizer
 
 
 @pytest.fixture
@@ -49,6 +50,22 @@ def test_flex_attention_gives_the_means_and_gradients_of_plain_sequences(family:
     assert (scorer.attention, scorer.flex_error) == ("flex", None)
     rows = dialogue_of(turns=4)
     assert len(build_tree([row.ids for row in rows]).ids) > 2 * flex.TILE
+    tree_means, tree_gradient = means_and_gradient(scorer, rows)
+    means, gradient = means_and_gradient(Scorer(model, share=False), rows)
+    assert float((means - tree_means).abs().max()) < 1e-5
+    assert float((gradient - tree_gradient).norm() / gradient.norm()) < 1e-4
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("family", THINKING)
+def test_turns_in_two_parts_are_the_same_by_flex_attention(family: str) -> None:
+    """Thoughts on branches, each of them half of its turn."""
+    tokenizer = thinking_tokenizer(family)
+    model, encoder = thinking_model(tokenizer), ChatEncoder(tokenizer, "separate")
+    rows = [row for n in (3, 4) for row in encoder.dialogue(play(tokenizer, family, n, name=f"t{n}"), None).sequences]
+    assert all(span.split for row in rows for span in row.spans)
+    scorer = Scorer(model, attention="flex")
+    assert (scorer.attention, scorer.flex_error) == ("flex", None)
     tree_means, tree_gradient = means_and_gradient(scorer, rows)
     means, gradient = means_and_gradient(Scorer(model, share=False), rows)
     assert float((means - tree_means).abs().max()) < 1e-5

@@ -25,6 +25,7 @@ from sweet.learn.tree import Forest, build_tree
 from sweet.learn.zero import ZeroSettings
 from sweet.tasks.base import Message, TurnTokens
 from sweet.tasks.trajectory import Trajectory
+from tests.learn.builders import TEMPLATES, build_tokenizer
 from tests.learn.thinking import ENDS, OPENINGS, THINKING, play, render, thinking_model, thinking_tokenizer
 
 FAMILIES = list(THINKING)
@@ -256,8 +257,6 @@ def test_the_place_of_a_reply_is_found_where_the_number_of_the_thoughts_tokens_i
 
 
 def test_a_template_that_writes_no_thought_has_it_inline(tokenizers: dict[str, Any]) -> None:
-    from tests.learn.builders import TEMPLATES, build_tokenizer
-
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     [row] = ChatEncoder(tokenizer, "separate").turn(
         [Message(role="user", content="q")], [ReplyText("a", thought="b")], turn=1, name="x"
@@ -397,3 +396,20 @@ def test_the_cached_reference_of_a_turn_in_two_parts_is_another_one() -> None:
     plain, split = (TokenSequence(ids, (Span(2, 9, 1, split=place),)) for place in (None, 5))
     assert sequence_digest(plain) != sequence_digest(split)
     assert sequence_digest(plain).hex().startswith("9de59fe2b7d96a3f")
+
+
+def test_thoughts_that_were_kept_are_a_part_of_the_trunk(tokenizers: dict[str, Any]) -> None:
+    """With `--thoughts keep` each prompt repeats the thoughts before it, so the dialogue is one sequence."""
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    trajectory = play(tokenizers["qwen3"], "qwen3", 3, recorded=False)
+    for kept, sequences, thoughts in (("keep", 1, 3), (None, 3, 1)):
+        played = trajectory.model_copy(update={"thoughts": kept})
+        rows = ChatEncoder(tokenizer, "separate").dialogue(played, None).sequences
+        assert len(rows) == sequences
+        text = tokenizer.decode(rows[-1].ids)
+        assert text.count("<think>") == text.count("I do not know rate") == thoughts
+        spans = [(row, span) for row in rows for span in row.spans]
+        for index, (row, span) in zip(trajectory.agent_turns, spans, strict=True):
+            turn = trajectory.dialogue_history[index]
+            assert tokenizer.decode(row.ids[span.start : span.split]) == f"<think>\n{turn.thought}\n</think>\n\n"
+            assert tokenizer.decode(row.ids[span.split : span.stop]) == f"{turn.said}<|im_end|>"
