@@ -17,7 +17,7 @@ from typing import Any
 
 from sweet.datasets.descriptions import WRITTEN_BY, DescribeConfig, Describer, described_row
 from sweet.datasets.metrics import DescribeMetrics
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import InputError, UsageError
 from sweet.files import check_target, replacing
 from sweet.runs.jsonl import JsonlWriter, encode, read_rows, scan_jsonl
 from sweet.stages.base import Reporter, StageResult, digest_of
@@ -30,6 +30,8 @@ from sweet.units import count
 
 def run_data_describe(source: str | None, config: DescribeConfig, reporter: Reporter) -> StageResult[DescribeMetrics]:
     """Describe the tasks of a file or a dataset. The result's `run` is the file that was written.
+
+    A task for which no try passes the checks is listed in the metrics, with the reason.
 
     Raises:
         UsageError: there is no such kind, dataset or split, the tasks have no code to describe, or the file cannot be
@@ -51,10 +53,11 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
     own = {task.id: _keys(task.model_dump(mode="json")) for task in tasks if task.specification.strip()}
     same = Path(source).is_file() and out.is_file() and out.samefile(source)
     earlier = _rows_of(tasks, out, read_rows(out)) if out.is_file() and not same else {}
-    known = {} if config.redo else own | earlier
+    chosen = tasks[: config.num_tasks]
+    again = {task.id for task in chosen} if config.redo else set()
+    known = {id: keys for id, keys in (own | earlier).items() if id not in again}
     if journal.exists():
         known |= _rows_of(tasks, journal, enumerate(scan_jsonl(journal), 1))  # its last line may be torn
-    chosen = tasks[: config.num_tasks]
     missing = [task for task in chosen if task.id not in known]
     kept = len(chosen) - len(missing)
     if kept:
@@ -80,19 +83,15 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
         undescribed=sorted(work.failed, key=lambda one: one.task),
         seconds=round(time.monotonic() - began, 3),
     )
-    result = StageResult("data describe", out, metrics)
-    if work.failed:
-        first = work.failed[0]
-        what = (
-            f"{len(work.failed):,} of {count(len(chosen), 'task')} have no specification; {first.task}: {first.what}."
-        )
-        if len(work.failed) == len(chosen):
-            again = "a stronger --model or --check-model, or more --tries"
-            error = SweetError(what, where=str(out), fix=again)
-            error.found = result.as_json()
-            raise error
-        reporter.warn(f"{what} rollout --human spec refuses them; the same command tries them again.")
-    return result
+    if metrics.failed and metrics.failed < len(chosen):
+        reporter.warn(f"{in_words(metrics)}. rollout --human spec refuses them; the same command tries them again.")
+    return StageResult("data describe", out, metrics)
+
+
+def in_words(metrics: DescribeMetrics) -> str:
+    """Say how many tasks have no specification, and why the first of them has none."""
+    first, tried = metrics.undescribed[0], metrics.described + metrics.kept + metrics.failed
+    return f"{metrics.failed:,} of {count(tried, 'task')} have no specification; {first.task}: {first.what}"
 
 
 def _tasks(kind: TaskKind, source: str, config: DescribeConfig) -> list[Task]:

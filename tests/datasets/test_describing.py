@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from sweet.datasets.describing import run_data_describe
 from sweet.datasets.descriptions import TEMPERATURE, DescribeConfig
-from sweet.errors import InputError, ServerError, SweetError, UsageError
+from sweet.errors import InputError, ServerError, UsageError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -150,10 +150,16 @@ def test_a_task_that_cannot_be_described_is_listed_and_keeps_its_row(tmp_path: P
 
 
 def test_where_no_task_can_be_described_it_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SweetError, match="4 of 4 tasks have no specification") as error:
-        described(tasks(tmp_path), Writer(dict.fromkeys(range(4))), tries=1)
-    assert error.value.found is not None
-    assert len(error.value.found["metrics"]["undescribed"]) == 4
+    with Writer(dict.fromkeys(range(4))).server().running() as url:
+        words = ["data", "describe", str(tasks(tmp_path)), "--model", MODEL, "--url", url, "--tries", "1"]
+        shown = sweet(*words, "--sandbox", "unsafe", "--workers", "1")
+        printed = sweet(*words, "--sandbox", "unsafe", "--workers", "1", "--json")
+    assert shown.returncode == printed.returncode == 1
+    assert "4 of 4 tasks have no specification; fee-0" in " ".join(shown.stderr.replace("│", " ").split())
+    assert all(f"fee-{number}" in shown.stdout for number in range(4)), "each with its reason"
+    found = json.loads(printed.stdout)
+    assert len(found["metrics"]["undescribed"]) == 4
+    assert "4 of 4" in found["error"]
 
 
 def test_a_task_that_no_answer_can_pass_is_not_tried_again(tmp_path: Path) -> None:
@@ -181,6 +187,8 @@ def test_the_rest_of_a_file_is_not_lost(tmp_path: Path) -> None:
     described(file, Writer(), out=out)
     metrics = described(file, Writer(), out=out, num_tasks=2)
     assert (metrics.tasks, metrics.kept, metrics.described) == (4, 2, 0)
+    metrics = described(file, Writer(), out=out, num_tasks=2, redo=True)
+    assert (metrics.kept, metrics.described) == (0, 2)
     assert all("specification" in row for row in rows(out))
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "mine", "problem_description": "x", "ground_truth": "y"}\n')

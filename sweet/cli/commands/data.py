@@ -11,7 +11,7 @@ from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
-from sweet.datasets.describing import rollout_command, run_data_describe
+from sweet.datasets.describing import in_words, rollout_command, run_data_describe
 from sweet.datasets.descriptions import DescribeConfig
 from sweet.datasets.exporting import DataExportConfig, export_lines, run_data_export
 from sweet.datasets.importing import DataImportConfig, run_data_import
@@ -66,8 +66,16 @@ class Describe(Command[DescribeConfig]):
 
     def work(self, call: Call[DescribeConfig]) -> None:
         result = run_data_describe(call.arguments["tasks"], call.config, call.reporter)
-        console.print_result(result, as_json=call.common.json, draw=_show_described)
-        if not result.metrics.failed:
+        metrics = result.metrics
+        useless = metrics.failed > 0 and metrics.described + metrics.kept == 0
+        if not (useless and call.common.json):
+            console.print_result(result, as_json=call.common.json, draw=_show_described)
+        if useless:
+            again = "a stronger --model or --check-model, or more --tries"
+            error = SweetError(f"{in_words(metrics)}.", where=metrics.out, fix=again)
+            error.found = result.as_json()
+            raise error
+        if not metrics.failed:
             call.reporter.say(f"next: {rollout_command(result.metrics, call.config.task)}")
 
 
