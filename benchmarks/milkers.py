@@ -76,25 +76,20 @@ async def attack(
     kind: TaskKind, human: Human, attackers: Sequence[Attacker], tasks: Sequence[Task], rules: Rules, at_once: int
 ) -> tuple[list[Attacked], int]:
     """Play a dialogue of each attacker on each task. Return them, and how many the human's server failed."""
-    limit = asyncio.Semaphore(at_once)
+    limit, say = asyncio.Semaphore(at_once), ConsoleReporter().say
 
     async def one(chosen: Attacker, task: Task) -> Attacked | None:
         async with limit:
             try:
                 trajectory = await play(kind, human, chosen, task, rules)
             except RequestFailed as error:
-                print(f"{chosen.name} on {task.id}: {error}", file=sys.stderr)
+                say(f"{chosen.name} on {task.id}: {error}")
                 return None
         program = recovered_in(trajectory, chosen, rules.max_turns)
         others = [share_recovered(other.ground_truth, program) for other in tasks if other.id != task.id]
-        return Attacked(
-            chosen.name,
-            trajectory,
-            program,
-            share_recovered(task.ground_truth, program),
-            fmean(others) if others else 0.0,
-            leaks_of(dump(trajectory)).any,
-        )
+        share, found = share_recovered(task.ground_truth, program), leaks_of(dump(trajectory)).any
+        say(f"{chosen.name} on {task.id}: {share:.0%} of the reference, {'' if found else 'no '}leak found")
+        return Attacked(chosen.name, trajectory, program, share, fmean(others) if others else 0.0, found)
 
     played = await asyncio.gather(*(one(chosen, task) for task in tasks for chosen in attackers))
     return [row for row in played if row is not None], played.count(None)
