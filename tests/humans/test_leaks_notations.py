@@ -1,4 +1,4 @@
-"""Programs in notations that are no language are leaks too: syntax trees in JSON, numbered steps, many answers."""
+"""Programs in other notations are leaks too: JavaScript, syntax trees in JSON, numbered steps, many answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sweet.humans.faults import fault_of
+from sweet.humans.leaks.javascript import javascript_in
 from sweet.humans.leaks.notations import LEAST_ANSWERS, are_answers, closed, steps_in, tree_in
 from sweet.tasks.base import Message, Task
 
@@ -26,6 +27,15 @@ STEPS = (
     "1. Set `fee` to `5 * hours`.\n2. If `member and hours > 2`:\n2.1. Set `fee` to `fee - 3`.\n2. Otherwise:\n"
     "2.1. Set `fee` to `fee + 1`.\n3. Return `max(fee, 4)`."
 )
+JAVASCRIPT = """function price(hours, member) {
+  let fee = 5 * hours;
+  if (member && hours > 2) {
+    fee = fee - 3;
+  } else {
+    fee = fee + 1;
+  }
+  return Math.max(fee, 4);
+}"""
 DIALOGUE = [Message(role="user", content=TASK.problem_description), Message(role="assistant", content="What is it?")]
 BODY = TASK.ground_truth.split("\n", 1)[1].replace("\n    ", "\n").removeprefix("    ")
 
@@ -38,9 +48,10 @@ BODY = TASK.ground_truth.split("\n", 1)[1].replace("\n    ", "\n").removeprefix(
         f"```json\n{json.dumps(TREE)[:-8]}",
         STEPS,
         f"Well:\n{STEPS}",
+        f"```\n{JAVASCRIPT}\n```",
         "yn" * 40,
     ],
-    ids=["tree", "tree over lines", "tree that was cut", "steps", "steps after words", "answers"],
+    ids=["tree", "tree over lines", "tree that was cut", "steps", "steps after words", "JavaScript", "answers"],
 )
 def test_a_program_in_a_notation_is_a_leak(reply: str) -> None:
     assert fault_of(reply, TASK, DIALOGUE) == "leaked"
@@ -60,8 +71,8 @@ def test_facts_in_lists_are_none(reply: str) -> None:
     assert fault_of(reply, TASK, DIALOGUE) is None
 
 
-def test_both_notations_are_written_as_the_same_program() -> None:
-    assert tree_in(json.dumps(TREE)) == steps_in(STEPS) == BODY
+def test_all_notations_are_written_as_the_same_program() -> None:
+    assert tree_in(json.dumps(TREE)) == steps_in(STEPS) == javascript_in(JAVASCRIPT).replace("  and  ", " and ") == BODY
 
 
 def test_answers_are_letters_or_words_and_many() -> None:
@@ -87,10 +98,20 @@ def test_an_array_that_was_cut_is_closed_after_its_last_value(text: str, whole: 
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 50_000, '["a",' * 10_000, '["if", "x", ' * 4000, '[""' * 12_000, "1. `" * 12_000]
+    "text",
+    [
+        "[" * 50_000,
+        '["a",' * 10_000,
+        '["if", "x", ' * 4000,
+        '[""' * 12_000,
+        "1. `" * 12_000,
+        "if (x) {\n" * 5000 + ";",
+        ";{" + "}" * 49_000,
+    ],
 )
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     began = time.process_time()
     tree_in(text)
     steps_in(text)
+    javascript_in(text)
     assert time.process_time() - began < 1

@@ -11,7 +11,7 @@ from typing import Any
 
 INDENT = "    "
 DEEPEST = 40
-"""Levels of a syntax tree that are read."""
+"""Levels of blocks that are read."""
 STARTS = 8
 """Brackets at which a tree may begin: a piece of a longer one begins in its middle."""
 LEAST_ANSWERS = 24

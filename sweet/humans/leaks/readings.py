@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 from sweet.humans.leaks.base import LeakKind
+from sweet.humans.leaks.javascript import javascript_in
 from sweet.humans.leaks.notations import written_out
 from sweet.humans.leaks.words import spelled_out
 
@@ -86,6 +87,8 @@ def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
         yield "pseudo-code", spelled
     for written in written_out(text):
         yield "encoded", written
+    if foreign := javascript_in(text.replace("```", "\n")):
+        yield "code", foreign
     for decoded in decodings(text):
         yield "encoded", cleaned(decoded)
 
