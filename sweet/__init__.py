@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         label,
         load_tasks,
         pair,
+        play,
         rank,
         read_trajectories,
         rollout,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sweet.preferences.config import LabelConfig, PairConfig
     from sweet.ranking.config import RankConfig
     from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.play.config import PlayConfig
     from sweet.runs.run import Run
     from sweet.scoring.config import EvalConfig
     from sweet.scoring.results.compare import CompareConfig
@@ -48,6 +50,7 @@ _MODULES = {
     "LabelConfig": "sweet.preferences.config",
     "LoopConfig": "sweet.pipeline.config",
     "PairConfig": "sweet.preferences.config",
+    "PlayConfig": "sweet.rollouts.play.config",
     "RankConfig": "sweet.ranking.config",
     "Reporter": "sweet.stages.base",
     "RolloutConfig": "sweet.rollouts.config",
@@ -64,6 +67,7 @@ _MODULES = {
     "label": "sweet.api",
     "load_tasks": "sweet.api",
     "pair": "sweet.api",
+    "play": "sweet.api",
     "rank": "sweet.api",
     "read_trajectories": "sweet.api",
     "rollout": "sweet.api",
@@ -78,6 +82,7 @@ __all__ = [
     "LabelConfig",
     "LoopConfig",
     "PairConfig",
+    "PlayConfig",
     "RankConfig",
     "Reporter",
     "RolloutConfig",
@@ -95,6 +100,7 @@ __all__ = [
     "label",
     "load_tasks",
     "pair",
+    "play",
     "rank",
     "read_trajectories",
     "rollout",

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.metrics import RolloutMetrics
+    from sweet.rollouts.play.config import PlayConfig
+    from sweet.rollouts.play.metrics import PlayMetrics
+    from sweet.rollouts.play.seat import Interface
     from sweet.scoring.config import EvalConfig
     from sweet.scoring.metrics import EvalMetrics
     from sweet.scoring.results.compare import CompareConfig
@@ -135,6 +138,28 @@ def rollout(
     return _call("rollout", run, config, reporter)
 
 
+def play(
+    run: Run,
+    config: PlayConfig | None = None,
+    *,
+    interface: Interface | None = None,
+    reporter: Reporter | None = None,
+) -> StageResult[PlayMetrics]:
+    """Let a person play the human or the agent, until the last dialogue or until the person leaves.
+
+    Args:
+        interface: shows the dialogues and takes what the person does; default: the application on the terminal.
+
+    Raises:
+        SweetError: the configuration does not fit, a server cannot be reached, or the person plays elsewhere already.
+    """
+    if interface is None:
+        from sweet.view.app.play.play_app import TextualInterface
+
+        interface = TextualInterface(run, f"sweet play, {run.path}")
+    return _call("play", run, config, reporter, interface=interface)
+
+
 def evaluate(
     run: Run, config: EvalConfig | None = None, *, reporter: Reporter | None = None
 ) -> StageResult[EvalMetrics]:
@@ -227,7 +252,7 @@ def _call(
     stage = stage_named(name)
     assert stage is not None
     reporter, settings = reporter or Silent(), config or stage.config()
-    if isinstance(settings, PlannedConfig) and settings.resume and not any(arguments.values()):
+    if isinstance(settings, PlannedConfig) and settings.resume and not arguments.get("function"):
         run, settings = with_settings_of_unfinished(run, name, settings, reporter)
     with _outside_of_event_loops():
         result: StageResult = stage.run(run, settings, reporter, **arguments)

@@ -22,9 +22,10 @@ SECTIONS = {
     "Runs": ("Run", "StageResult"),
     "Tasks and trajectories": ("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory"),
     "All stages in one call": ("train", "LoopConfig"),
-    "Stages": ("rollout", "evaluate", "label", "train_critic", "rank", "pair", "train_actor"),
+    "Stages": ("rollout", "play", "evaluate", "label", "train_critic", "rank", "pair", "train_actor"),
     "Configurations": (
         "RolloutConfig",
+        "PlayConfig",
         "EvalConfig",
         "LabelConfig",
         "TrainCriticConfig",

@@ -25,6 +25,7 @@ MODULES = {
     "The pipeline, in order": (
         "serve_sim",
         "rollout",
+        "play",
         "eval",
         "label",
         "train_critic",

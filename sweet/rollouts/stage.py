@@ -316,7 +316,7 @@ async def _play(
         agent = None if budget is not None else await open_agent(config, local, runner.kind, stack)
         if agent is not None:
             check_effort(agent, config, runner.live)
-        players = await _players(config, humans, local, stack)
+        players = await open_players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         recipe, tries = config.recipe, config.human_tries
         opening = open_humans(runner.kind, players, screenshots, recipe, config.ray, say, settings, tries)
@@ -339,7 +339,7 @@ async def _play(
         return served, ready
 
 
-async def _players(
+async def open_players(
     config: RolloutConfig, humans: PlannedHumans, local: LocalServing, stack: AsyncExitStack
 ) -> list[Player]:
     """Open the models that play humans, each once, and return who plays each human."""

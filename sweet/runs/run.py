@@ -195,13 +195,13 @@ class Run:
             if chosen is None or chosen.kind != kind:
                 raise self._unknown(from_id, [artifact.id for artifact in done], kind)
             if chosen.status != "done":
-                raise self._unfinished(chosen, needed_by)
+                raise self._unfinished(manifest, chosen, needed_by)
         elif done:
             chosen = done[-1]
         else:
             partial = manifest.of_kind(kind, "partial")
             if partial:
-                raise self._unfinished(partial[-1], needed_by)
+                raise self._unfinished(manifest, partial[-1], needed_by)
             what = f"{needed_by} needs {kind}, and the run has none yet."
             raise UsageError(what, where=self.path, fix=self._maker(kind))
         if not self.file(chosen).exists():
@@ -335,11 +335,14 @@ class Run:
         in_python = f"{self._maker(artifact.kind).python} with the settings of {attempt.id}"
         return Hint.of(command_of(attempt, self.path), in_python)
 
-    def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
+    def _unfinished(self, manifest: Manifest, artifact: Artifact, needed_by: str) -> UsageError:
+        attempt = manifest.attempt(artifact.attempt)
+        maker = None if attempt is None else stage_named(attempt.stage)
+        name = (maker or stage_making(artifact.kind)).name
         return UsageError(
             f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
             where=self.file(artifact),
-            fix=Hint(stage(stage_making(artifact.kind).name, self.path, resume=True), " goes on with it"),
+            fix=Hint(stage(name, self.path, resume=True), " goes on with it"),
         )
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

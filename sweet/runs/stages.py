@@ -28,6 +28,7 @@ class Stage:
         next: the stage that reads what it made; None where that depends on what else the run has.
         resumes: whether an attempt goes on with the artifact that an interrupted one with the same settings began:
             always, if asked to (`--resume`), or never, so that the work is done again.
+        reopens: whether an attempt that ended well can be gone on with like an interrupted one.
         config_reference: its configuration, a `sweet.stages.base.StageConfig`.
         run_reference: its function, `(run, config, reporter) -> StageResult`.
         plan_reference: its plan, for `--dry-run`: `(run, config, reporter) -> Plan`, changing nothing.
@@ -39,6 +40,7 @@ class Stage:
     reads: tuple[Kind, ...] = ()
     next: str | None = None
     resumes: Literal["always", "if asked", "never"] = "never"
+    reopens: bool = False
     config_reference: str
     run_reference: str
     plan_reference: str
@@ -78,6 +80,16 @@ STAGES = (
         run_reference="sweet.rollouts.stage:run_rollout",
         plan_reference="sweet.rollouts.stage:plan_rollout",
         metrics_reference="sweet.rollouts.metrics:RolloutMetrics",
+    ),
+    Stage(
+        name="play",
+        makes="rollouts",
+        resumes="always",
+        reopens=True,
+        config_reference="sweet.rollouts.play.config:PlayConfig",
+        run_reference="sweet.rollouts.play.stage:run_play",
+        plan_reference="sweet.rollouts.play.stage:plan_play",
+        metrics_reference="sweet.rollouts.play.metrics:PlayMetrics",
     ),
     Stage(
         name="eval",
@@ -141,9 +153,9 @@ STAGES = (
         metrics_reference="sweet.training.metrics:TrainMetrics",
     ),
 )
-"""In the order of the pipeline."""
+"""In the order of the pipeline. Of the stages that make a kind, the first is the one that programs call."""
 
-KINDS: tuple[Kind, ...] = tuple(stage.makes for stage in STAGES)
+KINDS: tuple[Kind, ...] = tuple(dict.fromkeys(stage.makes for stage in STAGES))
 """Kinds of artifacts, in the order of the pipeline."""
 
 
@@ -153,7 +165,7 @@ def stage_named(name: str) -> Stage | None:
 
 
 def stage_making(kind: str) -> Stage:
-    """The stage that makes artifacts of a kind.
+    """The stage that makes artifacts of a kind, the first of several.
 
     Raises:
         KeyError: there is no such kind.

@@ -1,7 +1,7 @@
 """Which attempt `sweet STAGE RUN --resume` goes on with.
 
 An attempt is unfinished if it was interrupted or failed. A call that was refused, or stopped before it had an artifact,
-does not hide an earlier attempt whose artifact is partial.
+does not hide an earlier attempt whose artifact is partial. A person who plays also goes on with one that ended well.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def unfinished(manifest: Manifest, stage: Stage) -> Attempt | None:
     tried = [attempt for attempt in reversed(manifest.attempts) if attempt.stage == stage.name]
     for attempt in tried:
         if partial_of(manifest, attempt) is not None:
+            return attempt
+        if stage.reopens and attempt.outputs and attempt.status == "done":
             return attempt
         if attempt.outputs and attempt.status == "done" and stage.resumes == "never":
             break

@@ -253,7 +253,7 @@ class _Tally:
         self.values.add(score)
         if trajectory.task_id not in self.tasks:
             self.tasks[trajectory.task_id] = self._keys_of(trajectory.task)
-        if model_plays(trajectory.human or self.sim):
+        if model_plays(trajectory.human or self.sim, self.sim):
             self.leaks.add(trajectory.task_id, trajectory.leaks)
         if trajectory.outcome in FAULTS:
             self.faults[trajectory.outcome] += 1

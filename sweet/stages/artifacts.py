@@ -32,9 +32,18 @@ IMPORTED = "imported"
 """Name of agent, human and scorer in meta if dialogues and rewards were imported."""
 
 
+PERSON = "person"
+"""A person who played the agent or the human, in the meta of rollouts: person:ada."""
+
+
+def person(name: str) -> str:
+    """Return how a person is recorded in the meta of rollouts."""
+    return f"{PERSON}:{name}"
+
+
 def is_model(name: str) -> bool:
-    """Return whether the agent in the meta of rollouts is a model that is known: not rules, and not imported."""
-    return name != IMPORTED and has_model(name)
+    """Return whether the agent in the meta of rollouts is a model that is known: not rules, not imported, no person."""
+    return name != IMPORTED and name.partition(":")[0] != PERSON and has_model(name)
 
 
 def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifact | None:

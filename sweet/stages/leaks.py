@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from sweet.stages.artifacts import is_model
+from sweet.stages.artifacts import PERSON, is_model
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate, Record
 from sweet.tasks.trajectory import LeakCounts
@@ -31,9 +31,15 @@ class LeakMetrics(Record):
     """replies that the human was asked for in a dialogue, the withheld ones included, on average"""
 
 
-def model_plays(human: str | None) -> bool:
+def model_plays(human: str | None, sim: str | None = None) -> bool:
     """Return whether a model plays the human of this name, so that its leaks are counted; of the names of several
-    humans, whether one does. The scripted human may have a persona (`scripted:terse`)."""
+    humans, whether one does. The scripted human may have a persona (`scripted:terse`).
+
+    Args:
+        sim: the human of the rollouts, where `human` is that of one dialogue. A person plays all of them.
+    """
+    if sim is not None and sim.partition(":")[0] == PERSON:
+        return False
     return human is not None and any(is_model(name.partition(":")[0]) for name in human.split(", "))
 
 

@@ -43,9 +43,9 @@ def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> No
             assert (outcome.code, outcome.err) == (0, "")
             output, end = json.JSONDecoder().raw_decode(outcome.out)
             assert isinstance(output, dict)
-            assert (outcome.out[end:].strip() == "") is (name not in ("rollout", "train") or "--json" in flags), (
-                "and the plan's table"
-            )
+            assert (outcome.out[end:].strip() == "") is (
+                name not in ("rollout", "play", "train") or "--json" in flags
+            ), "and the plan's table"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

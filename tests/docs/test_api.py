@@ -16,9 +16,9 @@ from sweet.runs.stages import STAGES
 from tests.docs.pages import ROOT
 
 NAMES = """
-    CompareConfig EvalConfig LabelConfig LoopConfig PairConfig RankConfig Reporter RolloutConfig Run StageResult
-    SweetError Task TrainActorConfig TrainCriticConfig Trajectory __version__ compare evaluate import_trajectories label
-    load_tasks pair rank read_trajectories rollout train train_actor train_critic
+    CompareConfig EvalConfig LabelConfig LoopConfig PairConfig PlayConfig RankConfig Reporter RolloutConfig Run
+    StageResult SweetError Task TrainActorConfig TrainCriticConfig Trajectory __version__ compare evaluate
+    import_trajectories label load_tasks pair play rank read_trajectories rollout train train_actor train_critic
 """
 
 

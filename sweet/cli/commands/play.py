@@ -1,0 +1,93 @@
+"""`sweet play`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from sweet.cli import console
+from sweet.cli.command import Call
+from sweet.cli.play_lines import LineInterface
+from sweet.cli.stage_command import StageCommand, slug
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.metrics import PlayMetrics
+from sweet.rollouts.play.seat import Interface
+from sweet.rollouts.play.stage import plan_play, run_play
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult
+
+WEB_DRIVER = "TEXTUAL_DRIVER"
+"""The variable by which textual-serve says that it draws in a browser."""
+
+
+def _play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult[PlayMetrics]:
+    return run_play(run, config, reporter, _interface(run, config))
+
+
+def _interface(run: Run, config: PlayConfig) -> Interface:
+    if config.plain:
+        return LineInterface()
+    in_browser = bool(os.environ.get(WEB_DRIVER))
+    if not in_browser and not (sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
+        raise UsageError(
+            "There is no terminal to play on.",
+            where="stdin and stderr",
+            fix=option("plain", True),
+        )
+    from sweet.view.app.play.play_app import TextualInterface
+
+    return TextualInterface(run, f"sweet play, {run.path}: the other side is being prepared")
+
+
+def _name(config: PlayConfig) -> tuple[str, str]:
+    return config.task, f"{slug(config.task)}-play-{slug(config.name)}"
+
+
+class Play(StageCommand[PlayConfig]):
+    """`sweet play` in this terminal, or as a server that runs it for each browser."""
+
+    def work(self, call: Call[PlayConfig]) -> None:
+        if os.environ.get(WEB_DRIVER):
+            sys.stdout = sys.stderr  # the driver writes packets to stdout
+        elif call.config.serve is not None:
+            self._serve(call.config.serve, call)
+            return
+        super().work(call)
+
+    def _serve(self, address: str, call: Call[PlayConfig]) -> None:
+        from sweet.view.app.play.browser import serve
+
+        self._open(call)
+
+        def ready(url: str) -> None:
+            console.show(console.safe_text(url))
+            sys.stdout.flush()
+            call.reporter.say("Serving until Ctrl-C.")
+
+        serve(address, call.words(), ready, call.reporter.warn)
+
+
+COMMANDS = (
+    Play(
+        name="play",
+        config=PlayConfig,
+        stage=_play,
+        plan=plan_play,
+        name_run=_name,
+        summary="Play the human or the agent yourself, in the terminal or in a browser.",
+        text="You see what your side sees: as the human the request, the reference and, for pages, both pictures; as "
+        "the agent the request alone. ? lists the keys. The dialogue under way is saved after every turn: the same "
+        "command goes on with it. What you finish are ordinary rollouts, which sweet eval scores, sweet compare "
+        "compares and sweet view shows.",
+        examples=(
+            ("sweet play --num-tasks 10 --name ada", "answer the packaged agent's questions"),
+            ("sweet play RUN --as agent --name ada", "ask the scripted human"),
+            ("sweet play RUN --agent MODEL --agent-url http://localhost:8000/v1", "against a served agent"),
+            ("sweet play RUN --resume", "go on where you or a crash left off"),
+            ("sweet play RUN --name ada --serve 8080", "in a browser on this machine"),
+        ),
+        long_work=False,
+    ),
+)

@@ -1,0 +1,122 @@
+"""What a person who plays sees and does, independent of how it is drawn.
+
+The player (`sweet.rollouts.play.player`) calls `Interface.show` with a `Situation` whenever something has changed, and
+takes the person's actions from a queue, at any time: a dialogue can be undone or left while the other side is thinking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from sweet.render.page import RenderSettings
+from sweet.rollouts.play.typed import Seat
+from sweet.tasks.base import Recipe, Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.trajectory import Trajectory, Turn
+
+State = Literal["yours", "waiting", "finished", "failed"]
+"""Whose turn it is: the person's, or the other side's; the dialogue has ended; the other side could not answer."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is the same in all dialogues.
+
+    Attributes:
+        other: the name of the model or script that plays the other side.
+        settings: how pages are rendered; None for tasks without pages.
+    """
+
+    seat: Seat
+    name: str
+    kind: TaskKind
+    recipe: Recipe
+    max_turns: int
+    other: str
+    settings: RenderSettings | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the person sees.
+
+    Attributes:
+        number, total: of the dialogue, and how many there are.
+        turns: of the dialogue so far, the request first.
+        draft: the text to begin with, such as the one that was undone.
+        notice: what the person should know, in a sentence; it may contain text of a model or a server.
+        ended: the dialogue, in the state `finished`.
+    """
+
+    state: State
+    task: Task
+    number: int
+    total: int
+    turns: tuple[Turn, ...]
+    draft: str = ""
+    notice: str = ""
+    ended: Trajectory | None = None
+
+    @property
+    def agent_turns(self) -> int:
+        """How often the agent has spoken."""
+        return sum(turn.role == "assistant" for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class Say:
+    """Send a text; as the agent with `deliver` as the answer."""
+
+    text: str
+    deliver: bool = False
+
+
+@dataclass(frozen=True)
+class Undo:
+    """Return to the person's last input."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Go to the next dialogue, without this one."""
+
+
+@dataclass(frozen=True)
+class Next:
+    """Keep the ended dialogue and go on."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Ask the other side again after it failed."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Stop playing; the dialogue under way stays as it is, with the text that was not sent yet."""
+
+    draft: str | None = None
+
+
+Action = Say | Undo | Skip | Next | Again | Leave
+Actions = asyncio.Queue[Action]
+Play = Callable[[Actions], Coroutine[Any, Any, None]]
+
+
+class Interface(Protocol):
+    """Draws situations and collects actions."""
+
+    def run(self, play: Play) -> None:
+        """Run `play` in an event loop, with the queue that it takes actions from; raises what it raises."""
+
+    def begin(self, table: Table) -> None:
+        """Called once both sides are there, before the first situation."""
+
+    def show(self, situation: Situation) -> None:
+        """Draw a situation."""
+
+    def say(self, text: str) -> None:
+        """Show a message to the person, which may contain text of a server."""

@@ -1,0 +1,162 @@
+"""`sweet play --serve`: textual-serve runs the application for each browser that opens the page.
+
+Every page of the browser's user may open connections to this machine, so a request is answered only if it comes from
+the page itself: its Origin, which browsers send with every WebSocket, must be the address that it asks for, and on a
+loopback address that must be a loopback name, or any name server could make another site that address. A
+Content-Security-Policy keeps the page from loading anything from elsewhere. There is no password: whoever reaches the
+address plays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import re
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.installation import install_command
+
+LOOPBACK = "127.0.0.1"
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'"
+)
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT` or `PORT`.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    host, _, port = text.rpartition(":")
+    host = host or LOOPBACK
+    valid = _HOST.fullmatch(host) is not None and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536
+    if not valid:
+        raise UsageError(f"{text!r} is no address.", where=option("serve"), fix=option("serve", "HOST:PORT"))
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def refusal(host: str, asked: str, origin: str | None) -> str | None:
+    """Return why a request is refused; None if it is answered.
+
+    Args:
+        host: that is served.
+        asked: the Host of the request. origin: its Origin, if it has one.
+    """
+    name = urlsplit(f"//{asked}").hostname or ""
+    if _HOST.fullmatch(name) is None and ":" not in name:
+        return "The request names no host."
+    if is_loopback(host) and not is_loopback(name):
+        return "This server is for this machine alone."
+    if origin is not None and urlsplit(origin).netloc != asked:
+        return "The request comes from another site."
+    return None
+
+
+def serve(address: str, words: Sequence[str], ready: Callable[[str], None], warn: Callable[[str], None]) -> None:
+    """Serve `sweet WORDS` in browsers until the process is interrupted.
+
+    Args:
+        ready: called with the address of the page, as soon as it answers.
+
+    Raises:
+        UsageError: textual-serve is not installed, or the address cannot be used.
+    """
+    host, port = parse_address(address)
+    try:
+        from textual_serve.server import Server
+    except ImportError as error:
+        raise UsageError(
+            "Playing in a browser needs the package textual-serve.", where=option("serve"), fix=install_command("play")
+        ) from error
+    _check_free(host, port)
+    if not is_loopback(host):
+        warn(f"Whoever can reach {host}:{port} can play, and read the references of the tasks.")
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        why = refusal(host, request.host, request.headers.get("Origin"))
+        if why is None and request.path == "/ws" and "Origin" not in request.headers:
+            why = "A WebSocket needs an Origin."
+        if why is not None:
+            raise web.HTTPForbidden(text=why)
+        return await handler(request)
+
+    async def add_policy(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Content-Security-Policy"] = POLICY
+        response.headers["X-Content-Type-Options"] = "nosniff"
+
+    class PlayServer(Server):  # type: ignore[misc]
+        """Serves relative to the address that the browser asks for, and prints nothing of its own."""
+
+        def initialize_logging(self) -> None:
+            pass
+
+        async def on_startup(self, app: web.Application) -> None:
+            pass
+
+        async def _make_app(self) -> web.Application:
+            app: web.Application = await super()._make_app()
+            app.middlewares.append(guarded)
+            app.on_response_prepare.append(add_policy)
+            return app
+
+        async def handle_index(self, request: web.Request) -> Any:
+            self.public_url = f"{request.scheme}://{request.host}"
+            return await super().handle_index(request)
+
+    shown = f"[{host}]" if ":" in host else host
+    command = shlex.join([sys.executable, "-m", "sweet", *words])
+    server = PlayServer(command, host=host, port=port, title="sweet play")
+    asyncio.run(_serve(server, host, port, lambda: ready(f"http://{shown}:{port}/")))
+
+
+async def _serve(server: Any, host: str, port: int, ready: Callable[[], None]) -> None:
+    """Answer until SIGINT or SIGTERM; each game that is running is then left, and keeps its state."""
+    runner = web.AppRunner(await server._make_app(), shutdown_timeout=5)
+    await runner.setup()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        await web.TCPSite(runner, host, port).start()
+        ready()
+        await stopped.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            if os.name == "posix":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        what = f"{host}:{port} cannot be served: {error.strerror or error}."
+        raise UsageError(what, where=option("serve"), fix="another port") from error

@@ -1,0 +1,222 @@
+"""`sweet play` on a real terminal: ten dialogues by a script, with a kill, hostile text, and what follows."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.tasks.trajectory import Trajectory
+from tests import programs
+
+HOSTILE = "the fee\x07 is\x00 \u202e5\u2066 I WANT TO ANSWER: x\r\nOUTPUT: \x9b a day\x7f"
+CLEANED = "the fee is 5 I WANT TO ANSWER: x\nOUTPUT:  a day"
+ESCAPES = "no \x1b[31mred\x1b]0;title\x07 \x1b[2Jq"
+PASTE = "\x1b[200~{}\x1b[201~"
+SEND, ANSWER, LEAVE, READ = "\x13", "\x07", "\x11", "\x1b"
+
+
+@dataclass
+class Terminal:
+    """A program on a pseudo-terminal.
+
+    Attributes:
+        written: what it has sent to the terminal since the last keys, all of it in `everything`.
+    """
+
+    child: int
+    terminal: int
+    written: str = ""
+    everything: bytearray = field(default_factory=bytearray)
+
+    def wait_for(self, word: str, seconds: float = 90) -> None:
+        """Wait until a text is drawn; colours and positions between its letters do not matter."""
+        deadline = time.monotonic() + seconds
+        while word not in self.written and time.monotonic() < deadline and self._read():
+            pass
+        assert word in self.written, self.written[-3000:].split()
+
+    def press(self, keys: str) -> None:
+        self.written = ""
+        data = keys.encode()
+        while data:  # a terminal takes a few kilobytes at once
+            _, ready, _ = select.select([], [self.terminal], [], 10)
+            assert ready, "the program reads nothing"
+            data = data[os.write(self.terminal, data[:1024]) :]
+            self._read(0)
+
+    def ended(self) -> int:
+        """Read to the end, and return the exit code."""
+        while self._read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+    def _read(self, seconds: float = 1) -> bool:
+        if not select.select([self.terminal], [], [], seconds)[0]:
+            return True
+        try:
+            found = os.read(self.terminal, 65536)
+        except OSError:
+            return False
+        self.everything += found
+        self.written = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.written + found.decode(errors="replace"))
+        return bool(found)
+
+
+@contextmanager
+def terminal(*words: str | Path) -> Iterator[Terminal]:
+    child, end = pty.fork()
+    if child == 0:
+        os.environ.update({"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"})
+        os.execv(sys.executable, [sys.executable, "-m", "sweet", *map(str, words)])
+    program = Terminal(child, end)
+    try:
+        yield program
+    finally:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        os.close(end)
+
+
+def command(run: Path, *more: str) -> Sequence[str | Path]:
+    return ["play", run, "--name", "ada", "--num-tasks", "10", "--max-turns", "3", "--max-tokens", "64", *more]
+
+
+def rows(run: Path, number: int = 1) -> list[Trajectory]:
+    opened = Run.open(run)
+    return list(read_jsonl(opened.file(opened.artifact(f"rollouts-{number}")), Trajectory))
+
+
+def sweet(*words: str | Path) -> str:
+    outcome = programs.run(["-m", "sweet", *words])
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
+
+
+def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def answer(program: Terminal, number: int, turn: int, text: str) -> None:
+        program.wait_for(f"turn {turn} of 3 · your turn")
+        program.press(text + SEND)
+
+    def dialogue(program: Terminal, number: int, first: int = 1) -> None:
+        for turn in range(first, 3):
+            answer(program, number, turn, f"I do not know {number}.{turn}")
+        program.wait_for("the dialogue has ended")
+        program.press("n")
+
+    with terminal(*command(run)) as program:
+        for number in range(1, 5):
+            dialogue(program, number)
+        answer(program, 5, 1, "the first answer")
+        program.wait_for("turn 2 of 3 · your turn")
+        os.kill(program.child, signal.SIGKILL)
+        assert program.ended() == -signal.SIGKILL
+    manifest = Run.open(run).manifest()
+    assert (manifest.attempts[-1].status, manifest.artifacts[-1].status) == ("interrupted", "partial")
+
+    with terminal("play", run, "--resume") as program:
+        program.wait_for("turn 2 of 3 · your turn")
+        program.wait_for("the first answer")
+        program.press(PASTE.format("x" * 100_000))
+        program.wait_for("not pasted: 100,000 characters")
+        program.press(PASTE.format(HOSTILE) + SEND)
+        program.wait_for("the dialogue has ended")
+        program.press("n")
+        program.wait_for("turn 1 of 3 · your turn")
+        program.press(PASTE.format(ESCAPES))  # a terminal removes escapes from a paste; this one does not
+        program.wait_for("title")
+        program.press(SEND)
+        answer(program, 6, 2, "I do not know 6.2")
+        program.wait_for("the dialogue has ended")
+        program.press("n")
+        for number in range(7, 11):
+            dialogue(program, number)
+        assert program.ended() == 0
+        drawn = bytes(program.everything)
+    assert b"\x1b]0;title" not in drawn
+    assert b"\x1b[31mred" not in drawn
+    assert b"\x1b[2Jq" not in drawn
+    assert "\u202e".encode() not in drawn
+    assert drawn.rindex(b"\x1b[?1049l") > drawn.rindex(b"\x1b[?1049h"), "the shell's screen is back"
+
+    found = rows(run)
+    assert len({one.id for one in found}) == len(found) == 10
+    assert {one.human for one in found} == {"ada"}
+    said = [[turn.content for turn in one.dialogue_history[1:] if turn.role == "user"] for one in found]
+    assert said[4] == ["the first answer", CLEANED]
+    assert said[5][1] == "I do not know 6.2"
+    assert "title" in said[5][0]
+    assert all(char.isprintable() or char == "\n" for texts in said for text in texts for char in text)
+    assert said[9] == ["I do not know 10.1", "I do not know 10.2"]
+    (artifact,) = Run.open(run).manifest().artifacts
+    assert (artifact.id, artifact.status, artifact.rows) == ("rollouts-1", "done", 10)
+
+    sweet("rollout", run, "--num-tasks", "10", "--max-turns", "3", "--max-tokens", "64")
+    for number in (1, 2):
+        sweet("eval", run, "--from", f"rollouts-{number}")
+    compared = json.loads(sweet("compare", f"{run}:scores-2", f"{run}:scores-1", "--json"))
+    assert compared["metrics"]["tasks"] == 10
+    assert "ada" in sweet("view", run, "--from", "rollouts-1", "--id", found[0].id)
+
+
+@pytest.mark.parametrize("key", [LEAVE, "\x03", READ + "q"])
+def test_keys_that_leave(tmp_path: Path, key: str) -> None:
+    with terminal(*command(tmp_path / "run", "--as", "agent")) as program:
+        program.wait_for("your turn")
+        program.press("What is")
+        program.wait_for("What is")
+        for part in [key[0], key[1:]] if len(key) > 1 else [key]:
+            program.press(part)
+            time.sleep(0.3)  # ESC and a letter at once are another key
+        assert program.ended() == 0
+        assert b"To go on: sweet play" in program.everything
+    saved = json.loads((tmp_path / "run/rollouts/.rollouts-1.play.json").read_text())
+    assert saved["draft"] == "What is"
+
+
+def test_lines_instead_of_a_screen(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    lines = ["What is the minimum?", "/undo", "What is the tax?", "/answer", '"""', "def f(x):", "    return 1", '"""']
+    text = "\n".join([*lines, "/next", "\x1b[31m/no", "/no", "/leave", ""])
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with programs.start(["-m", "sweet", *command(run, "--as", "agent", "--plain")], text=True, **pipes) as program:
+        out, err = program.communicate(text, timeout=120)
+    assert program.returncode == 0, err
+    assert "\x1b" not in out
+    assert "There is no such command." in out
+    (found,) = rows(run)
+    assert found.answer == "def f(x):\n    return 1"
+    assert found.dialogue_history[1].content == "What is the tax?"
+
+
+def test_without_a_terminal_the_option_for_lines_is_named(tmp_path: Path) -> None:
+    outcome = programs.run(["-m", "sweet", *command(tmp_path / "run")])
+    assert outcome.returncode == 2
+    assert "--plain" in outcome.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_hostile_name_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    outcome = programs.run(["-m", "sweet", "play", tmp_path / "run", "--plain", "--name", "../\x1b[31mada"])
+    assert outcome.returncode == 2
+    assert "letters, digits" in outcome.stderr
+    assert "\x1b[31m" not in outcome.stderr
+    assert not (tmp_path / "run").exists()
