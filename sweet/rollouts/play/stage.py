@@ -16,6 +16,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
 from sweet.humans.base import PICTURES, Human
 from sweet.humans.connect import open_humans
+from sweet.llm.scripted import SCRIPTED
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
@@ -78,7 +79,8 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
     if kind.visual:
         from sweet.render.requirements import check_rendering
 
-        check_rendering((task.ground_truth for task in tasks), any_page=True)
+        models_write = is_human and rollout.agent != SCRIPTED
+        check_rendering((task.ground_truth for task in tasks), any_page=models_write)
     settings = rendering_of(kind, rollout, reporter)
     shown = _Shown(reporter, interface)
     images = dict.fromkeys(humans.sims, PICTURES) if kind.visual and not rollout.sim_url else {}
