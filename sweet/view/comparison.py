@@ -154,6 +154,13 @@ def humans(metrics: Metrics) -> list[Section]:
     return [Section("By human, with 95 % intervals", header, rows)] if rows else []
 
 
+def played_by_human(metrics: Metrics) -> list[Section]:
+    """Return the section of the dialogues of a rollout by human; none where they name no human."""
+    found = metrics.get("humans") or {}
+    rows = tuple((UntrustedText(human), *(f"{number:,}" for number in row.values())) for human, row in found.items())
+    return [Section("By human", ("human", *next(iter(found.values()))), rows)] if rows else []
+
+
 def known_interval(row: Metrics, name: str, *, sign: bool = False) -> str:
     """Return a value with its interval on a second line; a dash where it is not known."""
     return "–" if row[name] is None else interval(row, name, sign=sign)

@@ -157,6 +157,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     done = programs.run([*programs.SWEET, *words, "--persona", "terse", "--persona", "unsure"], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["metrics"]["humans"]) == {"scripted:terse", "scripted:unsure"}
+    again = programs.run([*programs.SWEET, *words[:-1], "--persona", "terse", "--persona", "unsure"], cwd=tmp_path)
+    assert "By human" in again.stdout
+    assert "{" not in again.stdout
     refused = programs.run([*programs.SWEET, *words, "--persona", "german"], cwd=tmp_path)
     assert refused.returncode == 2
     assert "cannot play the persona german" in refused.stderr

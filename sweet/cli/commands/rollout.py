@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from sweet.cli import console
 from sweet.cli.stage_command import StageCommand, slug
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.stages.base import StageResult
+from sweet.view.comparison import played_by_human
+
+
+def _show(result: StageResult) -> None:
+    console.show_result(result, hidden={"humans"})
+    for section in played_by_human(result.as_json()["metrics"]):
+        console.show(section)
 
 
 def _name(config: RolloutConfig) -> tuple[str, str]:
@@ -18,6 +27,7 @@ COMMANDS = (
         stage=run_rollout,
         plan=plan_rollout,
         name_run=_name,
+        show=_show,
         summary="Play dialogues between the agent and the simulated human.",
         text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "
         "run, it plays the missing dialogues. A model without an address runs on this machine: by vllm, if it is "
@@ -29,6 +39,7 @@ COMMANDS = (
                 "--sim MODEL --sim-url http://localhost:8001/v1",
                 "ColBench with two servers",
             ),
+            ("sweet rollout RUN --persona plain --persona terse", "two humans, over whom the tasks are spread"),
             ("sweet rollout RUN --agent RUN/actor/actor-1", "dialogues of a trained actor"),
             ("sweet rollout RUN --split test --best-of 16", "the critic chooses among 16 replies at each turn"),
             ("sweet rollout --agent DIR -- --max-model-len 16384", "a model that vllm serves during the rollout"),
