@@ -6,9 +6,12 @@ itself are found in the same way; their names are reserved, so that no other pac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
+from pathlib import Path
 
 GROUP = "sweet.tasks"
 
@@ -43,8 +46,26 @@ def plugins() -> dict[str, list[Plugin]]:
 
     Several packages under one name are a conflict that the user has to resolve. A kind of `sweet` itself comes first.
     """
+    found = _plugins(entry_points, tuple((folder, _changed(folder)) for folder in sys.path))
+    return {name: list(installed) for name, installed in found.items()}
+
+
+def _changed(folder: str) -> int:
+    """Return when an entry of the module search path was last changed; packages are installed as entries of these."""
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=4)
+def _plugins(
+    look_up: Callable[..., Iterable[EntryPoint]], _path: tuple[tuple[str, int], ...]
+) -> dict[str, list[Plugin]]:
+    """Return the kinds that are installed on this search path. Reading the metadata of all packages takes tens of
+    milliseconds, and every attempt of a stage asks for the package of its kind."""
     found: dict[str, list[Plugin]] = {}
-    for point in _points():
+    for point in _points(look_up):
         dist = point.dist
         package, version = ("", "") if dist is None else (dist.name or "", dist.version or "")
         plugin = Plugin(point.name, package or point.value, version, point)
@@ -52,9 +73,9 @@ def plugins() -> dict[str, list[Plugin]]:
     return {name: sorted(found[name], key=lambda plugin: (not plugin.ours, plugin.package)) for name in sorted(found)}
 
 
-def _points() -> Iterable[EntryPoint]:
+def _points(look_up: Callable[..., Iterable[EntryPoint]]) -> Iterable[EntryPoint]:
     try:
-        return entry_points(group=GROUP)
+        return look_up(group=GROUP)
     except Exception:  # a single package with unreadable metadata makes the look-up fail for all
         first: dict[str, Distribution] = {}
         for dist in distributions():

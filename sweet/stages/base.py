@@ -100,8 +100,7 @@ class StageConfig(BaseModel):
     def current(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings, such as those that an older version recorded, under their current names and values."""
         current = dict(settings)
-        for field_, info in cls.model_fields.items():
-            name, values = former_spellings(info)
+        for field_, name, values in _former_fields(cls):
             if name in current and field_ not in current:
                 current[field_] = current.pop(name)
             if values and isinstance(value := current.get(field_), str):
@@ -111,15 +110,13 @@ class StageConfig(BaseModel):
     def digest(self) -> str:
         """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""
         settings = self.outcome_settings()
-        for field_, info in type(self).model_fields.items():
+        for field_, added, name, former in _recorded_fields(type(self)):
             if field_ in settings:
-                if has_mark(info, "added") and getattr(self, field_) == info.default:
+                if added and getattr(self, field_) == type(self).model_fields[field_].default:
                     del settings[field_]
                     continue
-                name, values = former_spellings(info)
-                former = {current: value for value, current in values.items()}
                 value = settings.pop(field_)
-                settings[name or field_] = former.get(value, value) if isinstance(value, str) else value
+                settings[name] = former.get(value, value) if isinstance(value, str) else value
         return digest_of(settings)
 
     def outcome_settings(self) -> dict[str, Any]:
@@ -153,12 +150,38 @@ class StageConfig(BaseModel):
     @classmethod
     def operational(cls) -> set[str]:
         """Return the names of the operational fields."""
-        return {name for name, info in cls.model_fields.items() if has_mark(info, "operational")}
+        return set(_operational(cls))
 
     @classmethod
     def behind_dashes(cls) -> str | None:
         """Return the name of the field that receives the arguments after `--`."""
         return next((name for name, info in cls.model_fields.items() if has_mark(info, "behind_dashes")), None)
+
+
+# What the classes say of their fields is looked up once: a suggestion of what comes next compares hundreds of digests.
+@cache
+def _operational(config: type[StageConfig]) -> frozenset[str]:
+    return frozenset(name for name, info in config.model_fields.items() if has_mark(info, "operational"))
+
+
+@cache
+def _recorded_fields(config: type[StageConfig]) -> tuple[tuple[str, bool, str, dict[str, str]], ...]:
+    """Return of each field: its name, whether it was added later, and name and values under which it was recorded
+    first."""
+    found = []
+    for field_, info in config.model_fields.items():
+        name, values = former_spellings(info)
+        former = {current: value for value, current in values.items()}
+        found.append((field_, has_mark(info, "added"), name or field_, former))
+    return tuple(found)
+
+
+@cache
+def _former_fields(config: type[StageConfig]) -> tuple[tuple[str, str, dict[str, str]], ...]:
+    """Return each field that had another name or other values: its name, the former one, and the current spelling of
+    each former value."""
+    found = [(field_, *former_spellings(info)) for field_, info in config.model_fields.items()]
+    return tuple((field_, name, values) for field_, name, values in found if name or values)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -41,6 +42,7 @@ class Page:
     anchors: frozenset[str]
 
 
+@cache
 def read_page(path: Path) -> Page:
     """Return the page's fenced blocks, spans of code, targets of links and images, and the anchors of its headings."""
     tokens = MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))

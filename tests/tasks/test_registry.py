@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
+from sweet.tasks.micro import load as load_micro
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import METRICS, AnswerScorer, Metric, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -412,3 +414,26 @@ def test_a_wrong_check_of_a_plugin_is_reported(install: Install, tmp_path: Path,
     kind = task_kind("odd")
     with pytest.raises(SweetError, match=said):
         list(kind.check(kind.load("one", "train"), request(tmp_path), 1))
+
+
+def test_a_package_that_is_installed_or_removed_meanwhile_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata of packages is read once, and again when a folder of the search path has changed."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    assert "late" not in plugins()
+    write_package(site, "sweet-late", GOOD, {"late": "sweet_late:Kind"})
+    assert [str(plugin) for plugin in plugins()["late"]] == ["sweet-late 1.0"]
+    plugins()["late"].clear()
+    assert plugins()["late"], "a caller's change is its own"
+    shutil.rmtree(site / "sweet_late-1.0.dist-info")
+    assert "late" not in plugins()
+
+
+def test_generated_tasks_are_equal_and_not_shared() -> None:
+    first, second = load_micro("validation"), load_micro("validation")
+    assert first == second
+    assert first is not second
+    assert not {task.id for task in first} & {task.id for task in load_micro("test")}

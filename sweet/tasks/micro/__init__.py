@@ -12,6 +12,7 @@ typical, asks useless questions, repeats itself, delivers too early and writes w
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.tasks.base import Task
 from sweet.tasks.micro.family import MICRO, Family
-from sweet.tasks.micro.generator import as_task, instances
+from sweet.tasks.micro.generator import Instance, as_task, instances
 
 AGENT = Path(__file__).parent / "agent"
 """The folder of the packaged checkpoint."""
@@ -37,5 +38,10 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
             where=option("split"),
             fix=option("split", tuple(family.splits)),
         )
-    drawn = islice(instances(split, family), family.splits[split])
+    drawn = _drawn(split, family)
     return [as_task(instance, f"{family.name}-{split}-{index:04d}") for index, instance in enumerate(drawn)]
+
+
+@cache  # a tenth of a second, for each of the many calls of `sweet train` and of a study
+def _drawn(split: str, family: Family) -> tuple[Instance, ...]:
+    return tuple(islice(instances(split, family), family.splits[split]))

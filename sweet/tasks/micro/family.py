@@ -35,9 +35,9 @@ class Mistakes:
     slip: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
-    """A generated dataset.
+    """A generated dataset. Two are the same if they are the same object, which makes them keys.
 
     Attributes:
         name: the name of the dataset.
