@@ -59,6 +59,10 @@ MAX_SHORTENED = 3
 POLL_INTERVAL = 1.0
 """Seconds between checks whether a request should be hedged, while typical latencies are not known yet."""
 
+_THOUGHT_EXCESS, _THOUGHT_MARKS = 1.5, 32
+"""Thoughts that have so many times as many tokens as they were to have, and so many more for their marks, were not
+ended by the server: what is known of their tokens may be an estimate."""
+
 _CHAT = "/chat/completions"
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
@@ -259,6 +263,7 @@ class RemoteClient:
                 raise
             else:
                 self.limiter.on_success(seconds)
+                self._check_thoughts(completion, sampling)
                 return replace(completion, retries=retries)
         raise AssertionError("unreachable")
 
@@ -339,6 +344,16 @@ class RemoteClient:
             else:
                 target.extras = min(target.extras, extras)
                 return raw
+
+    def _check_thoughts(self, completion: Completion, sampling: Sampling) -> None:
+        """Say once that a server does not end thoughts as it is asked to."""
+        if (limit := sampling.max_thought_tokens) is None:
+            return
+        if completion.thought_tokens > sampling.n * (_THOUGHT_EXCESS * limit + _THOUGHT_MARKS):
+            sentence = f"{completion.model} does not end thoughts after {BUDGET}={limit}: one request had more."
+            if not any(BUDGET in said for said in self.deviations):
+                self.deviations.append(sentence)
+                self.on_deviation(sentence, True)
 
     def _write_as(self, target: _Target, dialect: Dialect, body: dict[str, Any]) -> None:
         """Write requests to a server in another dialect from now on, and say so once."""

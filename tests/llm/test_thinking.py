@@ -325,3 +325,12 @@ def test_the_server_of_this_program_accepts_what_the_client_sends() -> None:
     assert here.prompt_token_ids == there.prompt_token_ids
     assert here.replies[0].token_ids == there.replies[0].token_ids
     assert said == []
+
+
+def test_a_server_that_does_not_end_thoughts_is_named_once() -> None:
+    used = {"completion_tokens": 500, "completion_tokens_details": {"reasoning_tokens": 400}}
+    long, short = answer({"content": "What?"}, usage=used), answer({"content": "What?"}, usage={"completion_tokens": 9})
+    _, _, said = asked(short, long, long, sampling=Sampling(max_thought_tokens=100), requests=3)
+    assert said == ["m does not end thoughts after thinking_token_budget=100: one request had more."]
+    _, _, said = asked(long, sampling=Sampling(max_thought_tokens=400))
+    assert said == []
