@@ -233,6 +233,29 @@ def rules_listed(task: Task, tasks: list[Task], rng: random.Random) -> Said | No
     return _said("\n".join(f"{i}. {rule}" for i, rule in enumerate(said, 1)), rng)
 
 
+def rules_with_names(task: Task, tasks: list[Task], rng: random.Random) -> Said | None:
+    """The rules in words, with the names as they are in the program, some in backticks."""
+    text = " ".join(_rules(_tree(task).body))
+    for name in {n.id for n in _nodes(task) if isinstance(n, ast.Name)}:
+        if len(name) > 2:
+            text = text.replace(f"the {words(name)}", f"the `{name}`" if rng.random() < 0.5 else f"the {name}")
+    return _said(text, rng)
+
+
+def instructions(task: Task, tasks: list[Task], rng: random.Random) -> Said | None:
+    """What a person asks for who knows a little of programming: conditions and what to return, as sentences."""
+    branches = [(node.test, node.body[0]) for node in _nodes(task) if isinstance(node, ast.If)]
+    said = [
+        f"If the {prose(test)}, return {prose(first.value)}."
+        for test, first in branches
+        if isinstance(first, ast.Return) and first.value is not None
+    ]
+    final = _tree(task).body[-1]
+    if isinstance(final, ast.Return) and final.value is not None:
+        said.append(f"Otherwise return {prose(final.value)}.")
+    return _said(" ".join(said), rng)
+
+
 def fact(task: Task, tasks: list[Task], rng: random.Random) -> Said | None:
     said = _rules(_tree(task).body)
     return _said(rng.choice(said) if said else None, rng)
@@ -348,6 +371,8 @@ KINDS: dict[str, Kind] = {
     "number corrected": corrected,
     "rules in words": rules,
     "rules in a list": rules_listed,
+    "rules with names": rules_with_names,
+    "instructions": instructions,
     "one fact": fact,
     "limits": thresholds,
     "table": table,
@@ -370,6 +395,7 @@ CONVERSATIONAL = (
     "yes or no",
     "examples",
     "one fact",
+    "instructions",
     "limits",
     "table",
     "values",

@@ -52,10 +52,26 @@ PSEUDO = (
     "If member then return round(base times 0.8, 2). Otherwise return base."
 )
 
+SCRIPT = """function fee(hours, member) {
+  const free = 1; // the first hour
+  let cost = 4.5 * Math.max(hours - free, 0);
+  if (hours > 12) { cost = cost + 20; }
+  if (member) {
+    return Math.round(cost * 0.8, 2);
+  }
+  return cost;
+}"""
+NAMED = (
+    "Set `base` to `4.5` times max(`hours` minus `free`, 0). If `hours` is greater than `12`, then set `base` to "
+    "`base` plus 20. If `member` is True then return round(`base` times `0.8`, 2). Otherwise return `base`."
+)
+
 
 @pytest.mark.parametrize(
     "reply",
     [
+        SCRIPT,
+        NAMED,
         f"Sure!\n```python\n{REFERENCE}\n```",
         f"```\n{RENAMED}\n```\nDoes it help?",
         OTHER,
@@ -98,6 +114,9 @@ def test_a_reference_is_given_away_in_many_forms(reply: str) -> None:
         "TypeError: unsupported operand type(s) for -: 'str' and 'int' (line 3)",
         "If hours is 14 and the car is a member's, return the fee that a member pays; otherwise the full one.",
         "for i in range(10):\n    print(i)",
+        "If `member` is true the price is lower: it is 80 percent of the `base`; else it's the `base` itself.",
+        "If the hours > 12, add 20 to it. If it is a member, return 80 percent of it, otherwise all of it.",
+        "If it is long, return 'high'. If it is short, return 'low'. Otherwise, return 'medium', or return None.",
         "I can't say; don't you know? It's the member's fee.",
     ],
 )
@@ -151,31 +170,31 @@ def test_a_description_is_no_source() -> None:
 
 
 HOSTILE = [
-    "(" * 20_000,
-    "[" * 10_000 + "]" * 10_000,
-    "-" * 20_000,
+    "(" * 12_000,
+    "[" * 5_000 + "]" * 5_000,
+    "-" * 12_000,
     "not " * 5_000,
     "lambda: " * 6_000,
-    "a if " * 10_000,
-    "a+" * 10_000 + "a",
-    "a." * 10_000,
-    "a<" * 10_000,
-    "f(a, " * 10_000,
-    "f'{" * 8_000,
-    "'\\" * 10_000,
-    '"""' * 8_000,
+    "a if " * 5_000,
+    "a+" * 5_000 + "a",
+    "a." * 5_000,
+    "a<" * 5_000,
+    "f(a, " * 5_000,
+    "f'{" * 4_000,
+    "'\\" * 5_000,
+    '"""' * 4_000,
     "x = " * 5_000,
-    "if a:" * 10_000,
+    "if a:" * 5_000,
     "set a to " * 5_000,
-    "\0" * 20_000,
-    "\ud800" * 20_000,
-    "9" * 20_000,
+    "\0" * 12_000,
+    "\ud800" * 12_000,
+    "9" * 12_000,
     "1e9999 + 0x" + "f" * 5_000,
     "/9j/" * 5_000,
-    "\n" * 20_000,
-    "{a: " * 10_000 + "}" * 10_000,
-    "x\\\n" * 8_000,
-    "٣²" * 20_000,
+    "\n" * 12_000,
+    "{a: " * 5_000 + "}" * 5_000,
+    "x\\\n" * 4_000,
+    "٣²" * 12_000,
 ]
 
 

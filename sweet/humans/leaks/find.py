@@ -3,7 +3,8 @@
 Facts in prose, numbers and short expressions never do: telling them is what the human is for. Source does, in whatever
 form: code, as a whole or in pieces over several turns, with other names or another layout, spelled out in words, or
 encoded. The texts are split and parsed by this package and never executed; a text is read up to
-`sweet.humans.leaks.readings.LONGEST` characters, in a time proportional to them.
+`sweet.humans.leaks.readings.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time proportional to
+them.
 """
 
 from __future__ import annotations

@@ -12,14 +12,16 @@ from __future__ import annotations
 import functools
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak, LeakKind
 from sweet.humans.leaks.lines import dense
-from sweet.humans.leaks.readings import LONGEST, cleaned, decodings
+from sweet.humans.leaks.readings import cleaned, decodings
 from sweet.tasks.base import Message
 
+LONGEST = 100_000
+"""Characters of a page, or of what is said about it, that are read."""
 MOST_TAGS = 3
 """HTML tags that a reply may mention; more of them are a piece of a page."""
 LEAST_TAG = 16
@@ -37,10 +39,7 @@ _DECLARATION = re.compile(
 )
 _CLASS = re.compile(r"(?<![\w/:.-])(?:[a-z]{2,4}:){0,2}[a-z]{1,12}(?:-[a-z0-9/.]{1,12}){1,4}(?![\w:-])")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>)]{4,300}", re.IGNORECASE)
-_IS_PAGE = re.compile(
-    r"\s{0,100}(?:<!--[^>]{0,500}-->\s{0,100})?<(?:!doctype|html|head|body|div|main|section|style|link|table|header)\b",
-    re.IGNORECASE,
-)
+_IS_PAGE = re.compile(r"\s{0,100}<(?:!|[a-z])", re.IGNORECASE)
 _HIDDEN = re.compile(r"<(style|script)\b[^<>]{0,500}>[^<]{0,50000}</\1\s{0,5}>|<[^<>]{0,2000}>", re.IGNORECASE)
 _WORD = re.compile(r"\w{1,60}")
 _NAMES = (
@@ -77,16 +76,21 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
     shown_tags, shown = _shown(request, dialogue)
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
     had = {piece for text in earlier for _, reading in _readings(text) for piece in _small(reading)} & source.small
+    shown_text = dense(
+        "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
+    )
     total = max(len(source.small - shown), 1)
     readings = [*_readings(reply), *(_readings(" ".join([*earlier, reply])) if earlier else ())]
     for kind, reading in readings:
-        tags = [tag for tag in _tags(reading) if dense(tag) not in shown_tags]
+        tags = _tags(reading)
+        if kind == "encoded":
+            tags = [tag for tag in tags if dense(tag) in source.tags]
         given = (had | (_small(reading) & source.small)) - shown
         share = min(len(given) / total, 1.0)
         for tag in tags:
-            if len(dense(tag)) >= LEAST_TAG and dense(tag) in source.tags:
+            if len(dense(tag)) >= LEAST_TAG and dense(tag) in source.tags and dense(tag) not in shown_tags:
                 return Leak(kind, share, tag[:LONGEST_EXCERPT])
-        if len(tags) > MOST_TAGS:
+        if len(tags) > MOST_TAGS and _is_new(reading, shown_tags, shown_text):
             return Leak(kind, share, "".join(tags)[:LONGEST_EXCERPT])
         block = next((block for block in _blocks(reading) if dense(block) not in shown_tags), None)
         if block is not None:
@@ -100,6 +104,18 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
 def _tags(text: str) -> list[str]:
     """Return the tags of HTML in a text; what else stands between angle brackets is none."""
     return [tag for tag in _TAG.findall(text) if tag.strip("</ ").split()[0].strip("/>").lower() in _ELEMENTS]
+
+
+def _is_new(text: str, shown_tags: Set[str], shown_text: str) -> bool:
+    """Return whether a text has tags that were not shown, or plain tags with other words after them than were shown."""
+    found = list(_TAG.finditer(text))
+    for tag, after in zip(found, [*found[1:], None], strict=True):
+        words = text[tag.end() : after.start()] if after else ""
+        if dense(tag.group()) not in shown_tags or (
+            "=" not in tag.group() and dense(tag.group() + words) not in shown_text
+        ):
+            return True
+    return False
 
 
 def _blocks(text: str) -> list[str]:

@@ -19,13 +19,14 @@ from sweet.humans.leaks.javascript import javascript_in
 from sweet.humans.leaks.notations import written_out
 from sweet.humans.leaks.words import spelled_out
 
-LONGEST = 50_000
-"""Characters of a text that are read; a reply is cut to far fewer."""
+LONGEST = 12_000
+"""Characters of a text that are read as a program; a reply is cut to far fewer."""
 MOST_PARTS = 8
 """Encoded parts of a text that are decoded."""
 _SIGNS = ("return", "def ", "=", "<", "if ")
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
+_NAMED = re.compile(r"(?<!`)`([\w.]{1,60}|'[^'`\n]{0,60}'|\"[^\"`\n]{0,60}\")`(?!`)")
 _BACKTICKS = re.compile(r"`+")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _QUOTES = str.maketrans(
@@ -94,10 +95,13 @@ def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
 
 
 def cleaned(text: str) -> str:
-    """Return a text without the marks around lines of code: fences, backticks, quotation marks, numbers, bullets."""
+    """Return a text without the marks around lines of code: fences, backticks, quotation marks, numbers, bullets.
+
+    What stands in backticks gets a line of its own, unless it is a single name or value.
+    """
     plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_QUOTES)
     plain = plain.replace("\r\n", "\n").replace("\r", "\n")
-    plain = _BACKTICKS.sub("\n", _FENCE.sub("", plain))
+    plain = _BACKTICKS.sub("\n", _NAMED.sub(r"\1", _FENCE.sub("", plain)))
     plain = _BOLD.sub("", _CODE_TAG.sub("\n", plain))
     return "\n".join(_MARKER.sub("", line, count=1) for line in plain.split("\n"))
 

@@ -120,6 +120,7 @@ _STATEMENTS = [
     (re.compile(rf"\bmultiply[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 *= \2\n"),
     (re.compile(rf"\bdivide[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 /= \2\n"),
     (re.compile(r"\b(?:then[ ])?(?:returns?|give back|output|yields?)[ ]", _FLAGS), "\nreturn "),
+    (re.compile(r"[ ]is[ ](?=[\d'\"\ue000-\uf8ff]|True\b|False\b|None\b)", _FLAGS), " == "),
     (re.compile(r"[ \t](?:becomes|:=|<-|\u2190)[ \t]", _FLAGS), " = "),
     (re.compile(r"(?:,|\band)?[ ]then\b|,[ ]and\b(?=[ ]*\n)|\bend (?:if|for|while)\b", _FLAGS), "\n"),
 ]
