@@ -18,7 +18,7 @@ from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.registry import task_kind
 from tests.humans.leaking import BEHAVES, Leaky
-from tests.humans.test_vlm_human import FIRST, TASK, WANTED, Album, dialogue
+from tests.humans.test_vlm_human import FIRST, SHOTS, TASK, WANTED, Album, dialogue
 from tests.stages.chat_server import ChatServer, refused, said
 
 FEE = Task(
@@ -108,11 +108,14 @@ def test_where_only_the_longer_prompt_does_not_fit_the_leak_stands() -> None:
 
 
 def test_a_human_that_sees_pages_is_shown_them_again() -> None:
-    server = ChatServer("eyes", lambda body: said(WANTED if len(body["messages"]) == 1 else "Larger, please."))
+    leak = '<section class="hero" style="color:#10b981"><h1 class="title">Bread</h1></section>' * 4
+    task = TASK.model_copy(update={"ground_truth": WANTED.replace("<p>wanted</p>", leak)})
+    album = Album({task.ground_truth: SHOTS[WANTED]})
+    server = ChatServer("eyes", lambda body: said(leak if len(body["messages"]) == 1 else "Larger, please."))
 
     async def work(url: str) -> HumanReply:
         async with open_client("eyes", [url], role="sim", retry_timeout=5) as client:
-            return await VLMHuman(client, HtmlKind(), Album(), tries=8).reply(TASK, dialogue(FIRST))
+            return await VLMHuman(client, HtmlKind(), album, tries=8).reply(task, dialogue(FIRST))
 
     with server.running() as url:
         reply = asyncio.run(work(url))
@@ -120,5 +123,5 @@ def test_a_human_that_sees_pages_is_shown_them_again() -> None:
     first, second = server.asked
     pictures, leaked, why = second["messages"]
     assert pictures == first["messages"][0]
-    assert leaked["content"] == WANTED
+    assert leaked["content"] == leak
     assert why["content"] == WITHHELD.content

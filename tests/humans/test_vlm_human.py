@@ -151,7 +151,7 @@ def test_a_long_reply_is_cut() -> None:
         ("", "empty"),
         ("I'm sorry, but I can't assist with that.", "refusal"),
         (f"I WANT TO ANSWER: {WANTED}", "ended"),
-        (f"Use this:\n{WANTED}", "leaked"),
+        ("Use this:\n<main><h1>wanted</h1><hr><em>now</em></main>", "leaked"),
         (f"{FIRST}", "echo"),
         ("The heading should be an <h1> that reads “wanted”.", None),
     ],
