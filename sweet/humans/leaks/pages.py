@@ -76,9 +76,8 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
     shown_tags, shown = _shown(request, dialogue)
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
     had = {piece for text in earlier for _, reading in _readings(text) for piece in _small(reading)} & source.small
-    shown_text = dense(
-        "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
-    )
+    agent = "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
+    shown_text = dense(agent) + dense(cleaned(agent))
     total = max(len(source.small - shown), 1)
     readings = [*_readings(reply), *(_readings(" ".join([*earlier, reply])) if earlier else ())]
     for kind, reading in readings:
