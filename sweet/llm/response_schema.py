@@ -180,8 +180,12 @@ class ChatAnswer(BaseModel):
         return replies
 
     def thought_tokens(self, replies: Sequence[Reply]) -> int:
-        """The tokens of all thoughts: as the server counts them, else counted, else estimated by their characters."""
-        if self.usage is not None and self.usage.reasoning_tokens is not None:
+        """The tokens of all thoughts: as the server counts them, else counted, else estimated by their characters.
+
+        vLLM counts none where the chat template writes the opening mark; a count of 0 is read only if nothing was
+        thought.
+        """
+        if self.usage is not None and self.usage.reasoning_tokens:
             return self.usage.reasoning_tokens
         if all(reply.thought is None or reply.thought_tokens is not None for reply in replies):
             return sum(reply.thought_tokens or 0 for reply in replies)

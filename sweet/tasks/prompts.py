@@ -186,5 +186,7 @@ def _packaged(package: str) -> dict[str, Any]:
             what = f"The package {package} has no texts/{name} that can be read: {first_line(error)}."
             raise InputError(what, path=Path(package) / "texts" / name, fix=f"correct {package}") from error
 
-    there = (resources.files(package) / "texts" / "human_spec.txt").is_file()
-    return {name: text(f"{name}.txt") for name in _FILES if name != "human_spec" or there}
+    texts = {name: text(f"{name}.txt") for name in _FILES if name != "human_spec"}
+    if (resources.files(package) / "texts" / "human_spec.txt").is_file():
+        texts["human_spec"] = text("human_spec.txt")
+    return texts

@@ -133,6 +133,9 @@ class Parser:
             return f"no command has {flag}"
         for name, command in self.commands.items():
             needed = [argument.metavar for argument in command.arguments if argument.required]
+            needed += [
+                word for spec in command.flags if spec.required and spec.flag != flag for word in (spec.flag, "m")
+            ]
             valued = {spec.flag for spec in command.flags if not spec.is_switch}
             has = flag in COMMON or flag in (valued if words[1:] else _flags(command))
             # A single option may require another one.

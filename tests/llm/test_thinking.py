@@ -222,6 +222,14 @@ def asked(
             7,
             7,
         ),
+        (  # as vLLM counts where the chat template has opened the thought
+            {"content": "\n\nWhat?", "reasoning": "hmhmh"},
+            {"usage": {"completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 0}}},
+            "hmhmh",
+            "What?",
+            None,
+            10,
+        ),
         (
             {"content": "What?", "reasoning": None},
             {"usage": {"completion_tokens": 9, "completion_tokens_details": None}},

@@ -11,6 +11,7 @@ import pytest
 
 from sweet.cli.app import load
 from sweet.cli.stage_command import StageCommand
+from sweet.rollouts.play.stage import run_play
 from sweet.runs.manifest import Kind
 from sweet.runs.stages import KINDS, STAGES, Stage, stage_making, stage_named
 from sweet.stages.base import PlannedConfig
@@ -35,7 +36,7 @@ def test_names_are_found() -> None:
 def test_a_stage_reads_what_an_earlier_one_makes() -> None:
     for number, stage in enumerate(STAGES):
         assert set(stage.reads) <= set(KINDS[:number])
-        assert bool(stage.reads) == bool(number)
+        assert bool(stage.reads) == (stage.makes != "rollouts")
 
 
 @each_stage
@@ -54,7 +55,8 @@ def test_references_resolve(stage: Stage) -> None:
         assert inspect.isfunction(function)
         parameters = inspect.signature(function, eval_str=True).parameters
         assert list(parameters)[:3] == ["run", "config", "reporter"]
-        assert all(one.default is not inspect.Parameter.empty for one in list(parameters.values())[3:])
+        needed = {name for name, one in list(parameters.items())[3:] if one.default is inspect.Parameter.empty}
+        assert needed == ({"interface"} if function is run_play else set()), "by which the person plays"
         assert parameters["config"].annotation is stage.config
 
 
@@ -62,7 +64,8 @@ def test_references_resolve(stage: Stage) -> None:
 def test_the_command_of_a_stage_is_the_one_in_the_table(stage: Stage) -> None:
     command = load(stage.name)
     assert isinstance(command, StageCommand)
-    assert (command.config, command.stage, command.plan) == (stage.config, stage.run, stage.plan)
+    assert (command.config, command.plan) == (stage.config, stage.plan)
+    assert stage.run in (command.stage, run_play), "the command of play opens the person's interface"
 
 
 def test_an_actor_learns_from_the_kinds_that_the_table_says() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sys
@@ -281,6 +282,7 @@ def test_invalid_packaged_texts_are_refused(
             (tmp_path / package / "texts" / f"{name}.txt").write_text(text)
     install(replaced("    texts = Prompts", f"    class texts(Prompts):\n        package = {package!r}\n"))
     sys.path.insert(0, str(tmp_path))
+    importlib.invalidate_caches()  # a folder that was listed in the same tick of the clock seems unchanged
     try:
         with pytest.raises(InputError, match=said):
             task_kind("odd").agent_system()
