@@ -10,55 +10,57 @@ failure is kept as a dialogue with its outcome.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
 from sweet.cluster.nodes import nodes_of
-from sweet.datasets.checking import refuse_invalid
-from sweet.errors import UsageError
-from sweet.hints import Hint, option
-from sweet.humans.base import PICTURES, Human
-from sweet.humans.connect import Player, open_humans
+from sweet.humans.base import PICTURES
+from sweet.humans.connect import open_humans
 from sweet.judges.base import Judge
 from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import CriticJudge
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
-from sweet.judges.options import CRITIC_JUDGES
-from sweet.llm.base import ChatClient, Role
-from sweet.llm.connect import servers_of_models
 from sweet.llm.local import LocalServing
-from sweet.llm.scripted import MILKER, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
-from sweet.render.window import choose_settings, window_name
-from sweet.rollouts.choosing import check_choosing, choose_judge, judge_name
+from sweet.render.window import window_name
+from sweet.rollouts.assignments import assignment_of, assignments_of, digest_of_tasks, load_tasks
+from sweet.rollouts.choosing import check_choosing, choose_judge
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
-from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker, search_budget
-from sweet.rollouts.milkers.search import Search, recorded_plan
+from sweet.rollouts.milkers.client import search_budget
+from sweet.rollouts.milkers.search import recorded_plan
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
+from sweet.rollouts.sides import (
+    check_effort,
+    check_playable,
+    check_search,
+    check_vision,
+    client_of,
+    models_of,
+    open_agent,
+    open_players,
+    rendering_of,
+    searched,
+    with_paths,
+)
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.artifacts import given_model, given_prompts
-from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.artifacts import given_prompts
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import warn_dropped_turns, warn_if_at_chance
 from sweet.stages.failures import check_failures
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
-from sweet.stages.played_tasks import check_unplayed
 from sweet.stages.rates import GPUS, STARTUP
-from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.registry import task_kind
-from sweet.tasks.splits import Holdout, load_split
 from sweet.units import count
 
 
@@ -68,9 +70,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)
-    _check_playable(kind, tasks, config)
+    check_playable(kind, tasks, config)
     humans = plan_humans(kind, config)
-    _check_search(config, humans)
+    check_search(config, humans)
     judge = choose_judge(run, config)
     models = models_of(config, judge)
     images = dict.fromkeys(humans.sims, PICTURES) if kind.visual and not config.sim_url else {}
@@ -132,7 +134,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 effort=config.effort,
                 thoughts=config.thoughts,
             )
-            find = partial(_assignment, tasks, config, humans)
+            find = partial(assignment_of, tasks, config, humans)
             limits = config.concurrency, config.deadline
             runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find)
             if missing:
@@ -190,44 +192,6 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     gpus = _gpus(kind, config, models_of(config, judge), judge, sum(node.gpus for node in nodes))
     readers = [] if judge is None else judge.readers(run)
     return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus, judge, readers)
-
-
-def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
-    """Return the configuration with the path of an agent that was given by its id; what is recorded is the id."""
-    return config.model_copy(update={"agent": given_model(run, config.agent)})
-
-
-def load_tasks(
-    run: Run | None, config: RolloutConfig, reporter: Reporter
-) -> tuple[TaskKind, str, list[Task], str | None]:
-    """Return the kind of task, the dataset, the tasks that are played, and what is to be said about their splits.
-
-    Raises:
-        UsageError: there is no such dataset or split, or the run has dialogues on these tasks as another split.
-        InputError: a row of the file is not a task, or a task cannot be scored.
-    """
-    kind = task_kind(config.task)
-    if config.prompts is not None:
-        kind = kind.with_prompts(config.prompts)
-    if config.human == "spec":
-        kind = kind.with_specifications()
-    source = config.tasks or kind.default_tasks()
-    chosen = load_split(kind, source, config.split, Holdout(config.holdout, config.holdout_validation))
-    tasks = refuse_invalid(kind, _selected(chosen.tasks, config), source, reporter, skip=config.skip_invalid)
-    if chosen.own and run is not None:
-        check_unplayed(run, kind, tasks, config.split)
-    return kind, source, tasks, chosen.note
-
-
-def digest_of_tasks(tasks: Iterable[Task]) -> str:
-    return digest_of([task.model_dump(mode="json") for task in tasks])
-
-
-def models_of(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
-    """Return the models that play, and one that is asked for scores, with their addresses."""
-    sides = ((config.agent, config.agent_url), *((sim, config.sim_url) for sim in config.sims))
-    played = [(model, urls) for model, urls in sides if has_model(model)]
-    return played if judge is None else [*played, *judge.asked]
 
 
 def _judges_on_ray(kind: TaskKind, config: RolloutConfig, judge: ChosenJudge | None) -> bool:
@@ -324,7 +288,7 @@ async def _play(
         pairs = zip(humans.humans, opened, strict=True)
         named = {planned.name if humans.named else None: human for planned, human in pairs}
         if agent is None:
-            agent = await _searched(runner, missing, config, opened[0], plan)
+            agent = await searched(runner, missing, config, opened[0], plan)
         sims = dict.fromkeys(player.client for player in players if player.client is not None)
         clients = [agent, *sims]
         served = {"agent_model": agent.model, "human": ", ".join(human.name for human in opened)}
@@ -337,232 +301,3 @@ async def _play(
         ready = time.monotonic()
         await runner.play(missing, len(missing), agent, named, limiters, judge)
         return served, ready
-
-
-async def open_players(
-    config: RolloutConfig, humans: PlannedHumans, local: LocalServing, stack: AsyncExitStack
-) -> list[Player]:
-    """Open the models that play humans, each once, and return who plays each human."""
-    urls = {sim: list(config.sim_url) for sim in humans.sims}
-    if len(urls) > 1 and config.sim_url:
-        urls = await servers_of_models(
-            list(urls),
-            config.sim_url,
-            role="sim",
-            retry_timeout=config.retry_timeout,
-            request_timeout=config.request_timeout,
-            follow_redirects=config.follow_redirects,
-        )
-    clients: dict[str, ChatClient] = {}
-    for sim, addresses in urls.items():
-        clients[sim] = await stack.enter_async_context(client_of(config, local, "sim", (sim, addresses)))
-    return [Player(clients.get(human.sim), human.persona) for human in humans.humans]
-
-
-def client_of(
-    config: RolloutConfig, local: LocalServing, role: Role, sim: tuple[str, list[str]] | None = None
-) -> AbstractAsyncContextManager[ChatClient]:
-    """Open the client of a role.
-
-    Args:
-        sim: of several humans the model to open, with its addresses.
-    """
-    from sweet.llm.connect import open_client
-
-    models = {
-        "agent": (config.agent, config.agent_url),
-        "sim": sim or (config.sims[0], config.sim_url),
-        "judge": (str(config.judge_model), config.judge_url),
-    }
-    return open_client(
-        *models[role],
-        concurrency=config.concurrency,
-        role=role,
-        retry_timeout=config.retry_timeout,
-        request_timeout=config.request_timeout,
-        follow_redirects=config.follow_redirects,
-        device=config.device,
-        local=local,
-    )
-
-
-async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
-    if config.agent == SCRIPTED and kind.scripted_agent is not None:
-        return ScriptedClient(kind.scripted_agent)
-    if config.agent.startswith(MILKER):
-        return open_attacker(attacker(config.agent.removeprefix(MILKER)), config.max_turns)
-    return await stack.enter_async_context(client_of(config, local, "agent"))
-
-
-def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) -> None:
-    """Warn if the agent's model is not told how much to think."""
-    from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored
-
-    if effort_is_ignored(client, config.effort):
-        reporter.warn(EFFORT_IGNORED)
-
-
-async def _searched(
-    runner: DialogueRunner, missing: Sequence[Assignment], config: RolloutConfig, human: Human, plan: str | None
-) -> ChatClient:
-    """Return the attacker that is optimised against the human; what is found is logged for later attempts."""
-    if plan is None:
-        tasks = list({assignment.task.id: assignment.task for assignment in missing}.values())
-        budget = search_budget(config.agent) or 0
-        runner.live.say(f"Searching an attack, with at most {count(budget, 'message')} to the human.")
-        found = await Search(runner.kind, human, tasks, runner.rules, budget, config.seed).run()
-        runner.log.write(found.record())
-        plan = found.best.name
-    runner.live.say(f"The attack is {MILKER}{plan}.")
-    return open_attacker(attacker(plan), config.max_turns)
-
-
-def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
-    """Return the first tasks, or those that the seed draws, in their order."""
-    if not config.draw_tasks or config.num_tasks is None:
-        return tasks[: config.num_tasks]
-    drawn = sorted(tasks, key=lambda task: digest_of([config.seed, "task", task.id]))[: config.num_tasks]
-    ids = {task.id for task in drawn}
-    return [task for task in tasks if task.id in ids]
-
-
-def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
-    check_agent(kind, config)
-    check_human(kind, tasks, config)
-    check_choosing(kind, tasks, config)
-    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
-        raise UsageError(
-            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
-            where=option("ray"),
-            fix="leave it out",
-        )
-    if kind.visual and config.ray is None:
-        from sweet.render.requirements import check_rendering
-
-        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
-
-
-def _check_search(config: RolloutConfig, humans: PlannedHumans) -> None:
-    if search_budget(config.agent) is not None and len(humans.humans) > 1:
-        raise UsageError(
-            "An attack is searched against one human, and there are several.",
-            where=option("agent", config.agent),
-            fix="one rollout for each human",
-        )
-
-
-def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
-    """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
-    if not has_model(config.agent):
-        _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
-    if config.agent.startswith(MILKER):
-        check_attacker(config.agent, kind)
-    elif config.agent == SCRIPTED:
-        if kind.scripted_agent is None:
-            raise UsageError(
-                f"There is no scripted agent for {kind.name} tasks.",
-                where=option("agent", "scripted"),
-                fix=option("agent", "micro"),
-            )
-    elif config.agent == "micro" and kind.visual:
-        raise UsageError(
-            f"The packaged agent micro writes no pages, which {kind.name} tasks require.",
-            where=option("agent", "micro"),
-            fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
-        )
-
-
-def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
-    """Raise UsageError if the simulated human cannot play these tasks, or a server was given that it does not use."""
-    if SCRIPTED in config.sims:
-        fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
-        if config.sims == [SCRIPTED]:
-            _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
-        kind.check_scripted_human(tasks)
-    if config.human == "spec":
-        _check_specified(kind, tasks, config)
-
-
-def _check_specified(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
-    """Raise UsageError if no human would read the specification of a task, or a task has none."""
-    where, omit = option("human", "spec"), Hint("leave ", option("human"), " out")
-    if kind.visual:
-        what = f"The human of {kind.name} tasks sees pages, and no code."
-        raise UsageError(what, where=where, fix=omit)
-    if config.sims == [SCRIPTED]:
-        what = "The scripted human speaks from a task's facts, and reads neither code nor specification."
-        raise UsageError(what, where=where, fix=Hint(omit, ", or ", option("sim", "MODEL")))
-    lacking = [task.id for task in tasks if not task.specification.strip()]
-    if lacking:
-        more = f" and {len(lacking) - _NAMED:,} more" if len(lacking) > _NAMED else ""
-        named = ", ".join(lacking[:_NAMED])
-        source = shlex.quote(config.tasks or kind.default_tasks())
-        raise UsageError(
-            f"{len(lacking):,} of {count(len(tasks), 'task')} have no specification: {named}{more}.",
-            where=where,
-            fix=f"sweet data describe {source} --model MODEL --url URL, and the file that it writes as --tasks",
-        )
-
-
-_NAMED = 5
-"""Tasks that an error names."""
-
-
-def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:
-    """Return the settings of rendering; None for tasks without pages."""
-    if kind.visual:
-        upstream = config.recipe == "upstream"
-        return choose_settings(config.window, config.pictures, upstream=upstream, say=reporter.say)
-    for name in ("window", "pictures"):
-        if getattr(config, name) is not None:
-            what = f"Dialogues on {kind.name} tasks have no pages to render."
-            raise UsageError(what, where=option(name), fix=Hint("leave ", option(name), " out"))
-    return None
-
-
-def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
-    if not kind.visual or config.sim_url:
-        return
-    for sim in config.sims:
-        if sim == SCRIPTED:
-            continue
-        choice = local.choose(sim)
-        if choice.build is None:
-            raise UsageError(
-                f"The human of {kind.name} tasks must see pages. {sim} would be run by the embedded engine, "
-                f"which runs text models only ({choice.why}).",
-                where=option("sim", sim),
-                fix=Hint(
-                    option("sim_url", "URL"),
-                    " of a vision model's server, ",
-                    option("engine", "vllm"),
-                    " where vllm is installed, or ",
-                    option("sim", "scripted"),
-                ),
-            )
-
-
-def _check_no_server(side: str, urls: list[str], field: str, fix: str) -> None:
-    if urls:
-        raise UsageError(
-            f"The scripted {side} runs in this process, but a server was given for it.", where=option(field), fix=fix
-        )
-
-
-def assignments_of(
-    tasks: Iterable[Task], config: RolloutConfig, humans: PlannedHumans | None = None
-) -> Iterator[Assignment]:
-    """Yield sample by sample, so that an interrupted rollout covers many tasks rather than few.
-
-    Args:
-        humans: over whom the dialogues are spread; None leaves their human open.
-    """
-    tasks = list(tasks)
-    for sample in range(config.samples):
-        for place, task in enumerate(tasks):
-            yield Assignment(task, sample, config.seed, None if humans is None else humans.of(place, sample))
-
-
-def _assignment(tasks: Iterable[Task], config: RolloutConfig, humans: PlannedHumans, id: str) -> Assignment | None:
-    """Return the dialogue of an id; None if it is none of this rollout."""
-    return next((assignment for assignment in assignments_of(tasks, config, humans) if assignment.id == id), None)

@@ -10,8 +10,9 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.humans.responder import NAME, ScriptedResponder
+from sweet.rollouts.assignments import digest_of_tasks
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.stage import digest_of_tasks, run_rollout
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.comparability import unfairness

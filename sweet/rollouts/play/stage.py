@@ -20,6 +20,7 @@ from sweet.llm.scripted import SCRIPTED
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
+from sweet.rollouts.assignments import assignments_of, digest_of_tasks, load_tasks
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.milkers.client import search_budget
@@ -29,21 +30,18 @@ from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.saved import Saved
 from sweet.rollouts.play.seat import Actions, Interface, Table
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.stage import (
-    assignments_of,
+from sweet.rollouts.sides import (
     check_agent,
     check_effort,
     check_human,
     check_vision,
-    digest_of_tasks,
-    load_tasks,
     models_of,
     open_agent,
     open_players,
     rendering_of,
-    thinking_meta,
     with_paths,
 )
+from sweet.rollouts.stage import thinking_meta
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_prompts, person
