@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[1]
 SWEET = ("-m", "sweet")
 TRAIN = {"train-critic", "train-actor"}
 """Commands that import torch and transformers."""
-SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
-"""Set by ray, deepspeed and peft in the process that imports them; without them, each sets its variable to the same."""
+SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
+"""Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without them, each
+sets its variable to the same."""
 READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR", *SET_BY_IMPORTS)
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 

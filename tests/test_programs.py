@@ -47,7 +47,7 @@ def test_a_forked_program_is_like_one_of_a_new_interpreter(tmp_path: Path, how: 
 @linux
 def test_what_only_a_new_interpreter_reads_starts_one(tmp_path: Path) -> None:
     words = ["-c", "import sys; print(sys.stdout.write_through)"]
-    for name, seen in (("PYTHONUNBUFFERED", "True\n"), ("SWEET_X", "False\n"), ("RAY_CLIENT_MODE", "False\n")):
+    for name, seen in (("PYTHONUNBUFFERED", "True\n"), ("SWEET_X", "False\n"), ("PYTHONBREAKPOINT", "False\n")):
         with programs.start(words, env=os.environ | {name: "1"}, stdout=subprocess.PIPE, text=True) as process:
             assert process.communicate(timeout=60)[0] == seen
             assert isinstance(process, programs.Forked) == (name != "PYTHONUNBUFFERED")
