@@ -26,6 +26,8 @@ TRAIN = {"train-critic", "train-actor"}
 SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
 """Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without them, each
 sets its variable to the same."""
+AT_START = dict(os.environ)
+"""The environment of a zygote, whatever the first test that needs it has set."""
 READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR", *SET_BY_IMPORTS)
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 
@@ -70,13 +72,14 @@ class _Zygote:
     """A zygote of this process, with torch or without."""
 
     def __init__(self, torch: bool) -> None:
-        self.environment = dict(os.environ)
+        self.environment = AT_START
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open until the zygote ends)
         with other:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.zygote", str(other.fileno()), "torch" * torch, "." * 8192],
                 cwd=ROOT,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,

@@ -45,6 +45,17 @@ def test_a_forked_program_is_like_one_of_a_new_interpreter(tmp_path: Path, how: 
 
 
 @linux
+def test_what_the_first_test_has_set_is_not_in_the_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs._zygote.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setenv("LC_ALL", "C")
+        programs.run(["-c", ""])
+    with programs.start(["-c", ""]) as process:
+        assert process.wait(60) == 0
+        assert isinstance(process, programs.Forked)
+
+
+@linux
 def test_what_only_a_new_interpreter_reads_starts_one(tmp_path: Path) -> None:
     words = ["-c", "import sys; print(sys.stdout.write_through)"]
     for name, seen in (("PYTHONUNBUFFERED", "True\n"), ("SWEET_X", "False\n"), ("PYTHONBREAKPOINT", "False\n")):
