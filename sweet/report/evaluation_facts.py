@@ -149,7 +149,7 @@ def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Valu
     shared = shared_tasks(*values)
     if not shared:
         return None
-    figures = distinct(pair_figures(*values, shared))
+    figures = distinct(pair_figures(*values))
     return ComparisonFact(
         before=before.scores.id,
         after=after.scores.id,

@@ -36,10 +36,9 @@ from sweet.scoring.humans.metrics import (
     SameQuestions,
 )
 from sweet.scoring.humans.replies import Exchange, Reply, exchanges, jaccard, measure, same_question
-from sweet.scoring.results.compare import CompareConfig
+from sweet.scoring.results.compare import CompareConfig, pair_values
 from sweet.scoring.results.evaluation import evaluations
-from sweet.scoring.results.metrics import ComparedMetric
-from sweet.scoring.results.statistics import compare, mean_difference
+from sweet.scoring.results.statistics import mean_difference
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.meta import RolloutsMeta
@@ -316,21 +315,19 @@ def _different(pairs: Sequence[Pair], dialogues: Sequence[str | None], most: int
 
 
 def _outcomes(a: Played, b: Played) -> HumanOutcomes | None:
-    shared = sorted(a.turns.keys() & b.turns.keys())
-    if not shared:
+    most = max((turns for side in (a, b) for task in side.turns.values() for turns in task), default=1.0)
+    turns = pair_values(a.turns, b.turns, (0.0, max(1.0, most)))
+    answered = pair_values(a.answered, b.answered, (0.0, 1.0))
+    if turns is None or answered is None:
         return None
     more: dict[str, Any] = {}
-    scored = [_rates(side) for side in (a, b)]
-    figure = next(iter(task_kind(a.run.manifest().task).metrics))
-    if all(row is not None for row in scored):
-        rates = [row for row in scored if row is not None]
-        compared = _paired(rates[0], rates[1])
+    ours, theirs = _rates(a), _rates(b)
+    if ours is not None and theirs is not None:
+        name, figure = next(iter(task_kind(a.run.manifest().task).metrics.items()))
+        compared = pair_values(ours, theirs, (figure.low, figure.high))
         if compared is not None:
-            more = {"figure": figure, "rate": compared}
-    turns, answered = _paired(a.turns, b.turns), _paired(a.answered, b.answered)
-    assert turns is not None, "they share a task"
-    assert answered is not None, "they share a task"
-    return HumanOutcomes(tasks=len(shared), turns=turns, answered=answered, **more)
+            more = {"figure": name, "rate": compared}
+    return HumanOutcomes(tasks=turns.tasks, turns=turns, answered=answered, **more)
 
 
 def _rates(played: Played) -> Mapping[str, Sequence[float]] | None:
@@ -343,30 +340,6 @@ def _rates(played: Played) -> Mapping[str, Sequence[float]] | None:
     figure = next(iter(own[-1].kind.metrics))
     chosen = values.by_human(played.human).get(played.human)
     return None if chosen is None else chosen.of(figure)
-
-
-def _paired(a: Mapping[str, Sequence[float]], b: Mapping[str, Sequence[float]]) -> ComparedMetric | None:
-    tasks = sorted(a.keys() & b.keys())
-    if not tasks:
-        return None
-    ours, theirs = ({task: fmean(side[task]) for task in tasks} for side in (a, b))
-    every = [value for side in (ours, theirs) for value in side.values()]
-    bounds = min(0.0, *every, 0.0), max(1.0, *every, 1.0)
-    single = all(len(side[task]) == 1 for side in (a, b) for task in tasks)
-    result = compare(theirs, ours, single=single, span=bounds[1] - bounds[0])
-    means = [clustered_mean([side[task] for task in tasks], tasks, bounds=bounds) for side in (ours, theirs)]
-    return ComparedMetric(
-        tasks=len(tasks),
-        a=means[0].rate(),
-        b=means[1].rate(),
-        difference=result.difference.rate(),
-        p_value=float(f"{result.p_value:.6g}"),
-        test=result.test,
-        win_rate=result.win_rate.rate(),
-        wins=result.wins,
-        losses=result.losses,
-        ties=result.ties,
-    )
 
 
 def _changed(a: Played, b: Played) -> list[str]:

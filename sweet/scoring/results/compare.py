@@ -24,7 +24,7 @@ The metrics:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -122,7 +122,7 @@ def measure_comparison(
             where=a.run.path,
             fix="; ".join(dict.fromkeys(f"{side.run.path} has {_evaluations_in_words(side.run)}" for side in (a, b))),
         )
-    figures = pair_figures(*values, shared)
+    figures = pair_figures(*values)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
     by_human = compare_humans(a, b, *values)
@@ -194,26 +194,28 @@ def shared_tasks(a: Values, b: Values) -> list[str]:
     return sorted(a.ids.keys() & b.ids.keys())
 
 
-def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, ComparedMetric]:
-    """Return each metric that both sides have, the rewards first."""
-    found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
+def pair_figures(a: Values, b: Values) -> dict[str, ComparedMetric]:
+    """Return each metric that both sides have, over the valid tasks that both have, the rewards first."""
+    found = {name: pair_values(a.of(name), b.of(name), a.bounds(name)) for name in a.figures if name in b.figures}
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> ComparedMetric | None:
-    ours, theirs = a.means(name), b.means(name)
-    tasks = [task for task in shared if task in ours and task in theirs]
+def pair_values(
+    a: Mapping[str, Sequence[float]], b: Mapping[str, Sequence[float]], bounds: tuple[float, float]
+) -> ComparedMetric | None:
+    """Return the comparison of two sides over the tasks that both have; None without one.
+
+    Args:
+        a, b: the values of each task's dialogues, by task.
+        bounds: the least and the greatest possible value.
+    """
+    tasks = sorted(a.keys() & b.keys())
     if not tasks:
         return None
-    bounds = a.bounds(name)
-    single = all(len(side.of(name)[task]) == 1 for side in (a, b) for task in tasks)
-    result = compare(
-        {task: theirs[task] for task in tasks},
-        {task: ours[task] for task in tasks},
-        single=single,
-        span=bounds[1] - bounds[0],
-    )
-    means = [clustered_mean([side[task] for task in tasks], tasks, bounds=bounds) for side in (ours, theirs)]
+    ours, theirs = ({task: fmean(side[task]) for task in tasks} for side in (a, b))
+    single = all(len(side[task]) == 1 for side in (a, b) for task in tasks)
+    result = compare(theirs, ours, single=single, span=bounds[1] - bounds[0])
+    means = [clustered_mean(list(side.values()), tasks, bounds=bounds) for side in (ours, theirs)]
     return ComparedMetric(
         tasks=len(tasks),
         a=means[0].rate(),
