@@ -282,6 +282,11 @@ def show_page(renderable: RenderableType) -> None:
     console.print(renderable)
 
 
+def metric(metrics: Mapping[str, Any], name: str) -> str:
+    """Return one of the metrics in its unit, with its interval if it has one."""
+    return format_metric(name, metrics[name], metrics)
+
+
 def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the names and values to show. An interval follows its rate; a nested mapping is one line."""
     rows = []
@@ -293,7 +298,7 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif isinstance(value, list | tuple):
             shown = ", ".join(format_value(item) for item in value) or "none"
         else:
-            shown = format_metric(name, value, metrics)
+            shown = metric(metrics, name)
         rows.append((metric_name(name), shown))
     return rows
 

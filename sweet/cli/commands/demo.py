@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 from rich.table import Table
 
@@ -17,7 +14,7 @@ from sweet.paths import RUNS
 from sweet.stages.base import OPERATIONAL, StageResult, about, option_key
 from sweet.study.demo import DemoConfig, run_demo
 from sweet.study.settings import MethodNames, StudyConfig
-from sweet.units import count, format_duration, format_metric
+from sweet.units import count, format_duration
 
 FIGURES = ("success", "tests")
 
@@ -81,15 +78,11 @@ def _show(result: StageResult) -> None:
     seconds.add_row("all", format_duration(metrics["seconds"]))
     console.show(seconds)
     outcome = Table(count(metrics["tasks"], "unseen task"), "success", "tests passed")
-    outcome.add_row("before", *(_rate(metrics, f"{name}_before") for name in FIGURES))
+    outcome.add_row("before", *(console.metric(metrics, f"{name}_before") for name in FIGURES))
     for one in metrics["rounds"]:
         name = "after" if len(metrics["rounds"]) == 1 else f"after round {one['round']}"
-        outcome.add_row(name, *(_rate(one, rate) for rate in FIGURES))
+        outcome.add_row(name, *(console.metric(one, rate) for rate in FIGURES))
     console.show(outcome)
-
-
-def _rate(metrics: Mapping[str, Any], name: str) -> str:
-    return format_metric(name, metrics[name], metrics)
 
 
 COMMANDS = (

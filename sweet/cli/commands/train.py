@@ -22,7 +22,7 @@ from sweet.pipeline.stage import run_train
 from sweet.runs.run import Run
 from sweet.stages.base import StageResult
 from sweet.stages.rounds import RECIPE
-from sweet.units import format_duration, format_metric
+from sweet.units import format_duration
 from sweet.view.text import printable_line
 
 
@@ -112,10 +112,10 @@ def _show(result: StageResult) -> None:
         usage = one["usage"]
         tokens = sum(count for key, count in usage.items() if key.endswith("_tokens"))
         agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
-        cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), _rate(one, "test")]
-        cells += [_rate(one, "other_human_test")] if "other_human_test" in one else []
-        cells += [_rate(one, "validation")] if validated else []
-        cells += [_rate(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
+        cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), console.metric(one, "test")]
+        cells += [console.metric(one, "other_human_test")] if "other_human_test" in one else []
+        cells += [console.metric(one, "validation")] if validated else []
+        cells += [console.metric(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
         cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
         table.add_row(*cells, *([f"{one['cost']:,.2f}"] if priced else []))
     table.add_section()
@@ -126,10 +126,6 @@ def _show(result: StageResult) -> None:
     ]
     table.add_row("all", *[""] * (len(heads) - 1), *totals, *([f"{metrics['cost']:,.2f}"] if priced else []))
     console.show(table)
-
-
-def _rate(metrics: Mapping[str, Any], name: str) -> str:
-    return format_metric(name, metrics[name], metrics)
 
 
 COMMANDS = (
