@@ -23,12 +23,12 @@ from pydantic import Field
 from sweet.datasets.metrics import Undescribable, Undescribed
 from sweet.device import Device
 from sweet.humans.faults import fault_of
-from sweet.llm.base import ChatClient, Completion, RequestFailed, Role, Sampling
-from sweet.llm.connect import open_client
+from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
+from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import MAIN, OPERATIONAL, Progress, Reporter, StageConfig, about, digest_of
-from sweet.stages.failures import first_cause
+from sweet.stages.failures import run_all
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompt_text import fill, indented
@@ -118,6 +118,8 @@ class DescribeConfig(StageConfig):
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server."""
+    follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
+    """Follow a server's redirects to other hosts too, which then get the tasks, but not the API key."""
     device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Where a model without an address runs."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
@@ -179,11 +181,11 @@ class Describer:
     ) -> None:
         config, scoring, free = self.config, _Scoring(scorer), asyncio.Semaphore(self.config.concurrency)
         async with AsyncExitStack() as stack:
-            client = await self._open(stack, "describer", config.model, config.url)
+            client = await stack.enter_async_context(client_of(config, "describer", config.model, config.url))
             checker = client
             if config.check_model is not None or config.check_url:
-                urls = config.check_url or config.url
-                checker = await self._open(stack, "checker", config.check_model or config.model, urls)
+                model, urls = config.check_model or config.model, config.check_url or config.url
+                checker = await stack.enter_async_context(client_of(config, "checker", model, urls))
 
             async def one(task: Task) -> None:
                 async with free:
@@ -196,25 +198,7 @@ class Describer:
                     writer.write(described_row(task, found[task.id]))
                 bar.advance()
 
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for task in tasks:
-                        group.create_task(one(task))
-            except BaseExceptionGroup as errors:
-                raise first_cause(errors) from errors
-
-    async def _open(self, stack: AsyncExitStack, role: Role, model: str, urls: Sequence[str]) -> ChatClient:
-        config = self.config
-        opening = open_client(
-            model,
-            urls,
-            concurrency=config.concurrency,
-            role=role,
-            retry_timeout=config.retry_timeout,
-            request_timeout=config.request_timeout,
-            device=config.device,
-        )
-        return await stack.enter_async_context(opening)
+            await run_all(one(task) for task in tasks)
 
     async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: _Scoring) -> _Described:
         """Write specifications of a task until one passes the checks, or the tries are used up."""

@@ -14,20 +14,18 @@ either, the reply is not judged. Replies with the same text are judged once.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
 
 from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampling
 from sweet.stages.base import digest_of
-from sweet.stages.failures import first_cause
+from sweet.stages.failures import run_all
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message
 from sweet.tasks.prompt_text import check_placeholders, fill, indented, placeholder_in, read_prompt
@@ -246,16 +244,3 @@ def _judged_reply(
 def _quoted(text: str) -> str:
     """Indent every line, for every character that Python treats as the end of a line."""
     return indented("\n".join(text.splitlines()))
-
-
-T = TypeVar("T")
-
-
-async def run_all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the coroutines and return their results, in order; if one raises, cancel the others and raise its error."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
-    except BaseExceptionGroup as errors:
-        raise first_cause(errors) from errors
-    return [task.result() for task in tasks]

@@ -7,8 +7,9 @@ which ends with the client, or it runs in this process; without a `LocalServing`
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Protocol
 
 from sweet.device import Device
 from sweet.errors import UsageError
@@ -80,6 +81,38 @@ async def open_client(
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
         stack.push_async_callback(client.aclose)
         yield client
+
+
+class RequestConfig(Protocol):
+    """The options of a stage that asks models; see `open_client`."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def retry_timeout(self) -> float: ...
+    @property
+    def request_timeout(self) -> float: ...
+    @property
+    def follow_redirects(self) -> bool: ...
+    @property
+    def device(self) -> Device: ...
+
+
+def client_of(
+    config: RequestConfig, role: Role, model: str, urls: Sequence[str], local: LocalServing | None = None
+) -> AbstractAsyncContextManager[ChatClient]:
+    """Open a client with the options of a stage; the other arguments and the errors are those of `open_client`."""
+    return open_client(
+        model,
+        urls,
+        concurrency=config.concurrency,
+        role=role,
+        retry_timeout=config.retry_timeout,
+        request_timeout=config.request_timeout,
+        follow_redirects=config.follow_redirects,
+        device=config.device,
+        local=local,
+    )
 
 
 async def servers_of_models(

@@ -31,7 +31,7 @@ from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
 from sweet.llm.base import ChatClient, Role
-from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored, open_client
+from sweet.llm.connect import EFFORT_IGNORED, client_of, effort_is_ignored
 from sweet.llm.local import LocalServing
 from sweet.ranking.config import RankConfig, check_options
 from sweet.ranking.credit import credit_metrics
@@ -309,18 +309,7 @@ async def _sample_and_judge(
     async with AsyncExitStack() as stack:
 
         async def open_role(role: Role, model: str, urls: list[str]) -> ChatClient:
-            opened = open_client(
-                model,
-                urls,
-                concurrency=config.concurrency,
-                role=role,
-                retry_timeout=config.retry_timeout,
-                request_timeout=config.request_timeout,
-                follow_redirects=config.follow_redirects,
-                device=config.device,
-                local=local,
-            )
-            client = await stack.enter_async_context(opened)
+            client = await stack.enter_async_context(client_of(config, role, model, urls, local))
             served[f"{role}_model"] = client.model
             return client
 

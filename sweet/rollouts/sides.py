@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
@@ -16,8 +16,8 @@ from sweet.humans.base import Human
 from sweet.humans.connect import Player
 from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import CRITIC_JUDGES
-from sweet.llm.base import ChatClient, Role
-from sweet.llm.connect import servers_of_models
+from sweet.llm.base import ChatClient
+from sweet.llm.connect import EFFORT_IGNORED, client_of, effort_is_ignored, servers_of_models
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import MILKER, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import RenderSettings
@@ -65,35 +65,8 @@ async def open_players(
         )
     clients: dict[str, ChatClient] = {}
     for sim, addresses in urls.items():
-        clients[sim] = await stack.enter_async_context(client_of(config, local, "sim", (sim, addresses)))
+        clients[sim] = await stack.enter_async_context(client_of(config, "sim", sim, addresses, local))
     return [Player(clients.get(human.sim), human.persona) for human in humans.humans]
-
-
-def client_of(
-    config: RolloutConfig, local: LocalServing, role: Role, sim: tuple[str, list[str]] | None = None
-) -> AbstractAsyncContextManager[ChatClient]:
-    """Open the client of a role.
-
-    Args:
-        sim: of several humans the model to open, with its addresses.
-    """
-    from sweet.llm.connect import open_client
-
-    models = {
-        "agent": (config.agent, config.agent_url),
-        "sim": sim or (config.sims[0], config.sim_url),
-        "judge": (str(config.judge_model), config.judge_url),
-    }
-    return open_client(
-        *models[role],
-        concurrency=config.concurrency,
-        role=role,
-        retry_timeout=config.retry_timeout,
-        request_timeout=config.request_timeout,
-        follow_redirects=config.follow_redirects,
-        device=config.device,
-        local=local,
-    )
 
 
 async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
@@ -101,13 +74,11 @@ async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind,
         return ScriptedClient(kind.scripted_agent)
     if config.agent.startswith(MILKER):
         return open_attacker(attacker(config.agent.removeprefix(MILKER)), config.max_turns)
-    return await stack.enter_async_context(client_of(config, local, "agent"))
+    return await stack.enter_async_context(client_of(config, "agent", config.agent, config.agent_url, local))
 
 
 def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) -> None:
     """Warn if the agent's model is not told how much to think."""
-    from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored
-
     if effort_is_ignored(client, config.effort):
         reporter.warn(EFFORT_IGNORED)
 

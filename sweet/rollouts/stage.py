@@ -23,6 +23,7 @@ from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import CriticJudge
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
+from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
@@ -41,7 +42,6 @@ from sweet.rollouts.sides import (
     check_playable,
     check_search,
     check_vision,
-    client_of,
     models_of,
     open_agent,
     open_players,
@@ -293,7 +293,8 @@ async def _play(
         clients = [agent, *sims]
         served = {"agent_model": agent.model, "human": ", ".join(human.name for human in opened)}
         if choice is not None and judge is None:
-            asked = await stack.enter_async_context(client_of(config, local, "judge"))
+            [(model, urls)] = choice.asked
+            asked = await stack.enter_async_context(client_of(config, "judge", model, urls, local))
             clients.append(asked)
             served["judge_model"] = asked.model
             judge = choice.asking(asked)

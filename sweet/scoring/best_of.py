@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from sweet.device import Device
 from sweet.errors import SweetError
 from sweet.hints import Hint, option, stage
-from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis, run_all
+from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis
 from sweet.judges.llm import Score as DialogueScore
 from sweet.llm.connect import open_client
 from sweet.runs.jsonl import read_jsonl
@@ -40,6 +40,7 @@ from sweet.stages.critics import (
     used_turn_tokens,
     warn_dropped_turns,
 )
+from sweet.stages.failures import run_all
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate
 from sweet.tasks.base import ReferenceContext, TurnTokens

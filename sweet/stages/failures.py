@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sweet.errors import SweetError, TooManyFailures
 from sweet.hints import Hint, option
 from sweet.stages.base import StageResult
+
+T = TypeVar("T")
+
+
+async def run_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the coroutines and return their results, in order; if one raises, cancel the others and raise its error."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as errors:
+        raise first_cause(errors) from errors
+    return [task.result() for task in tasks]
 
 
 def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -18,7 +18,7 @@ from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
-from sweet.stages.failures import first_cause
+from sweet.stages.failures import run_all
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
@@ -119,9 +119,4 @@ class CriticScreenshots:
                         self._known[page_key(page, self._settings)] = str(error)
                     bar.advance()
 
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        for page in pages:
-                            group.create_task(one(page))
-                except BaseExceptionGroup as errors:
-                    raise first_cause(errors) from errors
+                await run_all(one(page) for page in pages)

@@ -276,3 +276,18 @@ def test_text_of_a_model_is_not_printed_raw(tmp_path: Path) -> None:
         done = sweet(*words, "--sandbox", "unsafe", "--workers", "1")
     assert "fee-2" in done.stdout
     assert "\x1b]0" not in done.stdout + done.stderr
+
+
+def test_a_redirect_to_another_host_is_followed_only_if_that_is_allowed(tmp_path: Path) -> None:
+    file, writer = tasks(tmp_path), Writer()
+    with writer.server().running() as elsewhere:
+
+        def moved(_: dict[str, Any]) -> Response:
+            return Response(status_code=307, headers={"location": f"{elsewhere}/chat/completions"})
+
+        with ChatServer(MODEL, moved).running() as url:
+            config = DescribeConfig(model=MODEL, url=[url], sandbox="unsafe", workers=1, retry_timeout=0)
+            assert run_data_describe(str(file), config, Silent()).metrics.described == 0
+            assert not writer.asked
+            config = config.model_copy(update={"follow_redirects": True})
+            assert run_data_describe(str(file), config, Silent()).metrics.described == 4
