@@ -89,7 +89,8 @@ class Reply:
 @dataclass(frozen=True)
 class Completion:
     """The response to one request: `replies` has `Sampling.n` entries; `retries` counts the attempts that failed
-    before; `thought_tokens` of the `completion_tokens` are thoughts, counted or estimated."""
+    before; `thought_tokens` of the `completion_tokens` are thoughts, counted or estimated; `version` is that of the
+    weights that sampled the replies (`sweet.llm.updates`), None where the client does not know it."""
 
     replies: tuple[Reply, ...]
     prompt_tokens: int
@@ -98,6 +99,7 @@ class Completion:
     prompt_token_ids: tuple[int, ...] | None = None
     retries: int = 0
     thought_tokens: int = 0
+    version: int | None = None
 
 
 class ChatClient(Protocol):

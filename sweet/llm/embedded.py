@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -86,6 +86,7 @@ class EmbeddedClient:
             model=self.model,
             prompt_token_ids=tuple(prompt),
             thought_tokens=sum(reply.thought_tokens or 0 for reply in replies),
+            version=max(sequence.version for sequence in generated),  # all have the same
         )
 
     def _thought_limit(self, sampling: Sampling, opened: Marks | bool) -> ThoughtLimit | None:
@@ -112,6 +113,10 @@ class EmbeddedClient:
     async def score(self, ids: Sequence[int]) -> Scored:
         """Log-probabilities of a text's ids. Raises the errors of `chat`."""
         return await asyncio.wrap_future(self.engine.score(ids))
+
+    async def update(self, weights: Mapping[str, Any], version: int) -> None:
+        """Replace weights of the model; see `sweet.llm.updates.Policy`."""
+        await asyncio.wrap_future(self.engine.update(weights, version))
 
     async def aclose(self) -> None:
         """Stop the engine and free its memory."""

@@ -7,6 +7,11 @@ row that ends is removed at once, and the last row moves into its slot. So no re
 no request depends on another: each has its own random generator. A row whose thought has used up its tokens
 (`ThoughtLimit`) gets the ids of the end of the thought instead of those that are sampled.
 
+`update` replaces weights while requests are waiting and running. From then on no request begins; those that have begun
+end with the old weights, so that no reply mixes two policies and its log-probabilities are those of the weights that
+sampled it. When no row is left, the worker copies the new weights over the old ones, drops the keys and values that it
+kept of finished sequences, and goes on with the requests that wait. `Generated.version` says which weights sampled.
+
 A failure affects only its own requests: those in a batch whose forward pass raised, or a request whose logits are not
 finite. All requests fail only if the worker thread itself dies; the error then names the cause.
 """
@@ -18,7 +23,7 @@ import os
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,12 +79,13 @@ class ThoughtLimit:
 @dataclass(frozen=True)
 class Generated:
     """One sampled sequence; the id that ended it is the last of `ids`. `top_logprobs` has one entry for each id, if
-    requested."""
+    requested. `version` is that of the weights that sampled it (`EmbeddedEngine.update`)."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: str
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,8 +166,20 @@ class _Admission:
     cached: int = 0
 
 
+@dataclass(eq=False)
+class _Update:
+    """New weights by the model's parameter names."""
+
+    weights: Mapping[str, torch.Tensor]
+    version: int
+    future: Future[None]
+
+
 class EmbeddedEngine:
     """Samples from one model. Thread-safe. `close` stops the worker and fails pending requests.
+
+    Attributes:
+        version: of the weights that sample, as `update` was given it; 0 before the first update.
 
     Args:
         model: a Hugging Face causal language model in evaluation mode, not used elsewhere at the same time.
@@ -181,6 +199,8 @@ class EmbeddedEngine:
         self._rows_allowed = max(1, rows)
         self._tokens_allowed = self.limits.cache_bytes // max(1, self.decoder.cache.bytes_per_token)
         self._prefixes = PrefixStore(self.limits.prefix_bytes)
+        self.version = 0
+        self._updates: deque[_Update] = deque()
         self._waiting: deque[_Request] = deque()
         self._taken: list[_Request] = []  # by `_admit`, on the way from the queue into the batch
         self._rows: list[_Row] = []
@@ -238,6 +258,29 @@ class EmbeddedEngine:
             )
         return self._enqueue(_Request(checked, Sampling(), 0, 0, Future(), scoring=True))
 
+    def update(self, weights: Mapping[str, torch.Tensor], version: int) -> Future[None]:
+        """Replace weights of the model. Replies that have begun end with the old ones; no other begins before.
+
+        Args:
+            weights: new values by the names of the model's parameters, on any device and of any floating point type;
+                they must not change before the future is done. Parameters that are not among them stay as they are.
+            version: recorded with the replies that are sampled from then on.
+
+        Raises:
+            ValueError: a name or a shape is not one of the model's parameters.
+        """
+        own = dict(self.decoder.model.named_parameters(remove_duplicate=False))
+        for name, weight in weights.items():
+            if name not in own or own[name].shape != weight.shape:
+                raise ValueError(f"The weights belong to another model than {self.name}: {name}")
+        future: Future[None] = Future()
+        with self._changed:
+            if self._closing:
+                raise self._closed_error()
+            self._updates.append(_Update(weights, version, future))
+            self._changed.notify()
+        return future
+
     def close(self) -> None:
         """Stop the worker and fail pending requests."""
         with self._changed:
@@ -276,6 +319,7 @@ class EmbeddedEngine:
             with torch.inference_mode():
                 while self._wait():
                     self._drop_cancelled()
+                    self._update_weights()
                     self._admit()
                     if self._rows:
                         self._fail_on_error([row.request for row in self._rows], self._step)
@@ -285,14 +329,18 @@ class EmbeddedEngine:
             with self._changed:
                 self._closing = True
                 unfinished = {*self._waiting, *self._taken, *(row.request for row in self._rows)}
+                updates = [*self._updates]
                 self._waiting.clear()
+                self._updates.clear()
             self._rows.clear()
             for request in unfinished:
                 _fail(request, self._closed_error())
+            for update in updates:
+                _fail(update, self._closed_error())
 
     def _wait(self) -> bool:
         with self._changed:
-            while not (self._waiting or self._rows or self._closing):
+            while not (self._waiting or self._rows or self._updates or self._closing):
                 self._changed.wait()
             return not self._closing
 
@@ -319,13 +367,30 @@ class EmbeddedEngine:
                 if self._rows[slot].request.future.done():
                     self._remove_row(slot)
 
+    def _update_weights(self) -> None:
+        """Do the updates that wait, once all replies that have begun have ended."""
+        if self._rows or (self._waiting and self._waiting[0].started):
+            return
+        while self._updates:
+            update = self._updates[0]
+            own = dict(self.decoder.model.named_parameters(remove_duplicate=False))
+            for name, weight in update.weights.items():
+                own[name].copy_(weight)
+            self._prefixes.clear()
+            self.version = update.version
+            self._updates.popleft()
+            _resolve(update, None)
+
     def _admit(self) -> None:
-        """Admit waiting requests in order, as many of their replies as fit."""
+        """Admit waiting requests in order, as many of their replies as fit; before an update of the weights none but
+        the other replies of a request that has begun."""
         admitted: list[_Admission] = []
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
         while self._waiting:
             request = self._waiting[0]
+            if self._updates and not request.started:
+                break
             if request.scoring:
                 self._taken.append(self._waiting.popleft())
                 self._fail_on_error([request], partial(self._score, request))
@@ -428,7 +493,8 @@ class EmbeddedEngine:
             self._store_prefix(slot, [*request.prompt, *row.ids[: row.cached - len(request.prompt)]])
         self._remove_row(slot)
         reason = "stop" if row.ids[-1] in self.ends else "length"
-        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, tuple(row.top_logprobs))
+        top = tuple(row.top_logprobs)
+        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, top, self.version)
         if len(request.done) == request.sampling.n:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
@@ -448,11 +514,11 @@ class EmbeddedEngine:
         _resolve(request, Scored(tuple(logprobs), tuple(best)))
 
 
-def _resolve(request: _Request, result: object) -> None:
+def _resolve(request: _Request | _Update, result: Any) -> None:
     with suppress(InvalidStateError):
         request.future.set_result(result)
 
 
-def _fail(request: _Request, error: Exception) -> None:
+def _fail(request: _Request | _Update, error: Exception) -> None:
     with suppress(InvalidStateError):
         request.future.set_exception(error)
