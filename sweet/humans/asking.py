@@ -12,10 +12,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sweet.humans.base import HumanReply
+from sweet.humans.faults import fault_of
+from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Sampling
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import HumanFault
 
 TRIES = 8
@@ -35,6 +39,36 @@ WITHHELD = Message(
     ),
 )
 """The message that asks a model again."""
+
+
+class AskedHuman:
+    """What all humans that a model plays have in common.
+
+    A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
+
+    Args:
+        recipe: upstream never asks again.
+        tries: replies that are asked for at each turn until one does not leak.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        kind: TaskKind,
+        recipe: Recipe = "paper",
+        tries: int = 1,
+        persona: Persona = PLAIN,
+    ) -> None:
+        self.client, self.kind, self.recipe, self.persona = client, kind, recipe, persona
+        self.tries = 1 if recipe == "upstream" else tries
+        self.name = persona.of(client.model)
+
+    async def ask(
+        self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
+    ) -> HumanReply:
+        """Ask the model for its reply to `dialogue`, with the prompt `messages`; raises what `ask` raises."""
+        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue)
+        return await ask(self.client, messages, sampling, limit=limit, fault=fault, tries=self.tries)
 
 
 async def ask(

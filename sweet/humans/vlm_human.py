@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.humans.asking import ask
+from sweet.humans.asking import AskedHuman
 from sweet.humans.base import PICTURES, HumanReply
-from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.humans.scripted_page_human import RenderedPages, render_pages
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
@@ -61,14 +59,8 @@ async def check_vision(client: ChatClient) -> None:
         ) from error
 
 
-class VLMHuman:
-    """Plays the human by sending screenshots to `client` (implements sweet.humans.base.Human).
-
-    A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
-
-    Args:
-        tries: replies that are asked for at each turn until one does not leak.
-    """
+class VLMHuman(AskedHuman):
+    """Plays the human by sending screenshots to `client` (implements sweet.humans.base.Human)."""
 
     def __init__(
         self,
@@ -79,10 +71,8 @@ class VLMHuman:
         tries: int = 1,
         persona: Persona = PLAIN,
     ) -> None:
-        self.client, self.kind, self.renderer, self.recipe = client, kind, renderer, recipe
-        self.tries = 1 if recipe == "upstream" else tries
-        self.persona = persona
-        self.name = persona.of(client.model)
+        super().__init__(client, kind, recipe, tries, persona)
+        self.renderer = renderer
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `render_pages` and `ChatClient.chat` raise."""
@@ -92,8 +82,7 @@ class VLMHuman:
         *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
         content = self.persona.added_to(last.content + _note(pages))
         asked = ImageMessage(role=last.role, content=content, images=images)
-        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue)
-        return await ask(self.client, [*before, asked], SAMPLING, limit=limit, fault=fault, tries=self.tries)
+        return await self.ask([*before, asked], SAMPLING, task, dialogue)
 
 
 def _note(pages: RenderedPages) -> str:

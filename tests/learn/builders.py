@@ -8,6 +8,8 @@ from typing import Any
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 
+REQUEST = "Write def fee(hours) for a parking lot."
+
 SPECIAL = [
     "<pad>",
     "<|im_start|>",
@@ -121,22 +123,25 @@ def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: in
     return make(AutoConfig.for_model(family, **settings)).eval()
 
 
+def build_task(name: str) -> Task:
+    return Task(
+        id=name,
+        problem_description=REQUEST,
+        ground_truth="def fee(hours): return hours * 5",
+        test_cases={"a": "fee(1)"},
+    )
+
+
 def build_trajectory(
     name: str = "t1", turns: int = 3, reward: float | None = None, task: str = "task-1", **changes: Any
 ) -> Trajectory:
     """A dialogue in which the agent speaks `turns` times."""
-    history = [Turn(role="user", content="Write def fee(hours) for a parking lot.")]
+    history = [Turn(role="user", content=REQUEST)]
     for number in range(turns):
         last = number == turns - 1
         said = f"I WANT TO ANSWER: def fee(hours): return hours * {name}" if last else f"What is rate {number}? {name}"
         history.append(Turn(role="assistant", content=said, output=said))
         if not last:
             history.append(Turn(role="user", content=f"It is {number + 5} per hour."))
-    problem = Task(
-        id=task,
-        problem_description=history[0].content,
-        ground_truth="def fee(hours): return hours * 5",
-        test_cases={"a": "fee(1)"},
-    )
-    fields = {"id": name, "task": problem, "dialogue_history": tuple(history), "reward": reward} | changes
+    fields = {"id": name, "task": build_task(task), "dialogue_history": tuple(history), "reward": reward} | changes
     return Trajectory.model_validate(fields)

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, shared_prompts
-from tests.learn.builders import SPECIAL, build_model, build_tokenizer
+from tests.learn.builders import REQUEST, SPECIAL, build_model, build_task, build_tokenizer
 
 TAGS = ["<think>", "</think>"]
 """Tokens, but no special ones: they are a part of decoded text."""
@@ -110,7 +109,7 @@ def thinking_agent(folder: Path, family: str = "qwen3", *, steps: int = 60) -> s
 
     tokenizer = thinking_tokenizer(family)
     model = thinking_model(tokenizer)
-    messages = [{"role": "user", "content": "Write def fee(hours) for a parking lot."}]
+    messages = [{"role": "user", "content": REQUEST}]
     prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     said = ["What is the rate per hour?", "Is there a limit?", "I WANT TO ANSWER: def fee(hours): return hours * 5"]
     thought = ["I do not know the rate.", "Is it 5 per hour?", "It is 5 per hour. The question is: no limit."]
@@ -137,7 +136,7 @@ def play(
         recorded: keep the ids of prompts and replies, of which every second reply is split into other tokens than the
             tokenizer would give: what a model samples is not what a tokenizer writes.
     """
-    history = [Turn(role="user", content="Write def fee(hours) for a parking lot.")]
+    history = [Turn(role="user", content=REQUEST)]
     prompts: dict[int, tuple[int, ...]] = {}
     for number in range(turns):
         last = number == turns - 1
@@ -157,10 +156,6 @@ def play(
         history.append(turn)
         if not last:
             history.append(Turn(role="user", content=f"It is {number + 5} per hour."))
-    problem = Task(
-        id=task,
-        problem_description=history[0].content,
-        ground_truth="def fee(hours): return hours * 5",
-        test_cases={"a": "fee(1)"},
+    return Trajectory(
+        id=name, task=build_task(task), dialogue_history=shared_prompts(history, prompts), agent_system=""
     )
-    return Trajectory(id=name, task=problem, dialogue_history=shared_prompts(history, prompts), agent_system="")

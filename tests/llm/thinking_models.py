@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from sweet.llm.embedded import EmbeddedClient, end_ids
 from sweet.llm.engine import EmbeddedEngine
-from tests.learn.builders import SPECIAL, build_model, build_tokenizer
+from tests.learn.builders import SPECIAL, build_tokenizer
+from tests.learn.thinking import teach, thinking_model
 
 CHANNELS = ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>"]
 
@@ -68,23 +67,10 @@ def thinking_client(
 ) -> EmbeddedClient:
     """A model behind the embedded engine; it has learned to write `says` after the prompt of one message."""
     tokenizer = thinking_tokenizer(template, tags=tags)
-    model = build_model(len(tokenizer), tied=False)
-    model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model = thinking_model(tokenizer)
     rows = [{"role": "user", "content": asked}]
     prompt = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
     for text in says:
-        _teach(model, tokenizer(prompt + text + tokenizer.eos_token, add_special_tokens=False)["input_ids"])
+        teach(model, tokenizer, [(prompt, text + tokenizer.eos_token)], steps=50)
     engine = EmbeddedEngine(model, end_ids(model, tokenizer), name="tiny")
     return EmbeddedClient("tiny", engine, tokenizer)
-
-
-def _teach(model: Any, ids: list[int], steps: int = 50) -> None:
-    row = torch.tensor([ids])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model.train()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(input_ids=row, labels=row).loss.backward()
-        optimizer.step()
-    model.eval()
-    model.zero_grad()

@@ -10,23 +10,12 @@ from typing import Any
 import pytest
 
 from sweet.errors import ServerError, TooManyFailures, UsageError
-from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Task
+from tests.rollouts.small import SAMPLES, TASKS, config, rows
 from tests.runs.older import record_former_spellings
-
-TASKS, SAMPLES = 6, 2
-
-
-def config(**changes: Any) -> RolloutConfig:
-    return RolloutConfig(**{"num_tasks": TASKS, "samples": SAMPLES, "max_tokens": 64, "max_turns": 4, **changes})
-
-
-def rows(run: Run, number: int = 1) -> list[dict[str, Any]]:
-    path = run.file(run.artifact(f"rollouts-{number}"))
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture

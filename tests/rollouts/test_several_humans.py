@@ -22,18 +22,9 @@ from sweet.tasks import micro
 from sweet.tasks.code.kind import CodeKind
 from tests import programs
 from tests.rollouts.human_servers import human_server
+from tests.rollouts.small import SAMPLES, TASKS, config, rows
 
-TASKS, SAMPLES = 6, 2
 STORED = micro.load("train")[:TASKS]
-
-
-def config(**changes: Any) -> RolloutConfig:
-    return RolloutConfig(**{"num_tasks": TASKS, "samples": SAMPLES, "max_tokens": 64, "max_turns": 4, **changes})
-
-
-def rows(run: Run, number: int = 1) -> list[dict[str, Any]]:
-    path = run.file(run.artifact(f"rollouts-{number}"))
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture

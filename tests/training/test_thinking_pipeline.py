@@ -33,7 +33,7 @@ from sweet.stages.rows import CandidateRow, Pair
 from sweet.tasks.trajectory import Trajectory, Turn, shared_prompts
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import run_train_actor, run_train_critic
-from tests.learn.builders import build_trajectory
+from tests.learn.builders import REQUEST, build_trajectory
 from tests.learn.thinking import (
     ENDS,
     OPENINGS,
@@ -52,7 +52,7 @@ def test_the_engines_logprobs_are_those_of_the_training(tmp_path: Path, family: 
     """Three turns at temperature 1, some of whose thoughts are ended by the limit: with trees and without."""
     agent = thinking_agent(tmp_path / "agent", family, steps=30)
     client = EmbeddedClient.load(agent, device="cpu")
-    history = [Turn(role="user", content="Write def fee(hours) for a parking lot.")]
+    history = [Turn(role="user", content=REQUEST)]
     prompts: dict[int, tuple[int, ...]] = {}
     recorded: list[Reply] = []
     try:
