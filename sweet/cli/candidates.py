@@ -178,7 +178,8 @@ def _tasks(_: Values, __: str) -> Iterable[str]:
 
 def _datasets(values: Values, typed: str) -> Iterable[str]:
     """Return the names of datasets, and files."""
-    named = ["pages", "websight"] if values.get("task") == "html" else ["micro", "micro-long", "colbench"]
+    code = ["micro", "micro-long", "micro-parts", "colbench"]
+    named = ["pages", "websight"] if values.get("task") == "html" else code
     return [*named, *_paths(typed)]
 
 

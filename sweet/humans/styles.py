@@ -20,7 +20,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.personas import Persona, packaged
 from sweet.tasks.base import Message, Task
-from sweet.tasks.facts import UNKNOWN, facts_asked_for
+from sweet.tasks.facts import UNKNOWN, facts_asked_for, reply_from_facts
 from sweet.tasks.kind import TaskKind
 
 SHARE = 0.25
@@ -76,7 +76,7 @@ def check_style(kind: TaskKind, persona: Persona) -> None:
 
 def _terse(task: Task, dialogue: Sequence[Message]) -> str:
     facts = facts_asked_for(task, _question(dialogue))
-    return facts[0].answer if facts else UNKNOWN
+    return facts[0].answer if facts else _answer(task, dialogue)
 
 
 def _talkative(task: Task, dialogue: Sequence[Message]) -> str:
@@ -122,7 +122,7 @@ def _slip(task: Task, dialogue: Sequence[Message]) -> str:
 
 
 def _answer(task: Task, dialogue: Sequence[Message]) -> str:
-    return " ".join(fact.answer for fact in facts_asked_for(task, _question(dialogue))) or UNKNOWN
+    return reply_from_facts(task, _question(dialogue))
 
 
 def _question(dialogue: Sequence[Message]) -> str:

@@ -27,8 +27,8 @@ class RolloutConfig(PlannedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue", MAIN))
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
-    """Dataset by name (code: micro, micro-long, colbench; html: pages, websight) or a JSONL file; default: the one of
-    the kind of task: ColBench or WebSight if it is downloaded, else micro or pages."""
+    """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight) or a JSONL file; default:
+    the one of the kind of task: ColBench or WebSight if it is downloaded, else micro or pages."""
     split: str = Field(default="train", json_schema_extra=about("Data", MAIN))
     """Split to play: train, validation or test. A file has splits if its rows name one ("split") or with --holdout;
     otherwise all of its tasks are played, as this split."""

@@ -154,12 +154,13 @@ class Dialogue:
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
             await self._wait_while_paused()
+            before = len(self.messages)
             try:
                 move = await self._agent_turn(number, last)
             except ContextOverflow as error:
                 return self._finish("context_overflow", error=str(error))
             if move.answer is not None:
-                self.answer = move.answer
+                self.answer = self.kind.whole_answer(self.assignment.task, self.messages[:before], move.answer)
             if move.ends:
                 return self._finish("answered")
             if last:

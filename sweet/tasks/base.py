@@ -19,6 +19,9 @@ NO_ANSWER = "No answer"
 SPECIFICATION = "specification"
 """The key of a task's row with what its reference does, in plain words."""
 
+PART_LINES = "part_lines"
+"""The key of a task's row with the number of lines that one reply delivers at most (`sweet.tasks.parts`)."""
+
 HumanSees = Literal["code", "spec"]
 """What a model that plays the human knows a task by: its reference, or its specification."""
 
@@ -92,6 +95,15 @@ class Task(BaseModel):
         """
         found = (self.model_extra or {}).get(SPECIFICATION)
         return found if isinstance(found, str) else ""
+
+    @property
+    def part_lines(self) -> int:
+        """The lines of the answer that one reply delivers at most; 0 if the answer is not built in parts.
+
+        It is no declared field, for the same reason.
+        """
+        found = (self.model_extra or {}).get(PART_LINES)
+        return found if isinstance(found, int) else 0
 
 
 class Message(BaseModel):

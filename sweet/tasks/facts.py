@@ -1,7 +1,8 @@
 """The replies of a scripted human that knows only a task's facts: those whose cues occur in the question.
 
 Cues match whole words in any case. If a question contains the cues of several facts, the human gives at most two of
-them, in the order of the question, since the human of the original protocol answers in at most two sentences.
+them, in the order of the question, since the human of the original protocol answers in at most two sentences. A part of
+an answer that is built in parts is no question: the human only notes it (`sweet.tasks.parts`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from functools import lru_cache
 
 from sweet.tasks.base import Fact, Task
+from sweet.tasks.parts import NOTED, part_of
 
 UNKNOWN = "I do not know."
 """The reply to a question that no fact answers."""
@@ -19,12 +21,16 @@ MOST_FACTS = 2
 
 
 def reply_from_facts(task: Task, question: str) -> str:
-    """Return the reply to `question`; it depends on nothing else."""
+    """Return the reply to `question`, the agent's last message; it depends on nothing else."""
+    if part_of(task, question) is not None:
+        return NOTED
     return " ".join(fact.answer for fact in facts_asked_for(task, question)) or UNKNOWN
 
 
 def facts_asked_for(task: Task, question: str) -> list[Fact]:
     """Return the facts in the reply to `question`."""
+    if part_of(task, question) is not None:
+        return []
     found: list[tuple[int, int]] = []
     for index, fact in enumerate(task.facts):
         starts = [match.start() for cue in fact.cues if (match := _cue(cue).search(question))]

@@ -196,6 +196,13 @@ class TaskKind(ABC):
         """Parse a raw reply; `last` says that no further turn is allowed."""
         return read_move(output, last=last, recipe=recipe)
 
+    def whole_answer(self, task: Task, dialogue: Sequence[Message], answer: str) -> str:
+        """Return the answer that is scored, where `answer` is that of the last move (`Move.answer`).
+
+        `dialogue` is what was said before that move: an answer may be built over several turns.
+        """
+        return answer
+
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
         """Return the value of a raw reply to an observation by the task's own knowledge, or None if it has none.
 

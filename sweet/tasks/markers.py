@@ -12,6 +12,8 @@ from sweet.tasks.base import Move, Recipe
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
 OUTPUT_MARKER = "OUTPUT:"
+PART_MARKER = "PART:"
+"""Begins a reply that delivers a part of the answer, where the task has such answers (`sweet.tasks.parts`)."""
 MAX_TURNS = 10
 """Number of the agent's turns in the original protocol."""
 

@@ -20,8 +20,8 @@ from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.micro import load
-from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
-from sweet.tasks.micro.generator import CLONING, Instance, as_task, compute, instances, solution
+from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, PARTS, Family
+from sweet.tasks.micro.generator import CLONING, IN_PARTS, Instance, as_task, compute, instances, solution
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -41,7 +41,7 @@ def results(source: str, task: Task) -> list[Any]:
 
 
 def drawn(split: str, count: int, family: Family) -> list[tuple[Instance, Task]]:
-    return [(instance, as_task(instance, "t")) for instance in islice(instances(split, family), count)]
+    return [(instance, as_task(instance, "t", family)) for instance in islice(instances(split, family), count)]
 
 
 @families
@@ -164,7 +164,7 @@ def test_functions_differ_and_all_rules_are_equally_frequent(family: Family) -> 
 def test_no_function_is_rare(family: Family) -> None:
     counts = Counter(instance.function.name for instance, _ in drawn("train", 1000, family))
     assert len(counts) == len(family.functions)
-    assert min(counts.values()) > max(counts.values()) / 5
+    assert min(counts.values()) > max(counts.values()) / 6
 
 
 @families
@@ -172,7 +172,8 @@ def test_typical_questions_find_all_rules_and_random_ones_rarely(family: Family)
     assert all(len(function.typical) <= family.questions for function in family.functions)
     unstated, left = len(family.unstated), len(family.unstated) - family.wanted
     by_chance = comb(left, family.questions - family.wanted) / comb(unstated, family.questions)
-    assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 126 / 2002}[family.name])
+    chances = {"micro": 10 / 56, "micro-long": 126 / 2002, "micro-parts": 28 / 91}
+    assert by_chance == pytest.approx(chances[family.name])
 
 
 def test_the_long_family_extends_the_short_one() -> None:
@@ -180,6 +181,26 @@ def test_the_long_family_extends_the_short_one() -> None:
     assert all(short[function.name] < set(function.typical) for function in LONG.functions)
     assert set(MICRO.unstated) < set(LONG.unstated)
     assert (LONG.turns, MICRO.turns) == (10, 6)
+
+
+def test_only_answers_in_parts_are_said_to_be_and_twenty_turns_suffice_for_them() -> None:
+    assert [family.part_lines for family in FAMILIES.values()] == [0, 0, 2]
+    assert PARTS.turns == 20
+    for family in FAMILIES.values():
+        task = load("validation", family)[0]
+        assert task.part_lines == family.part_lines
+        assert (IN_PARTS in task.problem_description) == (family is PARTS)
+
+
+def test_a_line_that_comes_after_all_others_changes_a_test() -> None:
+    for instance, task in drawn("test", 200, PARTS):
+        right = results(task.ground_truth, task)
+        *lines, end = task.ground_truth.split("\n")[1:]
+        for name in list(instance.values)[:-1]:
+            if name != RATE.name:
+                line = lines[list(instance.values).index(name)]
+                late = [*(other for other in lines if other != line), line, end]
+                assert results("\n".join([task.ground_truth.split("\n")[0], *late]), task) != right
 
 
 def test_no_two_rules_ever_have_the_same_line() -> None:

@@ -12,8 +12,9 @@ from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import read_move
 from sweet.tasks.micro.dialogues import dialogue
-from sweet.tasks.micro.family import FAMILIES, Family
+from sweet.tasks.micro.family import FAMILIES, PARTS, Family
 from sweet.tasks.micro.generator import CLONING, as_task, instances
+from sweet.tasks.parts import NOTED, assembled, parts_of
 from sweet.tasks.prompts import fill_turns
 
 COUNT = 400
@@ -25,14 +26,14 @@ families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def play(family: Family, *, with_reference: bool) -> list[tuple[Task, list[Message]]]:
     rng = random.Random(1)
     return [
-        (as_task(instance, "t"), dialogue(instance, rng, with_reference=with_reference, family=family))
+        (as_task(instance, "t", family), dialogue(instance, rng, with_reference=with_reference, family=family))
         for instance in INSTANCES[family.name]
     ]
 
 
 def solved(task: Task, messages: list[Message]) -> bool:
     move = read_move(messages[-1].content, last=True, recipe="paper")
-    return move.answer == task.ground_truth
+    return assembled(task, messages[:-1], move.answer or "") == task.ground_truth
 
 
 @families
@@ -65,7 +66,7 @@ def test_dialogues_with_the_reference_show_it_as_the_critic_sees_it(family: Fami
 def test_quality_is_mixed_and_few_dialogues_have_no_mistake(family: Family) -> None:
     plain = play(family, with_reference=False)
     rate = sum(solved(task, messages) for task, messages in plain) / len(plain)
-    low, high = {"micro": (0.02, 0.15), "micro-long": (0.005, 0.04)}[family.name]
+    low, high = {"micro": (0.02, 0.15), "micro-long": (0.005, 0.04), "micro-parts": (0.02, 0.12)}[family.name]
     assert low < rate < high
     useless = sum(message.content == UNKNOWN for _, messages in plain for message in messages) / len(plain)
     assert useless > 2
@@ -77,15 +78,33 @@ def test_questions_read_from_the_reference_are_better(family: Family) -> None:
     assert with_c > 2 * plain
 
 
+def test_parts_are_sent_in_the_order_of_the_code_and_what_is_learned_later_below_them() -> None:
+    early = 0
+    for task, messages in play(PARTS, with_reference=False):
+        parts = parts_of(task, messages)
+        assert parts[0].startswith(task.ground_truth.split("\n")[0])
+        assert [part.count("\n") for part in parts] == [1] + [0] * (len(parts) - 1)
+        assert messages[-1].content == "I WANT TO ANSWER:\n    return x"
+        replies = [message.content for message in messages if message.role == "assistant"]
+        asked = [reply.endswith("?") for reply in replies]
+        assert sum(asked) == PARTS.questions
+        early += asked != sorted(asked, reverse=True)
+        for message, answer in zip(messages[2::2], messages[3::2], strict=False):
+            assert message.content.endswith("?") or answer.content == NOTED
+    assert 0.3 < early / COUNT < 0.6
+
+
 @families
 def test_the_answer_has_the_known_values_and_others_only_by_a_slip(family: Family) -> None:
-    slips = 0
+    slips = chances = 0
     for task, messages in play(family, with_reference=False):
         known = [fact for fact in task.facts if any(fact.answer in message.content for message in messages[2:])]
-        delivered = messages[-1].content.splitlines()[2:-1]
+        move = read_move(messages[-1].content, last=True, recipe="paper")
+        delivered = assembled(task, messages[:-1], move.answer or "").splitlines()[1:-1]
         assert len(delivered) == len(known) + 1, "the rate's line, and one for each known rule"
-        slips += not set(delivered) <= set(task.ground_truth.splitlines())
-    assert 0.5 < slips / COUNT / family.mistakes.slip < 1.25
+        slips += len(set(delivered) - set(task.ground_truth.splitlines()))
+        chances += len(delivered) if family is PARTS else 1
+    assert 0.5 < slips / chances / family.mistakes.slip < 1.25
 
 
 @families

@@ -30,8 +30,8 @@ class PlayConfig(PlannedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue", MAIN))
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
-    """Dataset by name (code: micro, micro-long, colbench; html: pages, websight) or a JSONL file; default: as for sweet
-    rollout."""
+    """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight) or a JSONL file; default:
+    as for sweet rollout."""
     split: str = Field(default="train", json_schema_extra=about("Data"))
     """Split to play: train, validation or test."""
     holdout: float | None = Field(default=None, gt=0, lt=1, json_schema_extra=about("Data"))

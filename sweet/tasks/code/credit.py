@@ -4,6 +4,9 @@ The cues of the facts determine which facts a question asks for, and so which ar
 whatever the human said. A question is good if it asks for a fact that is not known. An answer is good if all facts are
 known, or on the last turn; its code must then be the reference, on the last turn without the lines of unknown facts.
 Code is compared as syntax trees.
+
+Where the answer is built in parts (`sweet.tasks.parts`), a part is good if it has the next statements of the reference
+and the facts behind them are known. After any other part the task is lost, whatever follows, and all replies are equal.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Collection, Sequence
 from sweet.tasks.base import Credit, Fact, Message, Move, Task
 from sweet.tasks.code.reader import Statement, read_task, statements, statements_of_answer
 from sweet.tasks.facts import facts_asked_for
+from sweet.tasks.parts import assembled, part_of, parts_of
 
 VALUES = {
     "full": 2.0,
@@ -22,11 +26,17 @@ VALUES = {
     "repeated": -0.5,
     "early": -1.0,
     "wrong": -1.0,
+    "part": 1.0,
+    "early part": -1.0,
+    "wrong part": -1.0,
+    "lost": 0.0,
 }
 """The kinds of reply. Answers: `full` is the reference, when all facts are known; `partial`, on the last turn, is the
 reference, possibly without lines of unknown facts; `early` is given while a fact is unknown and could be asked for;
 `wrong` is any other. Questions: `useful` asks for an unknown fact; `repeated` was asked before, or asks only for known
-facts; `useless` is any other."""
+facts; `useless` is any other. Parts: `part` continues the reference; `early part` has lines of the reference, but omits
+one of an unknown fact that belongs before them, or guesses one; `wrong part` is any other; `lost` is any reply after an
+early or wrong part."""
 
 
 def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool) -> Credit | None:
@@ -35,10 +45,16 @@ def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool
         return None
     questions = [message.content for message in observation if message.role == "assistant"]
     known = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
-    if move.answer is None:
-        kind = _question(task, move.content, questions, known)
+    unknown = [fact for fact in task.facts if fact.topic not in known]
+    sent = _sent(task, observation)
+    if sent != [statement.tree for statement in statements(task.ground_truth)[: len(sent)]]:
+        kind = "lost"
+    elif move.answer is not None:
+        kind = _answer(task, assembled(task, observation, move.answer), unknown, last)
+    elif part_of(task, move.content) is not None:
+        kind = _part(task, sent, _sent(task, [*observation, Message(role="assistant", content=move.content)]), unknown)
     else:
-        kind = _answer(task, move.answer, [fact for fact in task.facts if fact.topic not in known], last)
+        kind = _question(task, move.content, questions, known)
     return Credit(kind, VALUES[kind])
 
 
@@ -57,6 +73,29 @@ def _answer(task: Task, answer: str, unknown: Sequence[Fact], last: bool) -> str
     if not written or not _matches(written, reference, {fact.line.strip() for fact in unknown if fact.line}):
         return "wrong"
     return "partial" if unknown else "full"
+
+
+def _sent(task: Task, dialogue: Sequence[Message]) -> list[str]:
+    """Return the trees of the statements in the parts that were delivered; an empty one if they are no code."""
+    parts = parts_of(task, dialogue)
+    if not parts:
+        return []
+    source = "\n".join(parts)
+    # The line of a signature alone is no code: it gets a body, which is left out again.
+    found = statements(source) or statements(f"{source} pass")[:-1]
+    return [statement.tree for statement in found] or [""]
+
+
+def _part(task: Task, before: Sequence[str], after: Sequence[str], unknown: Sequence[Fact]) -> str:
+    """Return the kind of a part, by what was delivered before it and with it (`_sent`)."""
+    new, rest = after[len(before) :], statements(task.ground_truth)[len(before) :]
+    trees = [statement.tree for statement in rest]
+    if not new or not set(new) <= set(trees):
+        return "wrong part"
+    guessable = {fact.line.strip() for fact in unknown if fact.line}
+    if any(statement.line in guessable for statement in rest[: trees.index(new[-1]) + 1]):
+        return "early part"
+    return "part" if new == trees[: len(new)] else "wrong part"
 
 
 def _matches(written: Sequence[Statement], reference: Sequence[Statement], optional: Collection[str]) -> bool:

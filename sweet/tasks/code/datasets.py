@@ -1,7 +1,7 @@
 """Load code tasks by dataset name, or from a JSONL file in ColBench's schema; errors name the line.
 
 A row has `problem_description`, `ground_truth`, `test_cases` (name -> call, or a list of calls), and optionally
-`hidden_information`, if it differs from the reference, and `id`.
+`hidden_information`, if it differs from the reference, `part_lines`, if the answer is built in parts, and `id`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.tasks.base import Task
+from sweet.tasks.base import PART_LINES, Task
 from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.micro import load as load_generated
@@ -51,6 +51,11 @@ def fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         raise wrong(
             "'test_cases' must map each test's name to a call, as text.",
             'write "test_cases": {"test1": "function(1, 2)", …}',
+        )
+    lines = row.get(PART_LINES, 1)
+    if not isinstance(lines, int) or isinstance(lines, bool) or lines < 1:
+        raise wrong(
+            f"{PART_LINES!r} must be a whole number above 0.", "omit it where a reply delivers the whole answer"
         )
     _check_lines(row, wrong)
     return {"test_cases": tests}

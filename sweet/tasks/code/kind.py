@@ -14,6 +14,7 @@ from sweet.tasks.datasets import colbench_file
 from sweet.tasks.files import Wrong
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.parts import assembled
 from sweet.tasks.scores import METRICS, Metric, ScoringRequest, TrajectoryScorer
 
 
@@ -59,6 +60,9 @@ class CodeKind(TaskKind):
         from sweet.tasks.code.evaluation import open_code_scorer
 
         return open_code_scorer(request)
+
+    def whole_answer(self, task: Task, dialogue: Sequence[Message], answer: str) -> str:
+        return assembled(task, dialogue, answer)
 
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
         from sweet.tasks.code.credit import credit

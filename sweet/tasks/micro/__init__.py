@@ -39,7 +39,7 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
             fix=option("split", tuple(family.splits)),
         )
     drawn = _drawn(split, family)
-    return [as_task(instance, f"{family.name}-{split}-{index:04d}") for index, instance in enumerate(drawn)]
+    return [as_task(instance, f"{family.name}-{split}-{index:04d}", family) for index, instance in enumerate(drawn)]
 
 
 @cache  # a tenth of a second, for each of the many calls of `sweet train` and of a study

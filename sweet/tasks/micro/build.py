@@ -13,13 +13,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sweet.tasks.micro.cloning_dialogues import cloning_dialogues
+from sweet.tasks.micro.family import FAMILIES, MICRO
 from sweet.units import count
 
 if TYPE_CHECKING:
@@ -44,11 +45,28 @@ _CONTEXT = 2048
 _TOKENIZER_DIALOGUES = 10_000
 
 
+def _families(value: Any) -> tuple[str, ...]:
+    """Return names of families, which may be joined by commas; raise ValueError for an unknown one."""
+    words = [value] if isinstance(value, str) else list(value)
+    names = tuple(dict.fromkeys(name.strip() for word in words for name in str(word).split(",")))
+    for name in names:
+        if name not in FAMILIES:
+            raise ValueError(f"there is no generated dataset {name!r}, there are {', '.join(FAMILIES)}")
+    if not names:
+        raise ValueError("name at least one generated dataset")
+    return names
+
+
+FamilyNames = Annotated[tuple[str, ...], BeforeValidator(_families)]
+
+
 class AgentRecipe(BaseModel):
-    """How the micro agent is built; the defaults build the packaged one."""
+    """How an agent is built; the defaults build the packaged agent micro."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    tasks: FamilyNames = (MICRO.name,)
+    """Generated datasets that it is to play, equally many dialogues of each: micro, micro-long, micro-parts."""
     seed: int = Field(default=0, ge=0)
     """Seed of the dialogues, the weights and the order."""
     dialogues: int = Field(default=40_000, ge=1)
@@ -125,7 +143,12 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
 
 
 def _dialogues(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
-    for _, messages in cloning_dialogues(config.dialogues, seed=config.seed, told_share=config.told_share):
+    """Yield the dialogues, those of several datasets in turn."""
+    sources = [
+        cloning_dialogues(config.dialogues, seed=config.seed, told_share=config.told_share, family=FAMILIES[name])
+        for name in config.tasks
+    ]
+    for _, messages in islice(chain.from_iterable(zip(*sources, strict=True)), config.dialogues):
         yield [message.model_dump() for message in messages]
 
 

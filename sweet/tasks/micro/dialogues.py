@@ -5,6 +5,9 @@ It does not know which rules are typical, so it asks for any that it has not ask
 question, repeats itself, delivers at once, or writes a wrong value (`Mistakes`). Success is therefore lost at
 identifiable turns, independently of each other, and hardly any dialogue has no mistake.
 
+Where the answer is built in parts, it sends the lines that it knows in the order of the code: after its questions, or
+by mistake between them. What it learns after such a mistake may belong above a line that was sent; it is sent below.
+
 In a share of the dialogues the request contains the reference function (the training-time information c), as a critic
 sees it. There half of the questions are read from c, so that the agent learns to read it.
 """
@@ -12,15 +15,16 @@ sees it. There half of the questions are read from c, so that the agent learns t
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sweet.tasks.base import Message, Task, with_hidden
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
-from sweet.tasks.markers import ANSWER_MARKER
+from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import MICRO, Family
-from sweet.tasks.micro.generator import Instance, as_task, solution
-from sweet.tasks.micro.rules import BY_NAME, RATE, USELESS_QUESTIONS
+from sweet.tasks.micro.generator import END, Instance, as_task, header, line_of, solution
+from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
 from sweet.tasks.prompts import fill_turns
 
 READ = 0.5
@@ -40,21 +44,37 @@ class _Dialogue:
     family: Family
     known: dict[str, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    """The rules whose lines were sent."""
 
     def play(self) -> list[Message]:
-        task = as_task(self.instance, "cloned")
+        task = as_task(self.instance, "cloned", self.family)
         messages = [
             Message(role="system", content=fill_turns(Prompts.packaged().agent, self.family.turns)),
             Message(role="user", content=task.problem_description),
         ]
-        while len(self.asked) < self.family.questions and self.rng.random() >= self.family.mistakes.early:
-            question = self._question()
+        for reply in self._replies():
             messages += [
-                Message(role="assistant", content=question),
-                Message(role="user", content=self._ask(task, question)),
+                Message(role="assistant", content=reply),
+                Message(role="user", content=self._told(task, reply)),
             ]
-        messages.append(Message(role="assistant", content=f"{ANSWER_MARKER}\n{self._answer()}"))
+        answer = END if self.family.part_lines else self._answer()
+        messages.append(Message(role="assistant", content=f"{ANSWER_MARKER}\n{answer}"))
         return with_hidden(messages, task.hidden) if self.with_reference else messages
+
+    def _replies(self) -> Iterator[str]:
+        """Yield the replies before the answer: questions and parts."""
+        in_parts = self.family.part_lines > 0
+        while len(self.asked) < self.family.questions:
+            if self.rng.random() >= self.family.mistakes.early:
+                self.asked.append(self._question())
+                yield self.asked[-1]
+            elif not in_parts:
+                return
+            elif self._unsent():
+                yield self._part()
+        while in_parts and self._unsent():
+            yield self._part()
 
     def _question(self) -> str:
         draw, mistakes = self.rng.random(), self.family.mistakes
@@ -68,13 +88,28 @@ class _Dialogue:
         questions = (BY_NAME[name].question for name in self.family.unstated)
         return self.rng.choice([question for question in questions if question not in self.asked])
 
-    def _ask(self, task: Task, question: str) -> str:
-        reply = reply_from_facts(task, question)
-        self.asked.append(question)
+    def _told(self, task: Task, said: str) -> str:
+        """Return the human's reply, and remember the value in it."""
+        reply = reply_from_facts(task, said)
         for name in self.instance.wanted:
             if reply != UNKNOWN and BY_NAME[name].answer.format(v=self.instance.values[name]) == reply:
                 self.known[name] = self.instance.values[name]
         return reply
+
+    def _unsent(self) -> list[str]:
+        """Return the rules of which the value is known and the line was not sent, in the order of the code."""
+        known = {RATE.name, *self.known} - set(self.sent)
+        return [rule.name for rule in RULES if rule.name in known]
+
+    def _part(self) -> str:
+        """Return the next line as a part, sometimes with a mistake."""
+        rule = BY_NAME[self._unsent()[0]]
+        function, values = self.instance.function, self.instance.values
+        if self.rng.random() < self.family.mistakes.slip:
+            values = {rule.name: self.rng.choice(rule.values)}
+        lines = [line_of(rule, function, values)] if self.sent else [header(function), line_of(rule, function, values)]
+        self.sent.append(rule.name)
+        return "\n".join([PART_MARKER, *lines])
 
     def _answer(self) -> str:
         """Return the function with the known rules, sometimes with a mistake."""

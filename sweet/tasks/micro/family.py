@@ -1,9 +1,14 @@
-"""The parameters of the generated datasets `micro` and `micro-long`, each a `Family`.
+"""The parameters of the generated datasets `micro`, `micro-long` and `micro-parts`, each a `Family`.
 
-Both are the same game at two lengths. In `micro` a task has three of the eight unstated rules, and the agent five
-questions: asking for five of eight at random finds all three in one dialogue of six (10 in 56). In `micro-long` a task
-has five of fourteen, and the agent nine questions, which at random find all five in one dialogue of 16 (126 in 2002).
-In both, an agent that knows the four or eight rules typical of each function can ask for all of them and finds all.
+The first two are the same game at two lengths. In `micro` a task has three of the eight unstated rules, and the agent
+five questions: asking for five of eight at random finds all three in one dialogue of six (10 in 56). In `micro-long` a
+task has five of fourteen, and the agent nine questions, which at random find all five in one dialogue of 16 (126 in
+2002). In both, an agent that knows the four or eight rules typical of each function can ask for all of them and finds
+all.
+
+In `micro-parts` a task has six of the fourteen rules, and the code is delivered line by line, in twenty turns
+(`sweet.tasks.parts`). Nobody says whether a line is right, and none can be inserted later: a line that is written
+before all rules that belong above it were asked for costs the task, many turns before the tests show it.
 """
 
 from __future__ import annotations
@@ -23,10 +28,10 @@ class Mistakes:
     """The probabilities of the scripted agent's mistakes.
 
     Attributes:
-        early: delivering before all questions are asked, at each turn.
+        early: delivering before all questions are asked, at each turn: the answer, or a part of it.
         useless: asking a question that no task answers.
         repeated: asking a question again.
-        slip: writing one wrong value in the answer.
+        slip: writing one wrong value, in an answer or in each part.
     """
 
     early: float
@@ -44,10 +49,11 @@ class Family:
         unstated: the rules that no request states, in the order of the code.
         functions: the functions, each with the rules that are typical of it.
         wanted: number of unstated rules of a task.
-        questions: number of questions before the answer: one more than a function has typical rules.
+        questions: number of questions before the answer: one more than a function has typical rules, or four more.
         reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
         splits: number of tasks in each split.
         mistakes: the mistakes of the scripted agent.
+        part_lines: lines that one reply delivers at most; 0 if the answer is delivered as a whole.
     """
 
     name: str
@@ -58,11 +64,13 @@ class Family:
     reply_tokens: int
     splits: Mapping[str, int]
     mistakes: Mistakes
+    part_lines: int = 0
 
     @property
     def turns(self) -> int:
-        """Number of the agent's turns in a dialogue: its questions and the answer."""
-        return self.questions + 1
+        """Number of the agent's turns in a dialogue: its questions, a part for each line of a rule, and the answer."""
+        parts = self.wanted + 1 if self.part_lines else 0
+        return self.questions + parts + 1
 
 
 _UNSTATED = tuple(rule.name for rule in RULES if rule is not RATE)
@@ -108,5 +116,18 @@ LONG = Family(
 )
 """Its scripted agent errs less often at each turn, because it has more turns."""
 
-FAMILIES = {family.name: family for family in (MICRO, LONG)}
+PARTS = Family(
+    name="micro-parts",
+    unstated=_UNSTATED,
+    functions=LONG.functions,
+    wanted=6,
+    questions=12,
+    reply_tokens=64,
+    splits=MappingProxyType({"train": 4000, "validation": 256, "test": 512}),
+    mistakes=Mistakes(early=0.05, useless=0.1, repeated=0.06, slip=0.02),
+    part_lines=2,
+)
+"""Two lines: the first part has the signature too."""
+
+FAMILIES = {family.name: family for family in (MICRO, LONG, PARTS)}
 """The families by the name of the dataset."""

@@ -5,7 +5,8 @@ those typical of the function, so that an agent can learn what to ask for, thoug
 cloning the agent have any of the family's rules, so that the agent starts without that knowledge.
 
 A hash of the reference function decides the split of a task, so that splits share no function however many tasks are
-drawn. Every rule of a task changes the result of at least one of its ten tests.
+drawn. Every rule of a task changes the result of at least one of its ten tests. Where the answer is built in parts, so
+does its place: a rule whose line comes after all others gives another result, unless that is its place.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sweet.tasks.base import Fact, Task
+from sweet.tasks.base import PART_LINES, Fact, Task
+from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, Function, Rule
 
@@ -25,9 +28,19 @@ CLONING = "cloning"
 BUCKETS = {"train": range(10), CLONING: range(10, 12), "validation": range(12, 14), "test": range(14, 16)}
 """The sixteenths of all reference functions from which each split draws."""
 
+END = "    return x"
+"""The last line of the source."""
+
 TESTS = 10
 LARGEST = 30
 """The largest argument of a test. Tests call the function with 1, 2, 3 and larger numbers."""
+
+IN_PARTS = (
+    f"Send me the code in parts, each a reply that begins with {PART_MARKER} and has the next line of the function, "
+    "the first one also the line above it. A line that was sent stays as it is. The last reply is "
+    f"{ANSWER_MARKER} and the return."
+)
+"""The sentences in the requests of families whose answers are built in parts."""
 
 
 @dataclass(frozen=True)
@@ -60,32 +73,45 @@ def instances(split: str, family: Family = MICRO) -> Iterator[Instance]:
     while True:
         instance = _draw(rng, family, typical=split != CLONING)
         source = solution(instance.function, instance.values)
-        if source not in seen and _bucket(source) in BUCKETS[split] and _all_rules_matter(instance):
+        if source not in seen and _bucket(source) in BUCKETS[split] and _tests_tell(instance, family):
             seen.add(source)
             yield instance
 
 
-def as_task(instance: Instance, name: str) -> Task:
+def as_task(instance: Instance, name: str, family: Family = MICRO) -> Task:
     """Return the instance in ColBench's schema, with the facts that its human knows."""
     function = instance.function
     signature = f"def {function.name}({function.argument})"
     rate = RATE.answer.format(v=instance.rate)
     source = solution(function, instance.values)
+    how = f" {IN_PARTS}" if family.part_lines else ""
+    parts: dict[str, Any] = {PART_LINES: family.part_lines} if family.part_lines else {}
     return Task(
         id=name,
-        problem_description=f"{function.opening} {rate} The signature of the function is: {signature}",
+        problem_description=f"{function.opening} {rate}{how} The signature of the function is: {signature}",
         ground_truth=source,
         test_cases={f"test{i}": f"{function.name}({n})" for i, n in enumerate(instance.inputs, 1)},
         hidden_information=source,
         facts=tuple(_fact(BY_NAME[name], instance.values[name], function) for name in instance.wanted),
+        **parts,
     )
 
 
 def solution(function: Function, values: Mapping[str, int]) -> str:
     """Return the source of the function with these rules."""
-    lines = [_line(rule, function, values[rule.name]) for rule in RULES if rule.name in values]
-    body = "\n".join(f"    {line}" for line in [*lines, "return x"])
-    return f"def {function.name}({function.argument}):\n{body}"
+    return "\n".join(
+        [header(function), *(line_of(rule, function, values) for rule in RULES if rule.name in values), END]
+    )
+
+
+def header(function: Function) -> str:
+    """Return the first line of the source."""
+    return f"def {function.name}({function.argument}):"
+
+
+def line_of(rule: Rule, function: Function, values: Mapping[str, int]) -> str:
+    """Return the line of a rule in the source."""
+    return f"    {_line(rule, function, values[rule.name])}"
 
 
 def compute(values: Mapping[str, int], n: int) -> int:
@@ -108,10 +134,15 @@ def _bucket(source: str) -> int:
     return hashlib.sha256(source.encode()).digest()[0] % 16
 
 
-def _all_rules_matter(instance: Instance) -> bool:
-    right = {n: compute(instance.values, n) for n in instance.inputs}
-    without = ({k: v for k, v in instance.values.items() if k != name} for name in instance.wanted)
-    return all(any(compute(values, n) != x for n, x in right.items()) for values in without)
+def _tests_tell(instance: Instance, family: Family) -> bool:
+    """Return whether the tests detect that a rule is missing, and in parts also that its line came last."""
+    values = instance.values
+    right = [compute(values, n) for n in instance.inputs]
+    others = [{k: v for k, v in values.items() if k != name} for name in instance.wanted]
+    if family.part_lines:
+        others += [{**other, name: values[name]} for name, other in zip(instance.wanted, others, strict=True)]
+        others = [other for other in others if list(other) != list(values)]
+    return all(any(compute(other, n) != x for n, x in zip(instance.inputs, right, strict=True)) for other in others)
 
 
 def _line(rule: Rule, function: Function, value: int) -> str:

@@ -55,12 +55,17 @@ KINDS = {
     "full": "full answer",
     "partial": "partial answer",
     "wrong": "wrong answer",
+    "part": "right part of an answer",
+    "early part": "early part",
+    "wrong part": "wrong part",
+    "lost": "after an early or wrong part",
 }
 """Kinds of turns."""
 
 FAMILIES = {
     "micro": "generated tasks",
     "micro-long": "generated tasks with long dialogues",
+    "micro-parts": "generated tasks whose answers are built in parts",
 }
 """Families of tasks."""
 

@@ -1,0 +1,50 @@
+"""Answers that are built in parts, over several turns of a dialogue.
+
+A task with `part_lines` has such an answer. A reply that begins with `PART:` delivers its next lines; the scripted
+human acknowledges them without saying whether they are right. What was delivered stays: the answer that is scored is
+all parts in the order in which they came, and then what follows `I WANT TO ANSWER:`. Of each only the first
+`part_lines` lines count, so that no reply can deliver the whole. A line that belongs before a delivered one is
+therefore lost to an agent that did not ask in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet.tasks.base import Message, Task
+from sweet.tasks.markers import PART_MARKER
+
+NOTED = "Noted."
+"""The scripted human's reply to a part, whatever it contains."""
+
+_FENCES = ("```", "~~~")
+
+
+def part_of(task: Task, content: str) -> str | None:
+    """Return the lines that the visible part of a reply delivers, or None if it delivers none."""
+    before, mark, after = content.partition(PART_MARKER)
+    return _counted(task, after) if task.part_lines and mark and not before.strip() else None
+
+
+def parts_of(task: Task, dialogue: Sequence[Message]) -> list[str]:
+    """Return the parts that were delivered in a dialogue, in their order."""
+    said = (part_of(task, message.content) for message in dialogue if message.role == "assistant")
+    return [part for part in said if part]
+
+
+def assembled(task: Task, dialogue: Sequence[Message], answer: str) -> str:
+    """Return the whole answer: the parts delivered in `dialogue`, then `answer`, which may itself be marked as a part.
+
+    Without `part_lines` it is `answer`.
+    """
+    if not task.part_lines:
+        return answer
+    last = part_of(task, answer)
+    pieces = [*parts_of(task, dialogue), _counted(task, answer) if last is None else last]
+    return "\n".join(piece for piece in pieces if piece)
+
+
+def _counted(task: Task, text: str) -> str:
+    """Return the lines of a delivery that count, without the fences and empty lines around them."""
+    lines = [line.rstrip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith(_FENCES)]
+    return "\n".join(lines[: task.part_lines])
