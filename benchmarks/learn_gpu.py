@@ -35,7 +35,8 @@ from typing import Any
 import torch
 
 from benchmarks.synthetic import BETA, Metrics, Shape, TokenCounter, make_pairs, make_turns, peak_mib
-from sweet.learn.data import Example, Objective, Pool
+from sweet.learn.components import Example, Objective
+from sweet.learn.data import Pool
 from sweet.learn.engine import peak_flops
 from sweet.learn.logprobs import Scorer, group_logprobs
 from sweet.learn.loop import Loop, LoopSettings
@@ -92,7 +93,7 @@ class CountingScorer(Scorer):
     operations = 0.0
     tokens = 0
 
-    def __call__(self, sequences: Sequence[TokenSequence]) -> Any:
+    def __call__(self, sequences: Sequence[TokenSequence], others: torch.Tensor | None = None) -> Any:
         output = self.model.get_output_embeddings().weight
         layers = sum(p.numel() for p in self.model.base_model.layers.parameters())
         tree = build_tree([sequence.ids for sequence in sequences])
@@ -104,7 +105,7 @@ class CountingScorer(Scorer):
         work = 2 * layers * len(depths) + 2 * output.numel() * supervised + attention
         self.operations += work * (3 if torch.is_grad_enabled() else 1)
         self.tokens += sum(len(sequence.ids) for sequence in sequences)
-        return super().__call__(sequences)
+        return super().__call__(sequences, others)
 
 
 class Worker:

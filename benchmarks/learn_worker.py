@@ -26,7 +26,8 @@ from benchmarks.synthetic import (
     peak_mib,
     perturb,
 )
-from sweet.learn.data import Objective, losses
+from sweet.learn.components import Objective
+from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer, group_logprobs, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 

@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 from benchmarks.synthetic import BETA, Shape, make_model, make_pairs, peak_mib
-from sweet.learn.data import Objective, losses
+from sweet.learn.components import Objective
+from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from sweet.learn.data import Example, Pool
+from sweet.learn.components import Example
+from sweet.learn.data import Pool
 from sweet.learn.tokens import Span, TokenSequence
 
 Metrics = dict[str, Any]

@@ -1,7 +1,8 @@
-"""Lists the installed kinds of tasks and their packages, without importing them.
+"""Lists what installed packages add to `sweet`, without importing them: kinds of tasks, and credit rules.
 
-A package provides a kind by an entry point of the group `sweet.tasks` with the name of the kind. The kinds of `sweet`
-itself are found in the same way; their names are reserved, so that no other package can replace them.
+A package provides a kind by an entry point of the group `sweet.tasks` with the name of the kind, and a credit rule by
+one of the group `sweet.credit`. The kinds of `sweet` itself are found in the same way; their names are reserved, so
+that no other package can replace them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 from pathlib import Path
 
-GROUP = "sweet.tasks"
+TASKS = "sweet.tasks"
+"""The group of the kinds of tasks."""
+CREDIT = "sweet.credit"
+"""The group of the credit rules (`sweet.credit.registry`)."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One kind of task that a package provides.
+    """One kind of task, or credit rule, that a package provides.
 
     Attributes:
         name: of the kind.
@@ -41,12 +45,12 @@ class Plugin:
         return f"{self.package} {self.version}".rstrip()
 
 
-def plugins() -> dict[str, list[Plugin]]:
-    """Return the kinds that are installed under each name, sorted by name.
+def plugins(group: str = TASKS) -> dict[str, list[Plugin]]:
+    """Return what is installed under each name of a group, sorted by name.
 
     Several packages under one name are a conflict that the user has to resolve. A kind of `sweet` itself comes first.
     """
-    found = _plugins(entry_points, tuple((folder, _changed(folder)) for folder in sys.path))
+    found = _plugins(group, entry_points, tuple((folder, _changed(folder)) for folder in sys.path))
     return {name: list(installed) for name, installed in found.items()}
 
 
@@ -60,12 +64,12 @@ def _changed(folder: str) -> int:
 
 @lru_cache(maxsize=4)
 def _plugins(
-    look_up: Callable[..., Iterable[EntryPoint]], _path: tuple[tuple[str, int], ...]
+    group: str, look_up: Callable[..., Iterable[EntryPoint]], _path: tuple[tuple[str, int], ...]
 ) -> dict[str, list[Plugin]]:
-    """Return the kinds that are installed on this search path. Reading the metadata of all packages takes tens of
+    """Return what is installed on this search path. Reading the metadata of all packages takes tens of
     milliseconds, and every attempt of a stage asks for the package of its kind."""
     found: dict[str, list[Plugin]] = {}
-    for point in _points(look_up):
+    for point in _points(group, look_up):
         dist = point.dist
         package, version = ("", "") if dist is None else (dist.name or "", dist.version or "")
         plugin = Plugin(point.name, package or point.value, version, point)
@@ -73,19 +77,19 @@ def _plugins(
     return {name: sorted(found[name], key=lambda plugin: (not plugin.ours, plugin.package)) for name in sorted(found)}
 
 
-def _points(look_up: Callable[..., Iterable[EntryPoint]]) -> Iterable[EntryPoint]:
+def _points(group: str, look_up: Callable[..., Iterable[EntryPoint]]) -> Iterable[EntryPoint]:
     try:
-        return look_up(group=GROUP)
+        return look_up(group=group)
     except Exception:  # a single package with unreadable metadata makes the look-up fail for all
         first: dict[str, Distribution] = {}
         for dist in distributions():
             first.setdefault(dist.name, dist)
-        return [point for dist in first.values() for point in _points_of(dist)]
+        return [point for dist in first.values() for point in _points_of(group, dist)]
 
 
-def _points_of(dist: Distribution) -> Iterable[EntryPoint]:
+def _points_of(group: str, dist: Distribution) -> Iterable[EntryPoint]:
     try:
-        return dist.entry_points.select(group=GROUP)
+        return dist.entry_points.select(group=group)
     except Exception:  # the package with unreadable metadata
         return ()
 

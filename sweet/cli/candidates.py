@@ -176,6 +176,12 @@ def _tasks(_: Values, __: str) -> Iterable[str]:
     return plugins()
 
 
+def _rules(_: Values, __: str) -> Iterable[str]:
+    from sweet.credit.names import rule_names
+
+    return rule_names()
+
+
 def _datasets(values: Values, typed: str) -> Iterable[str]:
     """Return the names of datasets, and files."""
     code = ["micro", "micro-long", "micro-parts", "colbench"]
@@ -186,6 +192,7 @@ def _datasets(values: Values, typed: str) -> Iterable[str]:
 _BY_KEY: dict[str, Source] = {
     "task": _tasks,
     "tasks": _datasets,
+    "method": _rules,
     "split": lambda _, __: ("train", "validation", "test"),
     "model": lambda _, typed: _checkpoints(typed),
     "reference": lambda _, typed: _checkpoints(typed),

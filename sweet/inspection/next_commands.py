@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from sweet.credit.registry import rule_class, rule_reading
 from sweet.inspection.command_words import FILE, MODEL, StageCall, command_line
 from sweet.inspection.dataset_splits import splits_of
 from sweet.inspection.run_lines import RunLines
@@ -27,7 +28,6 @@ from sweet.runs.unfinished import resume_command, to_resume
 from sweet.stages.artifacts import own_actor
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.stages.rounds import RECIPE, ROUND_SEEDS
-from sweet.training.config import LEARNS_FROM
 
 MORE_SAMPLES = 4
 """Dialogues of each task to add where none of a task's is better than another."""
@@ -133,8 +133,8 @@ class _Suggestions(RunLines):
         return "sweet" if actor is None else TrainedMeta.of(actor).method or "sweet"
 
     def _train_by(self, method: str, rounds: Sequence[Artifact]) -> str:
-        kind = LEARNS_FROM[method]
-        return self._missing(kind, rounds) or self._train("actor", kind, rounds)
+        kind = rule_class(method).reads
+        return self._missing(kind, rounds) or self._train("actor", kind, rounds, method)
 
     def _missing(self, kind: Kind, rounds: Sequence[Artifact]) -> str | None:
         """Return the command that makes what a training on all rounds lacks; None if it lacks nothing.
@@ -183,8 +183,12 @@ class _Suggestions(RunLines):
         one, two = rates.get("1"), rates.get("2")
         return isinstance(one, dict) and one == two
 
-    def _train(self, kind: Kind, source: Kind, rounds: Sequence[Artifact]) -> str:
-        """Return the training of a critic or actor on all rounds, from the model of the first one."""
+    def _train(self, kind: Kind, source: Kind, rounds: Sequence[Artifact], method: str | None = None) -> str:
+        """Return the training of a critic or actor on all rounds, from the model of the first one.
+
+        Args:
+            method: of an actor; by default the first that learns from `source`.
+        """
         stage = stage_making(kind).name
         before = rounds[-2] if len(rounds) > 1 else None
         template = self.template(kind, rounds[-1], before)
@@ -193,7 +197,7 @@ class _Suggestions(RunLines):
         call = self.call(stage, template, from_=[])
         learned_from = [one for one in (self.newest(source, rollouts) for rollouts in rounds) if one is not None]
         if kind == "actor" and source != "pairs":
-            call = call.having(method=next(name for name, reads in LEARNS_FROM.items() if reads == source))
+            call = call.having(method=method or rule_reading(source))
         if len(learned_from) > 1:
             call = call.having(from_=[one.id for one in learned_from])
         else:

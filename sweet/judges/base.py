@@ -104,6 +104,7 @@ def candidate(reply: Reply, advantage: float, score: float | None = None) -> Can
         thought=reply.thought,
         thought_tokens=reply.thought_tokens,
         token_ids=reply.token_ids,
+        logprobs=reply.logprobs,
         ended=reply.finish_reason != "length",
         advantage=round(advantage, 6),
         score=rounded(score),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from sweet.learn.data import Example
+from sweet.learn.components import Example
 from sweet.learn.sharding import Share, assign_groups, rank_share
 from sweet.learn.tokens import TokenSequence
 

@@ -6,45 +6,27 @@ examples of one micro-batch that share it compute it once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.components import Counts, Example, Objective, Target, TokenTerms
+from sweet.learn.logprobs import Scorer, SpanScores, supervised_count
 from sweet.learn.objectives import (
-    Normalize,
-    Target,
     dialogue_scores,
     nll,
     outcome_loss,
+    policy_gradient,
     preference_loss,
+    sampled_distillation,
     side_scores,
+    top_distillation,
     turn_advantages,
 )
 from sweet.learn.tokens import WHOLE, TokenSequence
-
-
-@dataclass(frozen=True)
-class Example:
-    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool.
-
-    Attributes:
-        name: for error messages.
-        group: examples of the same group share prefixes; the loop can keep them together.
-        goals: the outcomes that a regression head learns, one for each side, the chosen side first.
-    """
-
-    name: str
-    chosen: tuple[int, ...]
-    rejected: tuple[int, ...] = ()
-    group: str = field(default="", kw_only=True)
-    goals: tuple[float, ...] = field(default=(), kw_only=True)
-
-    @property
-    def sides(self) -> tuple[int, ...]:
-        return self.chosen + self.rejected
 
 
 @dataclass
@@ -74,50 +56,39 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Objective:
-    """The loss of an example: a preference loss, an NLL on the chosen side, or both.
+class TokenStatistics:
+    """What the token components did, summed over tokens; scalars on the device, except the number of tokens.
 
     Attributes:
-        beta: weight of the log-ratios; None for no preference loss (rejection fine-tuning).
-        nll: weight of the mean negative log-likelihood per token of the chosen side.
-        normalize: how log-ratios are combined into a side's score (`sweet.learn.objectives.side_scores`).
-        whole_nll: compute the NLL over every token of the chosen side, including system and user (recipe `upstream`).
-        target: what the model's regression head learns instead of log-ratios; None for a model without one.
+        tokens: with an advantage or a teacher.
+        ratio: sum of the ratios pi/mu.
+        difference: sum of |log pi - log mu|.
+        surprise: sum of -log mu, an estimate of the entropy of the model that sampled.
+        clipped, masked: tokens that the policy gradient clipped and left out.
     """
 
-    beta: float | None
-    nll: float
-    normalize: Normalize = "turn"
-    whole_nll: bool = False
-    target: Target | None = None
-
-    @property
-    def compares(self) -> bool:
-        """Whether the loss compares chosen with rejected."""
-        return self.beta is not None
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.compares and self.target is None
-
-    @property
-    def needs_tokens(self) -> bool:
-        """Whether the loss needs log-probabilities of tokens."""
-        return self.target is None or self.nll > 0
+    tokens: int
+    ratio: Tensor
+    difference: Tensor
+    surprise: Tensor
+    clipped: Tensor
+    masked: Tensor
 
 
 @dataclass(frozen=True)
 class Losses:
     """The loss and the scores (times beta) of both sides, each of shape [examples].
 
-    `advantages` are those of equation (3), one for each turn, detached: example by example, the chosen side's turns
-    before the rejected side's; None if there is no reference.
+    `loss` is such that its mean over the examples of a step is the loss of the step, each component divided by its own
+    count. `advantages` are those of equation (3), one for each turn, detached: example by example, the chosen side's
+    turns before the rejected side's; None if there is no reference. `statistics` are None if no token is weighted.
     """
 
     loss: Tensor
     chosen: Tensor
     rejected: Tensor
     advantages: Tensor | None = None
+    statistics: TokenStatistics | None = None
 
 
 Reference = Sequence[Tensor]
@@ -130,21 +101,26 @@ def losses(
     pool: Sequence[TokenSequence],
     examples: Sequence[Example],
     reference: Reference | None,
+    counts: Counts | None = None,
 ) -> Losses:
     """Run one forward pass over the sides of `examples` and compute the loss of each, with gradients if enabled.
 
     Args:
         pool: all sequences; `examples` refer to it by index.
         reference: reference log-probabilities of the pool; required by an objective with `needs_reference`.
+        counts: those of the step of which `examples` are a part; of `examples` alone if None.
 
     Raises:
-        ValueError: the objective needs a regression head or a reference that is missing.
+        ValueError: the objective needs a regression head or a reference that is missing, or terms do not fit their
+            sequences.
     """
+    counts = counts or Counts.of(examples)
     unique_indices = list(dict.fromkeys(index for example in examples for index in example.sides))
     sequences = [pool[index] for index in unique_indices]
+    layout = _token_layout(pool, unique_indices, examples) if objective.weights_tokens else None
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
-    scores = scorer(sequences)
+    scores = scorer(sequences, layout.others) if layout is not None and layout.others is not None else scorer(sequences)
     starts, total = {}, 0
     for index, sequence in zip(unique_indices, sequences, strict=True):
         starts[index] = total
@@ -155,43 +131,144 @@ def losses(
     for number, example in enumerate(examples):
         for side, indices in ((number, example.chosen), (number + size, example.rejected)):
             for index in indices:
-                count = len(pool[index].spans) + objective.whole_nll
-                span_indices.extend(range(starts[index], starts[index] + count))
-                owner.extend([side] * count)
+                span_count = len(pool[index].spans) + objective.whole_nll
+                span_indices.extend(range(starts[index], starts[index] + span_count))
+                owner.extend([side] * span_count)
     flat = [span.turn for sequence in sequences for span in sequence.spans]
     whole = torch.tensor([flat[i] == WHOLE for i in span_indices], device=scorer.device)
     chosen_side = torch.tensor(owner, device=scorer.device)
     selected = torch.tensor(span_indices, device=scorer.device)
-    selected_scores = SpanScores(scores.sums[selected], scores.counts[selected])
-    nll_ = torch.zeros(size, device=scorer.device)
-    if objective.needs_tokens:
-        nll_ = nll(
-            selected_scores.sums[whole == objective.whole_nll],
-            selected_scores.counts[whole == objective.whole_nll],
-            chosen_side[whole == objective.whole_nll],
-            2 * size,
-        )[:size]
+    sums, span_counts = scores.sums[selected], scores.counts[selected]
+    loss = torch.zeros(size, device=scorer.device)
+    if objective.nll:
+        supervised = whole == objective.whole_nll
+        nll_ = nll(sums[supervised], span_counts[supervised], chosen_side[supervised], 2 * size)[:size]
+        weights = [counts.share(counts.likelihoods) * example.likelihood for example in examples]
+        loss = loss + objective.nll * (nll_ * torch.tensor(weights, device=scorer.device))
+    statistics = None
+    if layout is not None:
+        token_loss, statistics = _token_losses(objective, layout, scores, counts, size)
+        loss = loss + token_loss
     if objective.target is not None:
         if scores.values is None:
             raise ValueError("the model has no regression head")
         head_losses = _head_losses(
             objective.target, objective.beta, examples, scores.values[selected][~whole], chosen_side[~whole]
         )
-        return Losses(head_losses.loss + objective.nll * nll_, head_losses.chosen, head_losses.rejected)
+        return Losses(head_losses.loss + loss, head_losses.chosen, head_losses.rejected)
     if objective.beta is None:
-        zeros = torch.zeros_like(nll_)
-        return Losses(objective.nll * nll_, zeros, zeros)
+        zeros = torch.zeros_like(loss)
+        return Losses(loss, zeros, zeros, statistics=statistics)
     if reference is None:
         raise ValueError("a preference loss needs reference log-probabilities")
     # In the order of `span_indices`: example by example, chosen before rejected.
     base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
     turns = ~whole
-    policy, counts = selected_scores.sums[turns], selected_scores.counts[turns]
-    sides = side_scores(policy, base, counts, chosen_side[turns], 2 * size, objective.normalize)
+    policy, tokens = sums[turns], span_counts[turns]
+    sides = side_scores(policy, base, tokens, chosen_side[turns], 2 * size, objective.normalize)
     chosen, rejected = sides[:size], sides[size:]
-    loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * nll_
-    advantages = turn_advantages(policy.detach(), base, counts)
-    return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages)
+    preferred = [
+        counts.share(counts.preferences) * example.preference if example.rejected else 0.0 for example in examples
+    ]
+    loss = preference_loss(chosen, rejected, objective.beta) * torch.tensor(preferred, device=scorer.device) + loss
+    advantages = turn_advantages(policy.detach(), base, tokens)
+    return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages, statistics)
+
+
+@dataclass(frozen=True)
+class _TokenLayout:
+    """Where the weighted tokens of a micro-batch are among those that are scored.
+
+    Attributes:
+        places: for each weighted token, its place among the scored ids.
+        owners: its example.
+        terms: those of all examples with their owners, in the same order.
+        others: ids that are scored too, [scored ids, k]; None without a teacher's most likely ids.
+    """
+
+    places: list[int]
+    owners: list[int]
+    terms: list[tuple[int, TokenTerms]]
+    others: Tensor | None
+
+
+def _token_layout(
+    pool: Sequence[TokenSequence], unique_indices: Sequence[int], examples: Sequence[Example]
+) -> _TokenLayout | None:
+    """Return the layout; None if no example has terms."""
+    lengths = {index: supervised_count(pool[index]) for index in unique_indices}
+    starts, total = {}, 0
+    for index in unique_indices:
+        starts[index] = total
+        total += lengths[index]
+    places: list[int] = []
+    owners: list[int] = []
+    terms: list[tuple[int, TokenTerms]] = []
+    for number, example in enumerate(examples):
+        if example.terms and len(example.terms) != len(example.chosen):
+            raise ValueError(f"{example.name}: {len(example.terms)} terms for {len(example.chosen)} sequences")
+        for index, term in zip(example.chosen, example.terms, strict=False):
+            if len(term.sampled) != lengths[index]:
+                raise ValueError(f"{example.name}: {len(term.sampled)} terms for {lengths[index]} tokens")
+            places.extend(range(starts[index], starts[index] + lengths[index]))
+            owners.extend([number] * lengths[index])
+            terms.append((number, term))
+    if not places:
+        return None
+    k = max((len(ids) for _, term in terms for ids in term.top_ids[:1]), default=0)
+    others = None
+    if k:
+        others = torch.zeros(total, k, dtype=torch.long)
+        known = [term.top_ids or ((0,) * k,) * len(term.sampled) for _, term in terms]
+        others[places] = torch.tensor([ids for rows in known for ids in rows])
+    return _TokenLayout(places, owners, terms, others)
+
+
+def _token_losses(
+    objective: Objective, layout: _TokenLayout, scores: SpanScores, counts: Counts, size: int
+) -> tuple[Tensor, TokenStatistics]:
+    """Return the losses of the token components, [examples], and what they did."""
+    device = scores.tokens.device
+    places, owners = torch.tensor(layout.places, device=device), torch.tensor(layout.owners, device=device)
+    terms = [term for _, term in layout.terms]
+    sizes = torch.tensor([len(term.sampled) for term in terms], device=device)
+
+    def has(which: Callable[[TokenTerms], object]) -> Tensor:
+        return torch.tensor([bool(which(term)) for term in terms], device=device).repeat_interleave(sizes)
+
+    def joined(rows: Iterable[Sequence[Any]]) -> Tensor:
+        return torch.tensor([value for row in rows for value in row], dtype=torch.float32, device=device)
+
+    def total(values: Tensor, of: Tensor) -> Tensor:
+        return torch.zeros(size, device=device).index_add(0, of, values)
+
+    policy = scores.tokens[places]
+    sampled = joined(term.sampled for term in terms)
+    loss = torch.zeros(size, device=device)
+    clipped = masked = torch.zeros((), device=device)
+    if objective.policy is not None and (weighted := has(lambda term: term.advantages)).any():
+        advantages = joined(term.advantages for term in terms)
+        found = policy_gradient(policy[weighted], sampled[weighted], advantages, objective.policy)
+        clipped, masked = found.clipped, found.masked
+        if objective.policy.average == "token":
+            loss = loss + counts.share(counts.tokens) * total(found.losses, owners[weighted])
+        else:
+            lengths = total(torch.ones_like(found.losses), owners[weighted]).clamp(min=1)
+            loss = loss + counts.share(counts.dialogues) * total(found.losses, owners[weighted]) / lengths
+    if objective.distil is not None:
+        scale = objective.distil.weight * counts.share(counts.distilled)
+        if (with_top := has(lambda term: term.top_ids)).any():
+            assert scores.others is not None
+            teacher = torch.tensor([row for term in terms for row in term.top_logprobs], device=device)
+            loss = loss + scale * total(top_distillation(scores.others[places][with_top], teacher), owners[with_top])
+        if (guided := has(lambda term: term.teacher and not term.top_ids)).any():
+            teacher = joined(term.teacher for term in terms if not term.top_ids)
+            found_ = sampled_distillation(policy[guided], sampled[guided], teacher, objective.distil)
+            loss = loss + scale * total(found_, owners[guided])
+    log_ratio = (policy - sampled).detach()
+    return loss, TokenStatistics(
+        len(layout.places), log_ratio.exp().sum(), log_ratio.abs().sum(), -sampled.sum(), clipped, masked
+    )
 
 
 def _head_losses(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from sweet.learn.data import Example, Objective
+from sweet.learn.components import Distillation, Example, Objective, PolicyGradient, TokenTerms
 from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
 from sweet.learn.tokens import Span, TokenSequence
@@ -26,9 +26,6 @@ from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 FILE = "job.pt"
 PROGRESS = "progress.jsonl"
 
-
-_Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
-"""An example as JSON stores it; tuples are read back as lists."""
 
 _NOWHERE = -1
 """Stored for a span without `reach` or `split`."""
@@ -74,8 +71,8 @@ class Job:
             "objective": asdict(self.objective),
             "digest": self.digest,
             "resume": self.resume,
-            "examples": _rows(self.examples),
-            "heldout": _rows(self.heldout),
+            "examples": [asdict(example) for example in self.examples],
+            "heldout": [asdict(example) for example in self.heldout],
             "vision": None if self.vision is None else (self.vision.name, self.vision.max_pixels),
             "pictures": [(str(picture.path.absolute()), picture.tokens) for picture in pictures],
         }
@@ -105,7 +102,7 @@ class Job:
             device=fields["device"],
             zero=ZeroSettings(**fields["zero"]),
             settings=LoopSettings(**fields["settings"]),
-            objective=Objective(**fields["objective"]),
+            objective=_objective(fields["objective"]),
             digest=fields["digest"],
             resume=fields["resume"],
             pool=[
@@ -135,15 +132,25 @@ def _span(start: int, stop: int, turn: int, *places: int) -> Span:
     return Span(start, stop, turn, *(None if place == _NOWHERE else place for place in places))
 
 
-def _rows(examples: Sequence[Example]) -> list[_Row]:
-    return [(e.name, e.chosen, e.rejected, e.group, e.goals) for e in examples]
+def _examples(rows: list[dict[str, Any]]) -> list[Example]:
+    """Return examples from what JSON stores of them, in which tuples are lists."""
+    return [Example(**_tuples(row | {"terms": [TokenTerms(**_tuples(term)) for term in row["terms"]]})) for row in rows]
 
 
-def _examples(rows: list[_Row]) -> list[Example]:
-    return [
-        Example(name, tuple(chosen), tuple(rejected), group=group, goals=tuple(goals))
-        for name, chosen, rejected, group, goals in rows
-    ]
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    def converted(value: Any) -> Any:
+        return tuple(map(converted, value)) if isinstance(value, list) else value
+
+    return {name: converted(value) for name, value in fields.items()}
+
+
+def _objective(fields: dict[str, Any]) -> Objective:
+    policy, distil = fields["policy"], fields["distil"]
+    components = {
+        "policy": None if policy is None else PolicyGradient(**policy),
+        "distil": None if distil is None else Distillation(**distil),
+    }
+    return Objective(**fields | components)
 
 
 def _start(fields: dict[str, Any]) -> Start:

@@ -46,11 +46,15 @@ class SpanScores:
         sums: sums of natural-log probabilities, weighted if a span is in two parts (`Span.weights`).
         counts: numbers of tokens.
         values: the regression head's score of the turn that ends with the span; None for a model without one.
+        tokens: log-probabilities of the single ids, span after span, without weights, [ids].
+        others: log-probabilities of other ids at the same positions, [ids, k]; None if none were asked for.
     """
 
     sums: Tensor
     counts: Tensor
+    tokens: Tensor
     values: Tensor | None = None
+    others: Tensor | None = None
 
 
 class Scorer:
@@ -198,11 +202,10 @@ class Scorer:
             hook.remove()
 
     def _token_logprobs(self, states: Tensor, targets: Tensor) -> Tensor:
-        """log p(target) for each state. states [n, width], targets [n] -> [n], fp32."""
+        """log p(target) for each state. states [n, width], targets [n, k] -> [n, k], fp32."""
 
         def chunk(part: Tensor, targets_: Tensor) -> Tensor:
-            logits = self._logits(part)
-            return logits.gather(1, targets_[:, None])[:, 0] - logits.logsumexp(1)
+            return _picked(self._logits(part), targets_)
 
         if len(states) <= self._chunk:
             return chunk(states, targets)
@@ -223,11 +226,14 @@ class Scorer:
 
     # Spans -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None) -> SpanScores:
         """Score the spans of `sequences` in one forward pass, in order, with gradients if enabled.
 
         Every span must start after at least one id. The caller divides sequences into batches that fit into memory
         (`pack`).
+
+        Args:
+            others: [ids, k] other ids to score at the position of each supervised id.
 
         Raises:
             ValueError: a sequence has no supervised token.
@@ -254,7 +260,9 @@ class Scorer:
             raise ValueError("a sequence has no supervised token")
         size = torch.tensor(counts, device=self.device)
         at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
-        targets = torch.tensor(targets_, device=self.device)
+        targets = torch.tensor(targets_, device=self.device)[:, None]
+        if others is not None:
+            targets = torch.cat([targets, others.to(self.device)], dim=1)
         values = None
         with self._precision():
             if self._has_output_layer:
@@ -262,7 +270,7 @@ class Scorer:
                 if self.computes_logprobs:
                     logprobs = self._token_logprobs(states[at], targets)
                 else:
-                    logprobs = torch.full((len(targets_),), torch.nan, device=self.device)
+                    logprobs = torch.full(targets.shape, torch.nan, device=self.device)
                 if self.head is not None:
                     longest = max(lengths)
                     starts = range(0, len(sequences) * longest, longest)
@@ -272,11 +280,13 @@ class Scorer:
             else:
                 ids = self._pad([sequence.ids for sequence in sequences])
                 logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
-                logprobs = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
+                logprobs = _picked(logits, targets)
+        tokens = weighted = logprobs[:, 0]
         if any(weight != 1.0 for weight in weights):
-            logprobs = logprobs * torch.tensor(weights, device=self.device)
+            weighted = tokens * torch.tensor(weights, device=self.device)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
-        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, logprobs), size, values)
+        sums = torch.zeros(len(counts), device=self.device).index_add(0, owner, weighted)
+        return SpanScores(sums, size, tokens, values, None if others is None else logprobs[:, 1:])
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
         """Hidden states of each sequence computed separately: [sequences, longest, width]."""
@@ -311,6 +321,11 @@ class Scorer:
             Groups of indices of `bundles`.
         """
         return pack_bundles(bundles, budget, self.max_shared_length)
+
+
+def _picked(logits: Tensor, targets: Tensor) -> Tensor:
+    """The log-probabilities of some ids. logits [n, vocabulary], targets [n, k] -> [n, k]."""
+    return logits.gather(1, targets) - logits.logsumexp(1, keepdim=True)
 
 
 def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_shared_length: int) -> list[list[int]]:
@@ -372,15 +387,30 @@ def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int 
     return _by_sequence(scorer, sequences, budget, values)
 
 
+def token_logprobs(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[list[float]]:
+    """The log-probability of each supervised id of each sequence, span after span, without gradients."""
+    found = _by_sequence(scorer, sequences, budget, lambda scores: scores.tokens, supervised_count)
+    return [values.tolist() for values in found]
+
+
+def supervised_count(sequence: TokenSequence) -> int:
+    """The number of supervised ids of a sequence."""
+    return sum(span.stop - span.start for span in sequence.spans)
+
+
 @torch.inference_mode()
 def _by_sequence(
-    scorer: Scorer, sequences: Sequence[TokenSequence], budget: int, read: Callable[[SpanScores], Tensor]
+    scorer: Scorer,
+    sequences: Sequence[TokenSequence],
+    budget: int,
+    read: Callable[[SpanScores], Tensor],
+    size: Callable[[TokenSequence], int] = lambda sequence: len(sequence.spans),
 ) -> list[Tensor]:
-    """What `read` selects of the scores, [spans, …], for each sequence, computed in packs."""
+    """What `read` selects of the scores for each sequence, which has `size` rows of it, computed in packs."""
     results = [torch.empty(0)] * len(sequences)
     for pack in scorer.pack([[sequence] for sequence in sequences], budget):
         scores = scorer([sequences[i] for i in pack])
-        sizes = [len(sequences[i].spans) for i in pack]
+        sizes = [size(sequences[i]) for i in pack]
         for index, part in zip(pack, torch.split(read(scores).cpu(), sizes), strict=True):
             results[index] = part.clone()
     return results

@@ -22,7 +22,8 @@ from sweet.errors import SweetError
 from sweet.hints import Hint, option
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
-from sweet.learn.data import Example, Objective, Reference, losses
+from sweet.learn.components import Counts, Example, Objective
+from sweet.learn.data import Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
@@ -195,9 +196,10 @@ class Loop:
         own_sums = MicroBatchSums(self._most_turns, scorer.device)
         budget = self.settings.token_budget
         share = step_share(self.pool, examples, scorer.pack, budget, engine.rank, engine.world)
+        of_step = Counts.of(examples)
         for number, (group, counts) in enumerate(share):
             part, before = [examples[i] for i in group], scorer.work
-            found = losses(scorer, self.objective, self.pool, part, reference)
+            found = losses(scorer, self.objective, self.pool, part, reference, of_step)
             engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
             if counts:
                 own_sums.add(self.pool, part, found, scorer.work - before)

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.learn.data import Example, Losses
+from sweet.learn.components import Example
+from sweet.learn.data import Losses
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.work import Work
 
@@ -28,6 +29,10 @@ Record = dict[str, Any]
 
 PASS_FLOPS, WEIGHT_FLOPS = 4, 2
 """Operations per parameter and token: for forward and activation gradients, and in addition if it is trained."""
+
+
+_OF_TOKENS = ("ratio", "difference", "surprise", "clipped", "masked")
+"""The sums over weighted tokens, as in `TokenStatistics`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Summary:
         heldout_accuracy: of the resulting weights; `best_step` is their step if those of the best epoch are kept.
         advantage_chosen, advantage_rejected: the mean advantage of the agent's first, second, … turn over the last
             epoch, nats per token; None for turns that no side had.
+        ratio, difference, surprise, clipped, masked: of the weighted tokens (`MetricSums.means`); None without any.
         reference_cached, reference_computed: sequences whose reference log-probabilities were cached, and computed.
     """
 
@@ -58,11 +64,17 @@ class Summary:
     best_step: int | None = None
     advantage_chosen: list[float | None] | None = None
     advantage_rejected: list[float | None] | None = None
+    ratio: float | None = None
+    difference: float | None = None
+    surprise: float | None = None
+    clipped: float | None = None
+    masked: float | None = None
     reference_cached: int | None = None
     reference_computed: int | None = None
 
     def as_metrics(self) -> Record:
-        return {name: rounded(value) for name, value in vars(self).items()}
+        absent = {name for name in _OF_TOKENS if getattr(self, name) is None}
+        return {name: rounded(value) for name, value in vars(self).items() if name not in absent}
 
 
 @dataclass
@@ -71,6 +83,8 @@ class MetricSums:
 
     Attributes:
         advantages, turns: by position (`turn_positions`): the sum of advantages, and their number.
+        weighted: number of tokens that a token component weighted (`TokenStatistics`).
+        ratio, difference, surprise, clipped, masked: sums over these.
     """
 
     examples: int = 0
@@ -81,18 +95,30 @@ class MetricSums:
     padding: int = 0
     advantages: list[float] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
+    weighted: int = 0
+    ratio: float = 0.0
+    difference: float = 0.0
+    surprise: float = 0.0
+    clipped: float = 0.0
+    masked: float = 0.0
 
     def flat(self) -> list[float]:
         """The values that differ between ranks as a list, as `from_flat` expects them."""
-        return [self.loss, self.right, self.margin, self.tokens_computed, self.padding, *self.advantages, *self.turns]
+        sums = [self.loss, self.right, self.margin, self.tokens_computed, self.padding]
+        tokens = [self.weighted, *(getattr(self, name) for name in _OF_TOKENS)]
+        return [*sums, *tokens, *self.advantages, *self.turns]
 
     @classmethod
     def from_flat(cls, examples: int, flat: Sequence[float]) -> MetricSums:
         """The sums of `examples` examples from the result of `flat`, summed over the ranks."""
-        loss, right, margin, tokens, padding, *rest = flat
+        loss, right, margin, tokens, padding, weighted, *rest = flat
+        of_tokens, rest = rest[: len(_OF_TOKENS)], rest[len(_OF_TOKENS) :]
         positions = len(rest) // 2
         turns = [round(count) for count in rest[positions:]]
-        return cls(examples, loss, right, margin, round(tokens), round(padding), rest[:positions], turns)
+        by_position = (rest[:positions], turns)
+        return cls(
+            examples, loss, right, margin, round(tokens), round(padding), *by_position, round(weighted), *of_tokens
+        )
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of a step."""
@@ -102,12 +128,17 @@ class MetricSums:
         self.margin += other.margin
         self.tokens_computed += other.tokens_computed
         self.padding += other.padding
+        self.weighted += other.weighted
+        for name in _OF_TOKENS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         positions = len(other.turns)
         self.advantages = [a + b for a, b in zip(self.advantages or [0.0] * positions, other.advantages, strict=True)]
         self.turns = [a + b for a, b in zip(self.turns or [0] * positions, other.turns, strict=True)]
 
     def means(self, *, preference: bool) -> Record:
-        """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference."""
+        """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference. Where tokens were
+        weighted, also means over these: `ratio` of pi/mu, `difference` of |log pi - log mu|, `surprise` of -log mu, and
+        the shares that the policy gradient `clipped` and `masked`."""
         count = max(self.examples, 1)
         by_turn = [total / turns if turns else None for total, turns in zip(self.advantages, self.turns, strict=True)]
         half = len(by_turn) // 2
@@ -117,6 +148,7 @@ class MetricSums:
             "margin": self.margin / count if preference else None,
             "advantage_chosen": by_turn[:half] if by_turn else None,
             "advantage_rejected": by_turn[half:] if by_turn else None,
+            **({name: getattr(self, name) / self.weighted for name in _OF_TOKENS} if self.weighted else {}),
         }
 
 
@@ -155,6 +187,8 @@ class MicroBatchSums:
         self._sums: list[Tensor] = []
         self._advantages = torch.zeros(2 * turn_count, device=device)
         self._turns = [0] * (2 * turn_count)
+        self._weighted = 0
+        self._of_tokens = torch.zeros(len(_OF_TOKENS), device=device)
         self._work = Work()
         self.groups: list[list[Example]] = []
 
@@ -166,6 +200,9 @@ class MicroBatchSums:
         )
         self.groups.append(examples)
         self._work += work
+        if losses.statistics is not None:
+            self._weighted += losses.statistics.tokens
+            self._of_tokens += torch.stack([getattr(losses.statistics, name) for name in _OF_TOKENS])
         if losses.advantages is not None:
             positions, counts = turn_positions(pool, examples, self._turn_count)
             self._advantages.index_add_(0, torch.tensor(positions, device=self._device), losses.advantages)
@@ -176,12 +213,14 @@ class MicroBatchSums:
         the device."""
         if not self._sums:
             return MetricSums(advantages=[0.0] * 2 * self._turn_count, turns=self._turns), []
-        flat: list[float] = torch.cat([torch.stack(self._sums).flatten(), self._advantages]).tolist()
-        cut = 3 * len(self._sums)
+        sums = torch.stack(self._sums).flatten()
+        flat: list[float] = torch.cat([sums, self._of_tokens, self._advantages]).tolist()
+        cut, end = 3 * len(self._sums), 3 * len(self._sums) + len(_OF_TOKENS)
         parts = [flat[i : i + 3] for i in range(0, cut, 3)]
         loss, right, margin = (sum(column) for column in zip(*parts, strict=True))
-        work = self._work
-        return MetricSums(0, loss, right, margin, work.tokens, work.padding, flat[cut:], self._turns), parts
+        counts = (self._work.tokens, self._work.padding)
+        found = MetricSums(0, loss, right, margin, *counts, flat[end:], self._turns, self._weighted, *flat[cut:end])
+        return found, parts
 
 
 def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:

@@ -11,18 +11,13 @@ If the published code differs (recipe `upstream`), the difference is an argument
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, mse_loss
 
-Normalize = Literal["turn", "trajectory", "none"]
-"""How a dialogue's log-ratios are averaged: per turn (3), over all its tokens (published code), or not at all."""
-
-Target = Literal["preference", "dialogue", "binary", "real"]
-"""What a regression head's scores learn: to replace A in equation (2); preferences between whole dialogues, with one
-score each (published code); the log-odds at each turn that the dialogue solves its task; or the dialogue's reward."""
+from sweet.learn.components import Distillation, Normalize, PolicyGradient, Target
 
 
 def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor:
@@ -105,6 +100,67 @@ def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int) -> Tensor:
     zeros = torch.zeros(sides, dtype=policy.dtype, device=policy.device)
     tokens = zeros.index_add(0, owner, counts.to(policy.dtype))
     return -zeros.index_add(0, owner, policy) / tokens.clamp(min=1)
+
+
+# Tokens --------------------------------------------------------------------------------------------------------------
+
+
+class PolicyLoss(NamedTuple):
+    """Losses of tokens, [n], and the numbers of tokens that were clipped and masked."""
+
+    losses: Tensor
+    clipped: Tensor
+    masked: Tensor
+
+
+def policy_gradient(policy: Tensor, sampled: Tensor, advantages: Tensor, settings: PolicyGradient) -> PolicyLoss:
+    """The clipped policy-gradient loss of each token (`sweet.learn.components.PolicyGradient`).
+
+    Args:
+        policy: [n] log pi(a), with gradients.
+        sampled: [n] log mu(a), of the model that sampled.
+        advantages: [n].
+    """
+    ratio = (policy - sampled).exp()
+    clipped = ratio.clamp(1 - settings.low, 1 + settings.high)
+    losses = -torch.minimum(ratio * advantages, clipped * advantages)
+    inside = (ratio.detach() <= settings.bound) & (ratio.detach() >= 1 / settings.bound)
+    # `where`, because the product of a mask and an infinite loss is not 0.
+    losses = torch.where(inside, losses, torch.zeros_like(losses))
+    cut = inside & (clipped * advantages < ratio * advantages)
+    return PolicyLoss(losses, cut.sum(), (~inside).sum())
+
+
+def sampled_distillation(policy: Tensor, sampled: Tensor, teacher: Tensor, settings: Distillation) -> Tensor:
+    """A loss for each token whose gradient estimates that of KL(pi || teacher) from the sampled token.
+
+    grad KL = E_pi[(log pi(a) - log teacher(a)) grad log pi(a)]; a was sampled by mu, which the ratio corrects.
+
+    Args:
+        policy: [n] log pi(a), with gradients.
+        sampled, teacher: [n] log mu(a), log teacher(a).
+
+    Returns:
+        [n]; the value is not the divergence, only the gradient is.
+    """
+    ratio = (policy - sampled).detach().exp().clamp(max=settings.bound)
+    return -ratio * (teacher - policy).detach() * policy
+
+
+def top_distillation(policy: Tensor, teacher: Tensor) -> Tensor:
+    """KL(pi || teacher) at each token over the teacher's most likely k ids and one outcome for all others.
+
+    Args:
+        policy: [n, k] log pi of these ids, with gradients.
+        teacher: [n, k] log-probabilities of the teacher.
+
+    Returns:
+        [n], nats.
+    """
+    # What rounding leaves of a mass of 1 has no logarithm.
+    rest = (1 - policy.exp().sum(1)).clamp(min=1e-6)
+    rest_teacher = (1 - teacher.exp().sum(1)).clamp(min=1e-6)
+    return (policy.exp() * (policy - teacher)).sum(1) + rest * (rest.log() - rest_teacher.log())
 
 
 # Regression head -----------------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweet.learn.components import Target
 from sweet.learn.critic import Reader, ScoredReply, TurnReplies, by_turn
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_values
-from sweet.learn.objectives import Target, dialogue_scores
+from sweet.learn.objectives import dialogue_scores
 from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory

@@ -105,9 +105,9 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, sequences: Sequence[TokenSequence]) -> tuple[Tensor, ...]:
-        scores = self.scorer.compute(sequences)
-        return tuple(tensor for tensor in (scores.sums, scores.counts, scores.values) if tensor is not None)
+    def forward(self, sequences: Sequence[TokenSequence], others: Tensor | None) -> dict[str, Tensor]:
+        scores = self.scorer.compute(sequences, others)
+        return {name: tensor for name, tensor in vars(scores).items() if tensor is not None}
 
 
 class _DeepSpeedScorer(Scorer):
@@ -115,14 +115,14 @@ class _DeepSpeedScorer(Scorer):
 
     deepspeed_engine: Any = None
 
-    def compute(self, sequences: Sequence[TokenSequence]) -> SpanScores:
-        return super().__call__(sequences)
+    def compute(self, sequences: Sequence[TokenSequence], others: Tensor | None) -> SpanScores:
+        return super().__call__(sequences, others)
 
-    def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None) -> SpanScores:
         # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
         grad_enabled = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
-            return SpanScores(*self.deepspeed_engine(sequences))
+            return SpanScores(**self.deepspeed_engine(sequences, others))
 
 
 class ZeroEngine:

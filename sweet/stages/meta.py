@@ -142,8 +142,10 @@ class TrainedMeta(Meta):
     variant: Literal["advantage", "regression", "no-info"] | None = None
     """Of a critic: advantages from log-ratios, a regression head, or log-ratios without the training-time
     information."""
-    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] | None = None
-    """Of an actor: the method of its training."""
+    method: str | None = None
+    """Of an actor: the method of its training, a credit rule."""
+    rule_option: list[str] | None = None
+    """The options of the credit rule, where any were given."""
     recipe: Recipe | None = None
     """paper, or upstream."""
     target: Literal["preference", "dialogue", "binary", "real"] | None = None

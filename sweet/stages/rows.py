@@ -46,6 +46,7 @@ class Candidate(BaseModel):
         reference: the same under the reference.
         score: of the regression head, of a language model, or the task's own credit.
         tokens: number of the reply's tokens, as the critic reads it.
+        logprobs: log-probability of each of `token_ids` under the model that sampled it, if that reports it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,6 +62,7 @@ class Candidate(BaseModel):
     reference: float | None = None
     score: float | None = None
     tokens: int | None = Field(default=None, ge=1)
+    logprobs: tuple[float, ...] | None = Field(default=None, exclude_if=is_none)
 
 
 class CandidateRow(BaseModel):

@@ -30,15 +30,15 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
-from sweet.training.hyperparameters import PAPER, SMALL, Learner
+from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
 
 
-def _usual(learner: Learner) -> Options:
+def _usual(learner: str) -> Options:
     """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`)."""
-    return {"beta": 0.1, **asdict(SMALL[learner])}
+    return {"beta": 0.1, **asdict(defaults(learner, large=False))}
 
 
 CRITIC: Options = _usual("critic")
@@ -50,7 +50,8 @@ PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
 of the upper half is as useless as the lower half."""
 
 PUBLISHED_PAIRS: Options = {"pairs": 4, "strategy": "random-halves"}
-PUBLISHED_NLL: Options = {"nll": PAPER["sweet"].nll}
+PUBLISHED_CRITIC_NLL: Options = {"nll": defaults("critic", large=True).nll}
+PUBLISHED_NLL: Options = {"nll": defaults("sweet", large=True).nll}
 """The settings of the paper and of the published code that do not depend on the size of the model."""
 
 UPSTREAM: Options = {"recipe": "upstream"}
@@ -116,7 +117,12 @@ METHODS: dict[str, Method] = {
         _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),
         _by_critic("regression", critic={"variant": "regression", **_usual("regression")}),
-        _by_critic("paper-settings", critic={"nll": PAPER["critic"].nll}, pair=PUBLISHED_PAIRS, actor=PUBLISHED_NLL),
+        _by_critic(
+            "paper-settings",
+            critic=PUBLISHED_CRITIC_NLL,
+            pair=PUBLISHED_PAIRS,
+            actor=PUBLISHED_NLL,
+        ),
         # The published command of the critic has no likelihood term.
         _by_critic("upstream", critic=UPSTREAM | {"nll": 0.0}, pair=PUBLISHED_PAIRS, actor=UPSTREAM | PUBLISHED_NLL),
         _by_critic("upstream-tuned", critic=UPSTREAM, actor=UPSTREAM),

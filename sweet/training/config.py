@@ -12,7 +12,6 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.runs.manifest import Kind
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, about, formerly
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
@@ -20,14 +19,6 @@ from sweet.training.loggers import LogTarget
 Engine = Literal["torch", "deepspeed", "openrlhf"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
-
-LEARNS_FROM: dict[str, Kind] = {
-    "sweet": "pairs",
-    "multi-turn-dpo": "preferences",
-    "rft": "scores",
-    "sft": "rollouts",
-}
-"""The kind of artifact that each method of the actor learns from."""
 
 
 @dataclass(frozen=True)
@@ -189,11 +180,13 @@ class TrainCriticConfig(TrainConfig):
 
 
 class TrainActorConfig(TrainConfig):
-    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] = Field(
-        default="sweet", json_schema_extra=about("Method", MAIN)
-    )
-    """sweet: step-level pairs. multi-turn-dpo: preferences between dialogues. rft: dialogues that solved their task,
-    for pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
+    method: str = Field(default="sweet", json_schema_extra=about("Method", MAIN))
+    """The credit rule: what is learned, and from which artifact. sweet: step-level pairs. multi-turn-dpo: preferences
+    between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
+    rollouts, good or bad; a warm-up, with --model. grpo: rewards against the mean of the task's dialogues. Or that of
+    an installed package."""
+    rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))
+    """An option of the credit rule, as NAME=VALUE; may be given several times."""
 
 
 def actor_turn_tokens(config: TrainConfig) -> TurnTokens:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option, stage
-from sweet.learn.data import Example, Pool
+from sweet.learn.components import Example, TokenTerms
+from sweet.learn.data import Pool
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.starting_policy import DialogueEncoder
+from sweet.training.token_terms import Recorded, terms_of
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -94,22 +98,53 @@ class TrainingData:
 
 
 class ExampleBuilder:
-    """Encodes dialogues and pairs into examples.
+    """Encodes what is learned from into examples.
 
     Args:
         max_length: tokens of a sequence at most; longer dialogues lose early turns.
         source: id of the artifact that is learned from, for errors.
 
     Attributes:
+        encoder: encodes whole dialogues.
         pool: the encoded sequences.
         too_long: an error for each example that cannot be cut to the length, which is omitted.
     """
 
     def __init__(self, encoder: ChatEncoder, *, recipe: Recipe, max_length: int | None, source: str) -> None:
-        self._encoder, self._recipe, self._max_length = encoder, recipe, max_length
+        self.encoder = DialogueEncoder(encoder, recipe, max_length)
+        self._replies, self._max_length = encoder, max_length
         self.source = source
         self.pool = Pool()
         self.too_long: list[TooLong] = []
+
+    def credits(self, batch: Batch, credits: Sequence[Credit], models: Models) -> list[Example]:
+        """Build examples from what a credit rule returned, without the training-time information.
+
+        Args:
+            models: asked for the probabilities of sampled tokens that were not recorded.
+
+        Raises:
+            UsageError: weights do not fit the tokens of their turn.
+        """
+        self._prepare([credit.of for credit in credits], batch.dialogues, reveal=False)
+        weighted = [credit for credit in credits if credit.weights_tokens]
+        recorded = Recorded(batch, models, [credit.of for credit in weighted if isinstance(credit.of, str)])
+
+        def example(credit: Credit) -> Example:
+            of = credit.of
+            if isinstance(of, Pair):
+                made = self._pair(of)
+            elif isinstance(of, Preference):
+                made = self._preference(of, batch.dialogues, reveal=False)
+            elif isinstance(of, SampledReply):
+                made = self._reply(of)
+            else:
+                made = Example(of, self._side(of, batch.dialogues, False), group=batch.dialogues[of].task.id)
+            if credit.weights_tokens:
+                made = self._weighted(made, credit, recorded)
+            return replace(made, preference=credit.preference, likelihood=credit.likelihood)
+
+        return self._fitting(credits, example)
 
     def dialogues(
         self,
@@ -127,10 +162,7 @@ class ExampleBuilder:
             reveal: whether the training-time information is shown.
             goals: what a regression head learns of each dialogue, by id; None where it learns preferences.
         """
-        names = [n for item in items for n in ([item] if isinstance(item, str) else [item.chosen, item.rejected])]
-        trajectories = [dialogues[name] for name in dict.fromkeys(names) if name in dialogues]
-        said = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
-        self._encoder.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
+        self._prepare(items, dialogues, reveal=reveal)
 
         def goals_of(*names: str) -> tuple[float, ...]:
             return () if goals is None else tuple(goals[name] for name in names)
@@ -139,27 +171,70 @@ class ExampleBuilder:
             if isinstance(item, str):
                 side = self._side(item, dialogues, reveal)
                 return Example(item, side, group=dialogues[item].task.id, goals=goals_of(item))
-            chosen, rejected = (self._side(name, dialogues, reveal) for name in (item.chosen, item.rejected))
-            return Example(item.name, chosen, rejected, group=item.task_id, goals=goals_of(item.chosen, item.rejected))
+            made = self._preference(item, dialogues, reveal=reveal)
+            return replace(made, goals=goals_of(item.chosen, item.rejected))
 
         return self._fitting(items, example)
 
-    def pairs(self, pairs: Sequence[Pair]) -> list[Example]:
-        """Build examples of single turns, without the training-time information. Those of one dialogue are a group."""
+    def _prepare(self, subjects: Sequence[Subject], dialogues: Mapping[str, Trajectory], *, reveal: bool) -> None:
+        """Announce the texts of all dialogues to the encoder."""
+        names: list[str] = []
+        for of in subjects:
+            names += [of] if isinstance(of, str) else [of.chosen, of.rejected] if isinstance(of, Preference) else []
+        trajectories = [dialogues[name] for name in dict.fromkeys(names) if name in dialogues]
+        said = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
+        self._replies.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
 
-        def example(pair: Pair) -> Example:
-            rows, dropped = self._encoder.turn(
-                pair.observation,
-                sides_of(pair),
-                turn=pair.turn,
-                name=f"Pair {pair.id}",
-                max_length=self._max_length,
-                prompt=pair.prompt_token_ids,
-            )
-            chosen, rejected = self.pool.put(pair.id, rows, dropped)
-            return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
+    def _preference(self, item: Preference, dialogues: Mapping[str, Trajectory], *, reveal: bool) -> Example:
+        chosen, rejected = (self._side(name, dialogues, reveal) for name in (item.chosen, item.rejected))
+        return Example(item.name, chosen, rejected, group=item.task_id)
 
-        return self._fitting(pairs, example)
+    def _pair(self, pair: Pair) -> Example:
+        """Build the example of a pair. Those of one dialogue are a group."""
+        rows, dropped = self._replies.turn(
+            pair.observation,
+            sides_of(pair),
+            turn=pair.turn,
+            name=f"Pair {pair.id}",
+            max_length=self._max_length,
+            prompt=pair.prompt_token_ids,
+        )
+        chosen, rejected = self.pool.put(pair.id, rows, dropped)
+        return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
+
+    def _reply(self, of: SampledReply) -> Example:
+        """Build the example of a sampled reply. Those of one dialogue are a group."""
+        row, reply = of.row, of.reply
+        name = f"{row.trajectory_id}/{row.turn}/{row.candidates.index(reply)}"
+        text = ReplyText(reply.text, reply.token_ids, reply.ended, reply.thought, reply.thought_tokens)
+        rows, dropped = self._replies.turn(
+            row.observation,
+            [text],
+            turn=row.turn,
+            name=f"Reply {name}",
+            max_length=self._max_length,
+            prompt=row.prompt_token_ids,
+        )
+        return Example(name, self.pool.put(name, rows, dropped), group=row.trajectory_id)
+
+    def _weighted(self, example: Example, credit: Credit, recorded: Recorded) -> Example:
+        """Return an example of the turns that have weights, with these."""
+        turns = credit.policy.keys() | credit.distil.keys()
+        chosen: list[int] = []
+        terms: list[TokenTerms] = []
+        for index in example.chosen:
+            sequence = self.pool.sequences[index]
+            spans = tuple(span for span in sequence.spans if span.turn in turns)
+            if not spans:
+                continue
+            if len(spans) < len(sequence.spans):
+                sequence = replace(sequence, spans=spans)
+                [index] = self.pool.put((example.name, index, tuple(sorted(turns))), [sequence])
+            chosen.append(index)
+            terms.append(terms_of(sequence, credit, recorded))
+        if not chosen:
+            raise TooLong(f"{example.name}: no turn that has a weight fits.", fix=option("max_length"))
+        return replace(example, chosen=tuple(chosen), terms=tuple(terms))
 
     def _side(self, name: str, dialogues: Mapping[str, Trajectory], reveal: bool) -> tuple[int, ...]:
         """Return the indices of a dialogue's sequences in the pool, which it is added to at first."""
@@ -172,14 +247,7 @@ class ExampleBuilder:
                 where=self.source,
                 fix=Hint(stage("label"), " again, from scores of these rollouts"),
             )
-        trajectory = dialogues[name]
-        encoded = self._encoder.dialogue(
-            trajectory,
-            trajectory.agent_system,
-            hidden=trajectory.task.hidden if reveal else None,
-            recipe=self._recipe,
-            max_length=self._max_length,
-        )
+        encoded = self.encoder.encode(dialogues[name], informed=reveal)
         return self.pool.put(name, encoded.sequences, encoded.dropped)
 
     def _fitting(self, items: Sequence[T], example: Callable[[T], Example]) -> list[Example]:

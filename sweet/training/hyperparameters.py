@@ -16,9 +16,8 @@ al., LoRA Without Regret, 2025).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.registry import rule_class
 from sweet.tasks.base import Recipe
 
 LARGE = 100_000_000
@@ -27,52 +26,30 @@ LARGE = 100_000_000
 LORA = 10.0
 """Ratio of an adapter's learning rate to that of the whole model."""
 
-Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft", "sft"]
-
-BY_KIND: frozenset[Learner] = frozenset({"critic", "regression", "multi-turn-dpo", "rft"})
-"""What learns from whole dialogues in the paper: for large models the kind of task decides its epochs."""
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """Attributes:
-    lr: peak learning rate.
-    nll: weight of the likelihood term.
-    epochs: passes over the examples.
-    batch: examples per step.
-    """
-
-    lr: float
-    nll: float
-    epochs: int
-    batch: int
-
-    def as_metrics(self) -> dict[str, float | int]:
-        """Return them under their names in metrics and meta."""
-        return {"lr": self.lr, "nll": self.nll, "epochs": self.epochs, "batch": self.batch}
-
-
-PAPER: dict[Learner, Hyperparameters] = {
-    "critic": Hyperparameters(lr=2e-7, nll=0.01, epochs=4, batch=8),
-    "regression": Hyperparameters(lr=2e-7, nll=0.0, epochs=4, batch=8),
-    "sweet": Hyperparameters(lr=2e-7, nll=0.01, epochs=1, batch=8),
-    "multi-turn-dpo": Hyperparameters(lr=2e-7, nll=0.01, epochs=4, batch=8),
-    "rft": Hyperparameters(lr=2e-7, nll=1.0, epochs=4, batch=32),
-    "sft": Hyperparameters(lr=2e-5, nll=1.0, epochs=1, batch=32),
+CRITICS: dict[str, tuple[Hyperparameters, Hyperparameters]] = {
+    "critic": (
+        Hyperparameters(lr=2e-7, nll=0.01, epochs=4, batch=8),
+        Hyperparameters(lr=7e-5, nll=1.0, epochs=2, batch=8),
+    ),
+    "regression": (
+        Hyperparameters(lr=2e-7, nll=0.0, epochs=4, batch=8),
+        Hyperparameters(lr=1.5e-4, nll=0.0, epochs=2, batch=8),
+    ),
 }
+"""Those of critics, for large and for small models. The kind of task decides the epochs of a large one."""
 
-SMALL: dict[Learner, Hyperparameters] = {
-    "critic": Hyperparameters(lr=7e-5, nll=1.0, epochs=2, batch=8),
-    "regression": Hyperparameters(lr=1.5e-4, nll=0.0, epochs=2, batch=8),
-    "sweet": Hyperparameters(lr=5e-4, nll=3.0, epochs=2, batch=8),
-    "multi-turn-dpo": Hyperparameters(lr=1e-3, nll=30.0, epochs=8, batch=8),
-    "rft": Hyperparameters(lr=2e-3, nll=1.0, epochs=40, batch=32),
-    "sft": Hyperparameters(lr=5e-4, nll=1.0, epochs=1, batch=32),
-}
+
+def defaults(learner: str, *, large: bool) -> Hyperparameters:
+    """Return the default values of a critic (`CRITICS`) or of a credit rule, by its name."""
+    if learner in CRITICS:
+        paper, small = CRITICS[learner]
+        return paper if large else small
+    rule = rule_class(learner)
+    return rule.large if large else rule.small
 
 
 def resolve(
-    learner: Learner,
+    learner: str,
     parameters: int,
     recipe: Recipe,
     *,
@@ -86,12 +63,14 @@ def resolve(
     """Return the values that the user set, and for the others those for a model of this many parameters.
 
     Args:
+        learner: critic, regression, or the name of a credit rule.
         lora: whether an adapter is trained.
         dialogue_epochs: of the kind of task (`TaskKind.dialogue_epochs`).
     """
     large = parameters >= LARGE
-    usual = (PAPER if large else SMALL)[learner]
-    usual_epochs = dialogue_epochs if large and learner in BY_KIND else usual.epochs
+    usual = defaults(learner, large=large)
+    by_kind = learner in CRITICS or rule_class(learner).dialogue_epochs
+    usual_epochs = dialogue_epochs if large and by_kind else usual.epochs
     usual_lr = float(f"{LORA * usual.lr:.6g}") if lora else usual.lr
     # The published command for the critic has no likelihood term.
     usual_nll = 0.0 if learner == "critic" and recipe == "upstream" else usual.nll

@@ -42,6 +42,17 @@ class TrainMetrics(RecordedRecord):
     """mean advantage of the first, second, … turn of the chosen sides, last epoch, nats a token"""
     advantage_rejected: list[float | None] | None = None
     """the same of the rejected sides"""
+    ratio: float | None = None
+    """mean ratio of the trained policy's probability of a weighted token to that of the model that sampled it, last
+    epoch; absent where no token is weighted, as for the four below"""
+    difference: float | None = None
+    """mean absolute difference of these two log-probabilities"""
+    surprise: float | None = None
+    """mean of -log-probability under the model that sampled, an estimate of its entropy"""
+    clipped: float | None = None
+    """share of the weighted tokens that the policy gradient clipped"""
+    masked: float | None = None
+    """share of the weighted tokens that it left out, because the ratio was out of bounds"""
     reference_cached: int | None = None
     """sequences whose reference log-probabilities were in the cache"""
     reference_computed: int | None = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
 from sweet.learn.openrlhf import CHECKPOINTS, DATA, Comparison, DpoJob, command, rows, steps, train, write_rows
@@ -21,7 +22,6 @@ from sweet.stages.rows import Pair
 from sweet.tasks.base import Recipe, TurnTokens
 from sweet.training.config import LayoutOptions
 from sweet.training.examples import sides_of
-from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.layout import ZERO
 from sweet.training.loggers import LogTarget
 from sweet.training.metrics import TrainMetrics

@@ -1,9 +1,8 @@
 """From the options of a training to a training that is ready: inputs, model, hyperparameters, examples, objective.
 
 The critic learns from trajectory preferences with the training-time information, equation (2) of the paper; one with a
-regression head may learn the outcomes of dialogues instead. The actor learns from step-level pairs without that
-information (`sweet`), or by a baseline: trajectory preferences (`multi-turn-dpo`), the likelihood of the dialogues that
-solved their task or are its best (`rft`), or of every dialogue (`sft`).
+regression head may learn the outcomes of dialogues instead. The actor learns what a credit rule (`sweet.credit`) makes
+of the run's artifacts: step-level pairs without that information (`sweet`), or a baseline.
 """
 
 from __future__ import annotations
@@ -12,21 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sweet.credit.base import CreditRule
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import Hint, option
 from sweet.learn.batches import GPU_TOKENS
-from sweet.learn.data import Example, Objective
+from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
+from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import LoopSettings
-from sweet.learn.objectives import Target
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.learn.upstream import UpstreamEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.pretrained import context_length, load_tokenizer
-from sweet.preferences.label import learnable, preferences, usable_dialogues
+from sweet.llm.pretrained import context_length, load_model, load_tokenizer
+from sweet.preferences.label import preferences, usable_dialogues
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model
@@ -36,7 +38,6 @@ from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_page
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import (
-    LEARNS_FROM,
     TrainActorConfig,
     TrainConfig,
     TrainCriticConfig,
@@ -45,13 +46,13 @@ from sweet.training.config import (
     critic_turn_tokens,
 )
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
-from sweet.training.hyperparameters import Hyperparameters, Learner, resolve
-from sweet.training.imitation import dialogues_to_imitate
+from sweet.training.hyperparameters import resolve
 from sweet.training.layout import ZERO, layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recompute_layers, start_of
 from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
 from sweet.training.sources import Sources
+from sweet.training.starting_policy import StartingPolicy
 from sweet.training.trainer import Training
 
 CPU_TOKENS = 2048
@@ -98,32 +99,20 @@ def prepare_critic(
 
 
 def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True) -> Training:
-    """Prepare the training of an actor; see `prepare_critic` for `weights`."""
-    sources = _actor_sources(run, config)
+    """Prepare the training of an actor by a credit rule; see `prepare_critic` for `weights`."""
+    rule = credit_rule(config.method, config.rule_option)
+    sources = _actor_sources(run, config, rule)
     basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights)
-    build, nll = basis.builder, basis.hyperparameters.nll
-    if config.method == "sweet":
-        examples = build.pairs(draw(sources.pairs(), config.limit, config.seed))
-        # The published actor's likelihood term has no response mask.
-        objective = Objective(config.beta or None, nll, "none", whole_nll=config.recipe == "upstream")
-        return basis.training(config, examples, objective)
-    dialogues = sources.dialogues()
-    if config.method == "multi-turn-dpo":
-        rows = draw(sources.preferences(), config.limit, config.seed)
-        examples = build.dialogues(dialogues, rows, reveal=False)
-        return basis.training(config, examples, Objective(config.beta or None, nll, "none"))
-    if config.method == "sft":
-        names = sorted(dialogue.id for dialogue in dialogues.values() if learnable(dialogue))
-    else:
-        rule = task_kind(run.manifest().task).rewards
-        names = dialogues_to_imitate(dialogues, sources.rewards(), rule, source=sources.inputs[0].id)
-    examples = build.dialogues(dialogues, draw(names, config.limit, config.seed), reveal=False)
-    return basis.training(config, examples, Objective(None, nll))
+    batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
+    models = basis.models(config, planned=not weights)
+    credits = draw(rule.credit(batch, models), config.limit, config.seed)
+    examples = basis.builder.credits(batch, credits, models)
+    return basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
 
 
 def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> OpenRLHFTraining:
     """Prepare an actor's training by OpenRLHF, which encodes the pairs itself."""
-    sources = _actor_sources(run, config)
+    sources = _actor_sources(run, config, credit_rule(config.method, config.rule_option))
     basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights=True)
     return OpenRLHFTraining(
         model=basis.model,
@@ -137,11 +126,9 @@ def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     )
 
 
-def _actor_sources(run: Run, config: TrainActorConfig) -> Sources:
+def _actor_sources(run: Run, config: TrainActorConfig, rule: CreditRule) -> Sources:
     needed_by = f"train-actor --method {config.method}"
-    sources = Sources.find(
-        run, LEARNS_FROM[config.method], config.from_, allow_test=config.allow_test, needed_by=needed_by
-    )
+    sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
     if config.engine == "openrlhf" and config.method != "sweet":
         raise unsuitable_for_openrlhf(config.method)
     return sources
@@ -152,7 +139,7 @@ def _preference_examples(
 ) -> tuple[_Basis, list[Example], list[Example]]:
     """Build the examples of a critic that learns preferences, and the held-out ones."""
     sources = Sources.find(run, "preferences", config.from_, allow_test=config.allow_test, needed_by="train-critic")
-    learner: Learner = "regression" if config.variant == "regression" else "critic"
+    learner = "regression" if config.variant == "regression" else "critic"
     basis = _Basis.load(run, config, learner, sources.inputs, reporter, weights)
     train, heldout = hold_out(sources.preferences(), config.holdout, config.seed)
     dialogues = sources.dialogues()
@@ -213,7 +200,7 @@ class _Basis:
         cls,
         run: Run,
         config: TrainConfig,
-        learner: Learner,
+        learner: str,
         inputs: Sequence[Artifact],
         reporter: Reporter,
         weights: bool,
@@ -255,6 +242,27 @@ class _Basis:
         )
         return cls(list(inputs), layout, model, hyperparameters, builder)
 
+    def models(self, config: TrainConfig, *, planned: bool) -> StartingPolicy:
+        """Return the models that a credit rule may ask.
+
+        Args:
+            planned: nothing is computed.
+        """
+
+        def load() -> Scorer:
+            trainee = self.model.trainee
+            if self.layout is None:
+                return Scorer(trainee.model)
+            # The ranks hold the weights of the training; this process reads them once more.
+            return Scorer(load_model(self.model.base, config.device, tokenizer=self.model.encoder.tokenizer))
+
+        budget = 2 * self.token_budget(config)
+        return StartingPolicy(self.builder.encoder, None if planned else load, budget)
+
+    def token_budget(self, config: TrainConfig) -> int:
+        """Return the tokens of one forward pass of the training."""
+        return config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS)
+
     def training(
         self,
         config: TrainConfig,
@@ -270,7 +278,7 @@ class _Basis:
             epochs=used.epochs,
             batch=used.batch,
             seed=config.seed,
-            token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS),
+            token_budget=self.token_budget(config),
             save_every=config.save_every,
             grouped=config.shuffle == "grouped",
             share=config.packing == "tree",
@@ -293,7 +301,7 @@ def _load_model(
     run: Run,
     config: TrainConfig,
     base: str,
-    learner: Learner,
+    learner: str,
     layout: Layout | None,
     rollouts: Artifact,
     reporter: Reporter,

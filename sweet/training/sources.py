@@ -12,15 +12,16 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
+from sweet.credit.base import Batch
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
-from sweet.stages.rows import Pair, Preference
+from sweet.stages.rows import CandidateRow, Pair, Preference
 from sweet.stages.unseen_tasks import newest_to_learn
-from sweet.tasks.scores import Score
+from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -80,6 +81,18 @@ class Sources:
             return cls(run, [newest_to_learn(run, kind, None, allow_test=allow_test, needed_by=needed_by)])
         return cls(run, [run.find(kind, needed_by=needed_by)])
 
+    def batch(self, kind: Kind, rule: RewardRule) -> Batch:
+        """Return what a credit rule learns from that reads artifacts of this kind."""
+        source = self.inputs[0].id
+        if kind == "pairs":
+            return Batch({}, rule, pairs=self.pairs(), source=source)
+        dialogues = self.dialogues()
+        if kind == "preferences":
+            return Batch(dialogues, rule, preferences=self.preferences(), source=source)
+        if kind == "candidates":
+            return Batch(dialogues, rule, candidates=self.candidates(), source=source)
+        return Batch(dialogues, rule, rewards=self.rewards() if kind == "scores" else {}, source=source)
+
     def dialogues(self) -> dict[str, Trajectory]:
         """Return all dialogues, by id, each with its agent's system prompt: those of several rollouts may differ."""
         found: dict[str, Trajectory] = {}
@@ -100,6 +113,9 @@ class Sources:
 
     def pairs(self) -> list[Pair]:
         return list(self._learned_from(Pair, "id", "trajectory_id"))
+
+    def candidates(self) -> list[CandidateRow]:
+        return list(self._learned_from(CandidateRow, "trajectory_id"))
 
     def _learned_from(self, row: type[Row], *ids: str) -> Iterator[Row]:
         for source in self._sources:

@@ -55,8 +55,7 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     from sweet.training.prepare import prepare_actor, prepare_openrlhf
     from sweet.training.trainer import StageRecord, train
 
-    meta = TrainedMeta(method=config.method, recipe=config.recipe, turn_tokens=actor_turn_tokens(config))
-    record = StageRecord("train-actor", "actor", config, meta, config.resume)
+    record = StageRecord("train-actor", "actor", config, _actor_meta(config), config.resume)
     if config.engine == "openrlhf":
         return train_by_openrlhf(run, prepare_openrlhf(run, config, reporter), record, reporter)
     return train(run, prepare_actor(run, config, reporter), record, reporter, log_to=config.log_to)
@@ -69,6 +68,10 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     from sweet.training.trainer import StageRecord
 
     training = prepare_actor(run, config, reporter, weights=False)
-    meta = TrainedMeta(method=config.method, turn_tokens=actor_turn_tokens(config))
-    record = StageRecord("train-actor", "actor", config, meta, config.resume)
+    record = StageRecord("train-actor", "actor", config, _actor_meta(config), config.resume)
     return plan_training(run, training, record, config.layout_options, config.rates, reporter)
+
+
+def _actor_meta(config: TrainActorConfig) -> TrainedMeta:
+    meta = TrainedMeta(method=config.method, recipe=config.recipe, turn_tokens=actor_turn_tokens(config))
+    return meta.model_copy(update={"rule_option": config.rule_option}) if config.rule_option else meta

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.learn.best_checkpoint import best_files
-from sweet.learn.data import Objective
+from sweet.learn.components import Objective
 from sweet.learn.distributed import Layout, train_in_ranks, world_size
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
@@ -31,7 +32,6 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rates import GPUS
 from sweet.training.examples import TrainingData
-from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel

@@ -21,6 +21,7 @@ from sweet.cli.declaration import Declaration
 from sweet.cli.options import resolve
 from sweet.cli.parser import parse
 from sweet.cli.settings import from_words
+from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
 from sweet.inspection.next_commands import suggest_next
 from sweet.ranking.inputs import find_inputs
@@ -34,7 +35,6 @@ from sweet.stages.base import PlannedConfig, Silent
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.resuming import with_settings_of_unfinished
 from sweet.stages.unseen_tasks import check_not_test, newest_to_learn
-from sweet.training.config import LEARNS_FROM
 from sweet.training.sources import Sources
 
 START = now()
@@ -129,7 +129,7 @@ class World:
             candidates = run.find("candidates", config.from_, needed_by=name)
             check_not_test(run, [candidates], allow=False, needed_by=name)
             return [candidates]
-        kind: Kind = LEARNS_FROM[config.method] if name == "train-actor" else "preferences"
+        kind: Kind = rule_class(config.method).reads if name == "train-actor" else "preferences"
         sources = Sources.find(run, kind, config.from_, allow_test=False, needed_by=name)
         check_not_test(run, sources.inputs, allow=False, needed_by=name)
         base = config.model or agent_of(run, sources.inputs[-1], "model")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sweet.learn.data import Example, Pool
+from sweet.learn.components import Example
+from sweet.learn.data import Pool
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.pretrained import load_tokenizer

@@ -11,7 +11,8 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn.best_checkpoint import best_files
-from sweet.learn.data import Example, Reference
+from sweet.learn.components import Example
+from sweet.learn.data import Reference
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
 from tests.learn.builders import build_model

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch.profiler import ProfilerActivity, profile
 
-from sweet.learn.data import Example, Objective
+from sweet.learn.components import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,
     LIVE_PARAMETERS,

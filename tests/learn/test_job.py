@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from sweet.learn.data import Example, Objective
+from sweet.learn.components import Example, Objective
 from sweet.learn.job import Job
 from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.data import Example, Objective, Pool, Reference, losses
+from sweet.learn.components import Example, Objective
+from sweet.learn.data import Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweet
-from sweet.learn.data import Example, Objective, losses
+from sweet.learn.components import Example, Objective
+from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds, turn_positions

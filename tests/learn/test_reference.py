@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sweet.files import write_whole
 from sweet.learn import reference
-from sweet.learn.data import Objective
+from sweet.learn.components import Objective
 from sweet.learn.engine import TorchEngine
 from sweet.learn.logprobs import span_logprobs
 from sweet.learn.loop import Loop, LoopSettings

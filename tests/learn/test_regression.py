@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from sweet.learn.components import Example, Objective, Target
 from sweet.learn.critic import TurnReplies
-from sweet.learn.data import Example, Objective, losses
+from sweet.learn.data import losses
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
-from sweet.learn.objectives import Target
 from sweet.learn.regression import RegressionCritic
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet.learn import attention
+from sweet.learn.components import Example, Objective
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.data import Example, Objective, losses
+from sweet.learn.data import losses
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings

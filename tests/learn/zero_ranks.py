@@ -20,7 +20,8 @@ from sweet import collector
 with collector.paused(freeze=True):
     import torch
 
-    from sweet.learn.data import Example, Objective, Reference
+    from sweet.learn.components import Example, Objective
+    from sweet.learn.data import Reference
     from sweet.learn.head import attach_head
     from sweet.learn.job import FILE, Job
     from sweet.learn.loop import Loop, LoopSettings

@@ -15,7 +15,7 @@ from sweet.pipeline.servers import ROLES
 from sweet.pipeline.slurm import batch_script
 from sweet.tasks.registry import task_kind
 from sweet.training.config import check_critic_options
-from sweet.training.hyperparameters import PAPER, Learner
+from sweet.training.hyperparameters import defaults
 
 ROWS = ("paper-code-8b", "paper-code-70b", "paper-html")
 
@@ -30,7 +30,7 @@ def read(row: str) -> tuple[Recipe, dict[str, Any]]:
     ("row", "dialogues", "critic"),
     [("paper-code-8b", 15_000, "critic"), ("paper-code-70b", 15_000, "critic"), ("paper-html", 6_000, "regression")],
 )
-def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: Learner) -> None:
+def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: str) -> None:
     recipe, tables = read(row)
     train, kind = recipe.train, task_kind(recipe.train.task)
     assert kind.has_dataset(str(train.tasks))
@@ -43,7 +43,7 @@ def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: L
         ("train-critic", critic, kind.dialogue_epochs, 8192),
         ("train-actor", "sweet", 1, 16384),
     ):
-        config, paper = tables[table], PAPER[learner]
+        config, paper = tables[table], defaults(learner, large=True)
         assert (config.lr, config.batch, config.beta) == (paper.lr, paper.batch, 0.1)
         assert (config.nll or 0, config.epochs, config.max_length) == (paper.nll, epochs, length)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sweet.credit.rft import select_best
 from sweet.errors import SweetError, UsageError
 from sweet.inspection.status import report
 from sweet.preferences.config import LabelConfig, PairConfig
@@ -26,7 +27,6 @@ from sweet.stages.rows import CandidateRow, Preference
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.imitation import select_best
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.render.pictures import make_clip, save_photo
 from tests.stages.heard import Heard

@@ -40,7 +40,7 @@ from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.hyperparameters import SMALL
+from sweet.training.hyperparameters import defaults
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
 from sweet.training.trainer import make_job
@@ -182,7 +182,7 @@ def test_the_pipeline_from_screenshots_to_an_actor(run: Run, sighted: dict[str, 
         assert (row.basis, row.taken.logprob) == ("regression", None)
     assert run_pair(run, PairConfig(), Silent()).metrics.pairs > 0
     actor = run_train_actor(run, TrainActorConfig(limit=4, lr=1e-3), Silent())
-    assert actor.metrics.steps == SMALL["sweet"].epochs
+    assert actor.metrics.steps == defaults("sweet", large=False).epochs
 
 
 def test_ranking_resumes_with_the_missing_turns(run: Run, sighted: dict[str, str], painted: list[str]) -> None:

@@ -21,7 +21,7 @@ from sweet.stages.rows import Pair
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
-from sweet.training.hyperparameters import LARGE, SMALL, Learner, resolve
+from sweet.training.hyperparameters import LARGE, defaults, resolve
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run, put
 
@@ -102,7 +102,7 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     assert metrics.accuracy == 1.0
     assert metrics.heldout_accuracy == 1.0
     assert (metrics.examples, metrics.heldout, metrics.steps) == (8, 2, 16)
-    assert (metrics.lr, metrics.nll, metrics.mfu) == (5e-3, SMALL["critic"].nll, None)
+    assert (metrics.lr, metrics.nll, metrics.mfu) == (5e-3, defaults("critic", large=False).nll, None)
     assert artifact.meta["base"] == agent
     assert (artifact.meta["variant"], artifact.meta["recipe"]) == ("advantage", "paper")
     folder = run.file(artifact)
@@ -238,7 +238,7 @@ def test_all_preferences_of_a_held_out_task_are_held_out() -> None:
 def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
-    assert resolve("critic", 10**6, "paper", **none) == SMALL["critic"]
+    assert resolve("critic", 10**6, "paper", **none) == defaults("critic", large=False)
     assert resolve("sweet", 10**6, "paper", **none).nll > resolve("sweet", LARGE, "paper", **none).nll
     assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
     assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
@@ -246,16 +246,20 @@ def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
 
 def test_a_large_model_passes_over_whole_dialogues_as_often_as_the_kind_of_task_says() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
+    learners = ("critic", "regression", "multi-turn-dpo", "rft", "sweet", "sft")
 
     def epochs(kind: str, parameters: int = LARGE, **given: Any) -> dict[str, int]:
         passes = task_kind(kind).dialogue_epochs
-        learners: tuple[Learner, ...] = ("critic", "regression", "multi-turn-dpo", "rft", "sweet", "sft")
         found = (resolve(name, parameters, "paper", **(none | given), dialogue_epochs=passes) for name in learners)
         return {name: used.epochs for name, used in zip(learners, found, strict=True)}
 
     assert epochs("code") == {"critic": 4, "regression": 4, "multi-turn-dpo": 4, "rft": 4, "sweet": 1, "sft": 1}
     assert epochs("html") == {"critic": 8, "regression": 8, "multi-turn-dpo": 8, "rft": 8, "sweet": 1, "sft": 1}
-    assert epochs("html", 10**6) == epochs("code", 10**6) == {name: SMALL[name].epochs for name in SMALL}
+    assert (
+        epochs("html", 10**6)
+        == epochs("code", 10**6)
+        == {name: defaults(name, large=False).epochs for name in learners}
+    )
     assert set(epochs("html", epochs=3).values()) == {3}
 
 

@@ -17,7 +17,7 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn import distributed, heartbeat, worker
-from sweet.learn.data import Example, Objective
+from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout, check_hostfile, train_in_ranks
 from sweet.learn.failure import error_path
 from sweet.learn.job import Job, checkpoint_path

@@ -1,0 +1,178 @@
+"""The interface of credit rules.
+
+A rule is a class derived from `CreditRule`, with its options as fields. It gets a `Batch` (dialogues with rewards, or
+what a stage made of them: preferences, pairs, candidates) and returns one `Credit` for each example: what is to be
+encoded, and its weights on the loss components. Weights are given by turn, one number for all its tokens or one for
+each. A rule that needs probabilities asks the `Models` of the training for them.
+
+A rule has no state: everything that changes during a training is in the `Models`, which are part of its checkpoints. So
+the same rule serves a training on recorded dialogues (`sweet train-actor --method NAME`) and one that plays its own
+dialogues (`sweet train --algorithm NAME`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.errors import SweetError
+from sweet.hints import Hint, option, stage
+from sweet.learn.components import Objective
+from sweet.runs.manifest import Kind
+from sweet.stages.rows import Candidate, CandidateRow, Pair, Preference
+from sweet.tasks.base import Recipe
+from sweet.tasks.scores import RewardRule
+from sweet.tasks.trajectory import Trajectory
+
+Values = float | Sequence[float]
+"""A weight for all tokens of a turn, or one for each of them, the thought's tokens and the end of the turn included."""
+
+Which = Literal["policy", "start"]
+"""A model of the training: the policy as it is now, or the model it started from."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a rule learns from. What the rule does not read is empty.
+
+    Attributes:
+        dialogues: by id, each with its agent's system prompt.
+        rewards: of the dialogues that have one, by id.
+        preferences, pairs, candidates: the rows of such artifacts.
+        rule: what the rewards of this kind of task mean.
+        source: id of the artifact that is learned from, for errors.
+    """
+
+    dialogues: Mapping[str, Trajectory]
+    rule: RewardRule
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    preferences: Sequence[Preference] = ()
+    pairs: Sequence[Pair] = ()
+    candidates: Sequence[CandidateRow] = ()
+    source: str = ""
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the ids of the dialogues with a reward that no fault ended, by task, both in sorted order."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.rewards):
+            dialogue = self.dialogues.get(name)
+            if dialogue is not None and not dialogue.ended_by_fault and dialogue.agent_turns:
+                found.setdefault(dialogue.task_id, []).append(name)
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class TurnLogprobs:
+    """Log-probabilities at the tokens of a turn, at temperature 1, in nats.
+
+    Attributes:
+        tokens: of the tokens themselves.
+        top_ids, top_logprobs: the most likely ids at each position, if they were asked for.
+    """
+
+    tokens: tuple[float, ...]
+    top_ids: tuple[tuple[int, ...], ...] = ()
+    top_logprobs: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class SampledReply:
+    """A reply that was sampled at a turn of a dialogue, which went on with another one."""
+
+    row: CandidateRow
+    reply: Candidate
+
+
+Subject = str | Preference | Pair | SampledReply
+"""What an example is made of: a dialogue by its id, two dialogues, two replies to one observation, or one reply."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """One example and its weights on the loss components.
+
+    Attributes:
+        of: what is encoded. Policy gradient and distillation weigh the tokens of a dialogue or a `SampledReply`.
+        preference: weight of the comparison, of a `Preference` or a `Pair`.
+        likelihood: weight of the likelihood of the dialogue, the reply or the chosen side; where tokens are weighted,
+            of the same turns.
+        policy: advantages by turn (its index in the dialogue's history); turns that are missing have none.
+        distil: the teacher's log-probabilities by turn; turns that are missing have none.
+    """
+
+    of: Subject
+    preference: float = 1.0
+    likelihood: float = 1.0
+    policy: Mapping[int, Values] = field(default_factory=dict)
+    distil: Mapping[int, TurnLogprobs] = field(default_factory=dict)
+
+    @property
+    def weights_tokens(self) -> bool:
+        return bool(self.policy or self.distil)
+
+
+class Models(Protocol):
+    """The models of a training, as a rule may use them."""
+
+    def logprobs(
+        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False
+    ) -> dict[str, dict[int, TurnLogprobs]]:
+        """Return the log-probabilities of the agent's turns, by dialogue and turn, without gradients.
+
+        A turn that does not fit into the maximum length is missing.
+
+        Args:
+            informed: whether the model sees the training-time information, as a critic does.
+        """
+
+
+class CreditRule(BaseModel):
+    """A credit rule. Its fields are its options, given as `--rule-option NAME=VALUE`.
+
+    Attributes:
+        name: of the rule.
+        reads: the kind of artifact that a training on recorded dialogues reads; `scores` for a rule that needs rewards.
+        online: whether the rule can learn from the dialogues that a training plays itself.
+        large, small: hyperparameters for models of 100M parameters and more, and for small ones.
+        dialogue_epochs: whether the kind of task decides the epochs of a large model (`TaskKind.dialogue_epochs`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: ClassVar[str]
+    reads: ClassVar[Kind]
+    online: ClassVar[bool] = False
+    large: ClassVar[Hyperparameters]
+    small: ClassVar[Hyperparameters]
+    dialogue_epochs: ClassVar[bool] = False
+
+    @abstractmethod
+    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+        """Return the settings of the loss components.
+
+        Args:
+            beta: weight of the log-ratios of a preference loss, 0 for none.
+            nll: weight of the likelihood.
+        """
+
+    @abstractmethod
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        """Return the examples of a batch with their weights.
+
+        Raises:
+            SweetError: there is nothing to learn from; see `nothing_to_learn`.
+        """
+
+
+def nothing_to_learn(what: str, batch: Batch) -> SweetError:
+    """Return the error of a rule that finds nothing to learn in a batch."""
+    return SweetError(
+        f"{what}, so there is nothing to learn.",
+        where=batch.source or None,
+        fix=Hint(stage("rollout"), " with more ", option("samples"), ", then ", stage("eval")),
+    )

@@ -1,0 +1,28 @@
+"""The names of the credit rules: those of this package, and those that others provide by an entry point.
+
+A package provides a rule by an entry point of the group `sweet.credit`, named as the rule and referring to its class
+(`sweet.credit.base.CreditRule`). Nothing is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sweet.plugins import CREDIT, plugins
+
+RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "sweet": "sweet.credit.sweet:Sweet",
+        "multi-turn-dpo": "sweet.credit.multi_turn_dpo:MultiTurnDPO",
+        "rft": "sweet.credit.rft:RejectionFineTuning",
+        "sft": "sweet.credit.sft:SupervisedFineTuning",
+        "grpo": "sweet.credit.grpo:GRPO",
+    }
+)
+"""The rules of this package, in the order in which they are shown. Their names are reserved."""
+
+
+def rule_names() -> list[str]:
+    """Return the names of all rules that are installed."""
+    return [*RULES, *(name for name in plugins(CREDIT) if name not in RULES)]

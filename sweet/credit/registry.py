@@ -1,0 +1,110 @@
+"""Import credit rules by name (`sweet.credit.names`), check them, and create them with their options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pkgutil import resolve_name
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweet.credit.base import CreditRule
+from sweet.credit.names import RULES, rule_names
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.plugins import CREDIT, Plugin, plugins
+from sweet.runs.manifest import Kind
+from sweet.suggestions import did_you_mean, nearest
+
+
+def rule_class(name: str) -> type[CreditRule]:
+    """Return the class of a rule.
+
+    Raises:
+        UsageError: there is no such rule, several packages have one of this name, or it cannot be imported.
+    """
+    if name in RULES:
+        found: type[CreditRule] = resolve_name(RULES[name])
+        return found
+    installed = plugins(CREDIT).get(name, [])
+    if not installed:
+        names = rule_names()
+        near = nearest(name, names)
+        raise UsageError(
+            f"There is no credit rule called {name!r}; there are {', '.join(names)}." + did_you_mean(name, names),
+            where=option("method"),
+            fix=option("method", near) if near else Hint("install its package, or ", option("method", tuple(names))),
+        )
+    if len(installed) > 1:
+        raise UsageError(
+            f"Several packages have a credit rule called {name!r}: {', '.join(map(str, installed))}.",
+            where=option("method"),
+            fix=f"pip uninstall {installed[1].package}",
+        )
+    return _loaded(installed[0])
+
+
+def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
+    """Return a rule with its options.
+
+    Args:
+        options: as NAME=VALUE.
+
+    Raises:
+        UsageError: see `rule_class`; or an option is unknown, or its value invalid.
+    """
+    rule = rule_class(name)
+    values: dict[str, Any] = {}
+    for text in options:
+        key, sign, value = text.partition("=")
+        key = key.strip().replace("-", "_")
+        if not sign or key not in rule.model_fields:
+            known = ", ".join(f"{field.replace('_', '-')}=…" for field in rule.model_fields)
+            raise UsageError(
+                f"The rule {name} has no such option." + did_you_mean(key, rule.model_fields),
+                where=option("rule_option", text),
+                fix=f"it has {known}" if known else "omit it: it has none",
+            )
+        values[key] = value.strip()
+    try:
+        return rule(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        raise UsageError(
+            f"The rule {name} does not take this value: {first['msg']}.",
+            where=option("rule_option", f"{key.replace('_', '-')}={values.get(key, '')}"),
+            fix=(rule.model_fields[key].description or "") if key in rule.model_fields else None,
+        ) from error
+
+
+def _loaded(plugin: Plugin) -> type[CreditRule]:
+    where = f"entry point {plugin.name} = {plugin.point.value}"
+    fix = f"correct {plugin.package}"
+    try:
+        found = plugin.point.load()
+    except (Exception, SystemExit) as error:  # a plug-in's module may raise anything
+        what = f"The credit rule {plugin.name!r} ({plugin}) cannot be imported: {type(error).__name__}: {error}"
+        raise UsageError(what, where=where, fix=fix) from error
+    if not (isinstance(found, type) and issubclass(found, CreditRule)):
+        what = f"The credit rule {plugin.name!r} ({plugin}) is not a class derived from sweet.credit.base.CreditRule."
+        raise UsageError(what, where=where, fix=fix)
+    missing = [name for name in ("name", "reads", "large", "small") if not hasattr(found, name)]
+    missing += sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise UsageError(
+            f"The credit rule {plugin.name!r} ({plugin}) lacks {', '.join(missing)}.", where=where, fix=fix
+        )
+    return found
+
+
+def rule_reading(kind: Kind) -> str:
+    """Return the first rule that learns from artifacts of a kind.
+
+    Raises:
+        KeyError: there is none.
+    """
+    found = next((name for name in RULES if rule_class(name).reads == kind), None)
+    if found is None:
+        raise KeyError(kind)
+    return found

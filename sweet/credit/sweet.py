@@ -1,0 +1,24 @@
+"""SWEET: step-level pairs of replies, ranked by a critic that sees the training-time information (arXiv 2503.15478)."""
+
+from __future__ import annotations
+
+from sweet.credit.base import Batch, Credit, CreditRule, Models
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.learn.components import Objective
+from sweet.tasks.base import Recipe
+
+
+class Sweet(CreditRule):
+    """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply."""
+
+    name = "sweet"
+    reads = "pairs"
+    large = Hyperparameters(lr=2e-7, nll=0.01, epochs=1, batch=8)
+    small = Hyperparameters(lr=5e-4, nll=3.0, epochs=2, batch=8)
+
+    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+        # The published actor's likelihood term has no response mask.
+        return Objective(beta or None, nll, "none", whole_nll=recipe == "upstream")
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        return [Credit(pair) for pair in batch.pairs]
