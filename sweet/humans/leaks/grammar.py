@@ -8,45 +8,17 @@ at one depth, and so the time is linear for each statement.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sweet.humans.leaks import tree
-from sweet.humans.leaks.tokens import END, Token
-from sweet.humans.leaks.tree import NAME, Node, literal, node
-
-DEEPEST = 20
-"""Expressions inside each other; a deeper one is not parsed."""
+from sweet.humans.leaks.expressions import ExpressionParser, NotParsedError
+from sweet.humans.leaks.tree import Node, node
 
 Form = Literal["expression", "statement", "header", "definition"]
 """`header`: the first line of `if`, `for`, … up to its colon. `definition`: that of `def` or `class`."""
 
-_BINARY = {
-    "or": 1,
-    "and": 2,
-    **dict.fromkeys(("<", ">", "<=", ">=", "==", "!=", "<>", "in", "is", "not in", "is not"), 4),
-    "|": 5,
-    "^": 6,
-    "&": 7,
-    "<<": 8,
-    ">>": 8,
-    "+": 9,
-    "-": 9,
-    **dict.fromkeys(("*", "/", "//", "%", "@"), 10),
-    "**": 12,
-}
-_COMPARISON, _UNARY, _NOT = 4, 11, 3
 _ASSIGNED = frozenset({"+=", "-=", "*=", "/=", "%=", "//=", "**=", ">>=", "<<=", "&=", "|=", "^=", "@="})
-_WORDS = (
-    "if elif else for while def class return in is and or not lambda with as try except finally raise assert import "
-    "from pass break continue del global nonlocal yield await async"
-)
-KEYWORDS = frozenset(_WORDS.split())
-_PREFIXED = re.compile(r"([A-Za-z]*)(\"\"\"|'''|\"|')")
-_FILLED = re.compile(r"\{[^{}]*\}")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -59,53 +31,17 @@ class Parsed:
     end: int
 
 
-class _Failed(Exception):
-    """There is no expression here."""
-
-
-class Parser:
+class Parser(ExpressionParser):
     """Parses tokens from any position."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens, self.at, self.depth = tokens, 0, 0
 
     def statement(self, start: int) -> Parsed | None:
         """Return the longest statement or expression that begins at a token, or None."""
         self.at, self.depth = start, 0
         try:
             form, found = self._statement()
-        except _Failed:
+        except NotParsedError:
             return None
         return Parsed(form, found, start, self.at)
-
-    # Tokens
-
-    def _peek(self, ahead: int = 0) -> Token:
-        index = self.at + ahead
-        return self.tokens[index] if index < len(self.tokens) else END
-
-    def _is(self, text: str, ahead: int = 0) -> bool:
-        token = self._peek(ahead)
-        return token.text == text and token.kind in ("operator", "name")
-
-    def _take(self, text: str) -> bool:
-        if not self._is(text):
-            return False
-        self.at += 1
-        return True
-
-    def _need(self, text: str) -> None:
-        if not self._take(text):
-            raise _Failed
-
-    def _name(self) -> str:
-        token = self._peek()
-        if token.kind != "name" or token.text in KEYWORDS:
-            raise _Failed
-        self.at += 1
-        return token.text
-
-    # Statements
 
     def _statement(self) -> tuple[Form, Node | None]:
         word = self._peek().text if self._peek().kind == "name" else ""
@@ -138,7 +74,7 @@ class Parser:
             self.at += 1
             try:
                 return "statement", node(word, [self._expressions()])
-            except _Failed:
+            except NotParsedError:
                 return "statement", node(word)
         if word in ("pass", "break", "continue"):
             self.at += 1
@@ -154,7 +90,7 @@ class Parser:
         if self._is("("):
             self._skip_brackets()
         elif word == "def":
-            raise _Failed
+            raise NotParsedError
         if self._take("->"):
             self._expression()
         self._need(":")
@@ -169,7 +105,7 @@ class Parser:
             self.at += 1
             if depth == 0:
                 return
-        raise _Failed
+        raise NotParsedError
 
     def _clause(self, word: str) -> tuple[Form, Node | None]:
         self.at += 1
@@ -193,7 +129,7 @@ class Parser:
             self.at += 1
             names.append(self._name())
         if first == "from" and len(names) < 2:
-            raise _Failed
+            raise NotParsedError
         return "statement", node("import", leaf=names[0], own=2)
 
     def _simple(self) -> tuple[Form, Node | None]:
@@ -206,7 +142,7 @@ class Parser:
             self.at += 1
             try:
                 value = self._expressions()
-            except _Failed:
+            except NotParsedError:
                 self.at = before
                 return "expression", first
             return "statement", assignment(first, tree.operation(operator.text[:-1], first, value))
@@ -216,12 +152,12 @@ class Parser:
                 self.at += 1
                 self._expression()
                 if not self._is("="):
-                    raise _Failed
+                    raise NotParsedError
             while self._take("=") or self._take(":="):
                 targets.append(value)
                 value = self._expressions()
                 before = self.at
-        except _Failed:
+        except NotParsedError:
             self.at = before
             if not targets or value is first:
                 return "expression", first
@@ -229,271 +165,10 @@ class Parser:
             return "expression", first
         return "statement", assignment(targets[-1], value)
 
-    # Expressions
-
     def _for(self) -> Node:
         target = self._target()
         self._need("in")
         return node("for", [target, self._expressions()])
-
-    def _target(self) -> Node:
-        """Parse the targets of `for`, up to `in`."""
-        parts = [self._binary(_COMPARISON + 1)]
-        while self._take(","):
-            if self._is("in"):
-                break
-            parts.append(self._binary(_COMPARISON + 1))
-        return parts[0] if len(parts) == 1 else node("tuple", parts)
-
-    def _expressions(self) -> Node:
-        """Parse expressions separated by commas: one, or a tuple."""
-        parts = [self._starred()]
-        while self._is(","):
-            before = self.at
-            self.at += 1
-            try:
-                parts.append(self._starred())
-            except _Failed:
-                self.at = before
-                break
-        return parts[0] if len(parts) == 1 else tree.collection("tuple", parts)
-
-    def _starred(self) -> Node:
-        if self._take("*") or self._take("**"):
-            return node("starred", [self._binary(5)])
-        return self._expression()
-
-    def _expression(self) -> Node:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise _Failed
-        try:
-            return self._conditional()
-        finally:
-            self.depth -= 1
-
-    def _conditional(self) -> Node:
-        if self._take("lambda"):
-            while not self._is(":"):
-                if self._peek().kind == "line":
-                    raise _Failed
-                self.at += 1
-            self.at += 1
-            return node("return", [self._expression()])
-        found = self._binary(1)
-        before = self.at
-        if self._is("if"):
-            self.at += 1
-            try:
-                condition = self._binary(1)
-                self._need("else")
-                return tree.conditional(condition, found, self._expression())
-            except _Failed:
-                self.at = before
-        return found
-
-    def _operator(self) -> str:
-        token = self._peek()
-        if token.kind not in ("operator", "name"):
-            return ""
-        if token.text == "not" and self._is("in", 1):
-            return "not in"
-        if token.text == "is" and self._is("not", 1):
-            return "is not"
-        return token.text
-
-    def _binary(self, least: int) -> Node:
-        self.depth += 1
-        if self.depth > 2 * DEEPEST:
-            raise _Failed
-        try:
-            return self._binary_inside(least)
-        finally:
-            self.depth -= 1
-
-    def _binary_inside(self, least: int) -> Node:
-        left = self._unary()
-        parts: list[Node] = []  # of a chain of + and -, *, and, or, whose node is built once
-        joined = ""
-        compared: list[Node] = []
-        while (strength := _BINARY.get(operator := self._operator(), 0)) >= least:
-            before = self.at
-            self.at += 2 if " " in operator else 1
-            try:
-                # Powers group from the right.
-                right = self._binary(strength if operator == "**" else strength + 1)
-            except _Failed:
-                self.at = before
-                break
-            chain = "+" if operator == "-" else operator
-            if parts and chain != joined:
-                left, parts = tree.chain(joined, parts), []
-            if compared and strength != _COMPARISON:
-                left, compared = tree.chain("and", compared), []
-            if chain in ("+", "*", "and", "or"):
-                parts = parts or [left]
-                parts.append(tree.negative(right) if operator == "-" else right)
-                joined = chain
-            elif strength == _COMPARISON:
-                # a < b < c is a < b and b < c.
-                compared.append(tree.operation("!=" if operator == "<>" else operator, left, right))
-                left = right
-            else:
-                left = tree.operation(operator, left, right)
-        if compared:
-            return tree.chain("and", compared)
-        return tree.chain(joined, parts) if parts else left
-
-    def _unary(self) -> Node:
-        if self._is("not"):
-            self.at += 1
-            return tree.negation(self._binary(_NOT + 1))
-        if self._is("-"):
-            self.at += 1
-            return tree.negative(self._binary(_UNARY))
-        if self._is("+"):
-            self.at += 1
-            return self._binary(_UNARY)
-        if self._is("~"):
-            self.at += 1
-            return node("~", [self._binary(_UNARY)])
-        if self._is("await"):
-            self.at += 1
-        return self._postfix(self._atom())
-
-    def _postfix(self, found: Node) -> Node:
-        callee = self._peek(-1).text
-        while True:
-            before = self.at
-            try:
-                if self._is(".") and not self._peek(1).spaced and self._peek(1).kind == "name":
-                    self.at += 2
-                    found = node("attribute", [found], leaf=self._peek(-1).text)
-                    callee = ""
-                elif self._is("("):
-                    self.at += 1
-                    found = called(found, callee, self._arguments())
-                    callee = ""
-                elif self._is("["):
-                    self.at += 1
-                    found = node("item", [found, self._index()])
-                    callee = ""
-                else:
-                    return found
-            except _Failed:
-                self.at = before
-                return found
-
-    def _arguments(self) -> list[Node]:
-        arguments: list[Node] = []
-        while not self._take(")"):
-            if self._peek().kind == "name" and self._is("=", 1):
-                name = self._name()
-                self.at += 1
-                arguments.append(node("keyword", [self._expression()], leaf=name))
-            else:
-                argument = self._starred()
-                if self._is("for") or self._is("async"):
-                    argument = self._comprehension("generator", argument)
-                arguments.append(argument)
-            if not self._take(","):
-                self._need(")")
-                break
-        return arguments
-
-    def _index(self) -> Node:
-        parts: list[Node] = []
-        sliced = False
-        while not self._take("]"):
-            if self._take(":"):
-                sliced = True
-                parts.append(node("colon", own=0))
-            elif not self._take(","):
-                parts.append(self._starred())
-        if not parts:
-            raise _Failed
-        return node("slice", parts) if sliced or len(parts) > 1 else parts[0]
-
-    def _comprehension(self, kind: str, item: Node) -> Node:
-        parts = [item]
-        while True:
-            self._take("async")
-            if self._take("for"):
-                target = self._target()
-                self._need("in")
-                parts.append(node("for", [target, self._binary(1)]))
-            elif self._take("if"):
-                decided, _ = tree.branch(self._binary(1))
-                parts.append(decided)
-            else:
-                return node(kind, parts)
-
-    def _atom(self) -> Node:
-        token = self._peek()
-        if token.kind == "number":
-            self.at += 1
-            return literal(number_of(token.text))
-        if token.kind == "string":
-            return self._string()
-        if token.kind == "name":
-            if token.text in KEYWORDS:
-                raise _Failed
-            self.at += 1
-            return literal(token.text) if token.text in ("True", "False", "None") else NAME
-        if token.kind == "operator" and token.text in "([{":
-            self.at += 1
-            return self._bracketed({"(": ")", "[": "]", "{": "}"}[token.text])
-        if token.text == "." and self._is(".", 1) and self._is(".", 2):
-            self.at += 3
-            return literal("...")
-        raise _Failed
-
-    def _string(self) -> Node:
-        values, filled = [], False
-        while self._peek().kind == "string":
-            value, is_filled = string_of(self._peek().text)
-            values.append(value)
-            filled |= is_filled
-            self.at += 1
-        value = "".join(values)
-        if not filled:
-            return literal("s" + value)
-        # A string with places to fill in is program: the longer, the more of it.
-        return node("filled", leaf=value, own=2 + min(len(value) // 60, 6))
-
-    def _bracketed(self, closing: str) -> Node:
-        kind = {")": "tuple", "]": "list", "}": "set"}[closing]
-        if self._take(closing):
-            return node({"}": "dict"}.get(closing, kind))
-        if closing == ")" and self._take("yield"):
-            found = node("yield", [self._expressions()])
-            self._need(closing)
-            return found
-        items = [self._item(closing)]
-        if closing == "}" and items[0].kind == "pair":
-            kind = "dict"
-        if self._is("for") or self._is("async"):
-            found = self._comprehension("generator" if kind in ("tuple", "list") else kind, items[0])
-            self._need(closing)
-            return found
-        several = False
-        while self._take(","):
-            several = True
-            if self._is(closing):
-                break
-            items.append(self._item(closing))
-        self._need(closing)
-        if closing == ")" and not several:
-            return items[0]
-        return tree.collection(kind, items)
-
-    def _item(self, closing: str) -> Node:
-        first = self._starred()
-        if closing == "}" and self._take(":"):
-            return node("pair", [first, self._expression()], own=0)
-        if self._take(":="):
-            return self._expression()
-        return first
 
 
 def assignment(target: Node, value: Node) -> Node:
@@ -502,41 +177,3 @@ def assignment(target: Node, value: Node) -> Node:
     if constant and target.kind in ("name", "tuple"):
         return Node("fact", node("assign", [target, value]).key, 1, value.informative)
     return node("assign", [target, value])
-
-
-def called(function: Node, name: str, arguments: Sequence[Node]) -> Node:
-    """Return the node of a call; `name` is that of the function, if it is a name."""
-    if function.kind == "name":
-        builtin = name if name in tree.BUILTINS else ""
-        if builtin in ("min", "max"):
-            arguments = sorted(arguments, key=lambda argument: argument.key)
-        return node("call", arguments, leaf=builtin, own=2)
-    return node("call", [function, *arguments])
-
-
-def number_of(text: str) -> str:
-    """Return the canonical spelling of a number: equal values have one."""
-    plain = text.replace("_", "").lower()
-    try:
-        if plain[:2] in ("0x", "0b", "0o"):
-            return f"n{int(plain, 0)}"
-        value = float(plain)
-    except ValueError:
-        return f"n{plain}"
-    return f"n{int(value)}" if value.is_integer() and abs(value) < 1e15 else f"n{value!r}"
-
-
-def string_of(text: str) -> tuple[str, bool]:
-    """Return the value of a string with single blanks for all white space, and whether it has places to fill in."""
-    match = _PREFIXED.match(text)
-    if match is None:
-        return text, False
-    quotes = match.group(2)
-    inside = text[match.end() : -len(quotes)]
-    if "f" in match.group(1).lower():
-        return " ".join(_FILLED.sub("{}", _ESCAPED.sub(_character, inside)).split()), True
-    return " ".join(_ESCAPED.sub(_character, inside).split()), False
-
-
-def _character(match: re.Match[str]) -> str:
-    return " " if match.group(1) in "nrt\n" else match.group(1)
