@@ -124,25 +124,22 @@ def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -
         raise UsageError(
             f"The dataset {tasks} has no split {split!r}.{did_you_mean(split, splits[tasks])}",
             where=option("split"),
-            fix=option("split", _near(split, splits[tasks])),
+            fix=option("split", nearest(split, splits[tasks]) or tuple(splits[tasks])[:4]),
         )
 
 
 def not_there(path: Path, datasets: Iterable[str]) -> InputError:
-    """Return the error for a path that is neither a file nor the name of a dataset."""
+    """Return the error for a path that is neither a file nor the name of a dataset.
+
+    Some commands have an option for it, `--tasks`, and others an argument, so the fix names neither.
+    """
     if path.is_dir():
         files = sorted(str(file) for file in path.glob("*.jsonl"))
-        hint = files[0] if files else "name a JSONL file"
-        return InputError("The task file is a folder.", path=path, fix=option("tasks", hint) if files else hint)
+        fix = f"write {files[0]}" if files else "name a JSONL file"
+        return InputError("The task file is a folder.", path=path, fix=fix)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)
-    return InputError(
-        f"There is no such task file or dataset.{did_you_mean(str(path), known)}",
-        path=path,
-        fix=option("tasks", _near(str(path), known)),
-    )
-
-
-def _near(word: str, known: Collection[str]) -> str | tuple[str, ...]:
-    """Return the known word that is nearest, or else the first few to choose from."""
-    return nearest(word, known) or tuple(known)[:4]
+    near = nearest(str(path), known)
+    fix = f"write {near}" if near else ", ".join(["name a JSONL file", *(f"or {name}" for name in known[:4])])
+    what = f"There is no such task file or dataset.{did_you_mean(str(path), known)}"
+    return InputError(what, path=path, fix=fix)

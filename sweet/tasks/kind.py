@@ -113,11 +113,7 @@ class TaskKind(ABC):
             UsageError: the kind has no dataset.
         """
         if not self.datasets:
-            raise UsageError(
-                f"The kind {self.name} comes without tasks.",
-                where=option("tasks"),
-                fix=option("tasks", "FILE.jsonl"),
-            )
+            raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
         return next(iter(self.datasets))
 
     def has_dataset(self, name: str) -> bool:

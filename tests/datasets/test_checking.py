@@ -164,6 +164,18 @@ def config(path: Path, **changes: Any) -> RolloutConfig:
     return RolloutConfig(**{"tasks": str(path), "max_turns": 1, "max_tokens": 8, **changes})
 
 
+@pytest.mark.parametrize("command", [["data", "check"], ["rollout", "r", "--tasks"]], ids=["check", "rollout"])
+def test_the_fix_of_a_missing_file_fits_the_command(
+    command: list[str], workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An argument and an option name the tasks, so the fix names the file alone."""
+    assert run([*command, "mine.jsonl"]) == 2
+    assert "try    name a JSONL file, or micro, or micro-long, or colbench" in capsys.readouterr().err
+    (workplace / "mine-2.jsonl").touch()
+    assert run([*command, "mine.jsonl"]) == 2
+    assert "try    write mine-2.jsonl" in capsys.readouterr().err
+
+
 def test_a_rollout_refuses_what_does_not_compile_or_skips_it(tmp_path: Path) -> None:
     known = [{"topic": "rate", "cues": ["rate"], "answer": "It is 3."}]
     path = write(
