@@ -12,6 +12,7 @@ from sweet.report.schema import (
     ArtifactFact,
     ComparisonFact,
     CurveFact,
+    HumanFact,
     Measure,
     Point,
     Rate,
@@ -59,6 +60,7 @@ def scores_fact(
         outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
+        humans=list(_humans(metrics.get("humans"))),
         curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
         against=_against(metrics.get("compare")),
         win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
@@ -70,6 +72,19 @@ def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
     for name, value in metrics.items():
         if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
             yield rate
+
+
+def _humans(by_human: JsonValue) -> Iterator[HumanFact]:
+    """Yield the dialogues of each human, with its rates."""
+    for human, metrics in by_human.items() if isinstance(by_human, dict) else ():
+        if isinstance(metrics, dict):
+            yield HumanFact(
+                human=human,
+                dialogues=_count(metrics.get("dialogues")),
+                tasks=_count(metrics.get("tasks")),
+                faults=_count(metrics.get("faults")),
+                rates=list(_rates(metrics)),
+            )
 
 
 def _against(compared: JsonValue) -> str:

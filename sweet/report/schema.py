@@ -93,6 +93,17 @@ class CurveFact(_Fact):
     series: list[Series]
 
 
+class HumanFact(_Fact):
+    """The dialogues of one of several humans in an evaluation."""
+
+    human: str
+    dialogues: int | None
+    tasks: int | None
+    faults: int | None
+    """Dialogues that ended by a fault of this human."""
+    rates: list[Rate]
+
+
 class ScoresFact(_Fact):
     """One evaluation."""
 
@@ -116,6 +127,8 @@ class ScoresFact(_Fact):
     outcomes: dict[str, int]
     faults: int | None
     invalid_tasks: int | None
+    humans: list[HumanFact]
+    """Empty where the dialogues do not name their human."""
     curves: list[CurveFact]
     against: str
     """The scores that they were compared with, RUN:scores-2; empty if they were not compared."""

@@ -327,7 +327,12 @@ def test_a_hostile_manifest_breaks_nothing(run: Run) -> None:
         for index, attempt in enumerate(manifest["attempts"]):
             attempt["config"] = {"agent": strange[index % 7], "vllm_options": 5, HOSTILE: strange}
             attempt["environment"] = {HOSTILE: strange[index % 7], "sweet": HOSTILE}
-            attempt["metrics"] |= {"outcomes": strange[index % 7], "faults": 1e300, "best_of": strange[index % 7]}
+            attempt["metrics"] |= {
+                "outcomes": strange[index % 7],
+                "faults": 1e300,
+                "humans": strange[index % 7],
+                "best_of": strange[index % 7],
+            }
             attempt["metrics"] |= {HOSTILE: 0.5, f"{HOSTILE}_ci_low": HOSTILE, "x": 10**400, "x_ci_low": 0}
         for artifact in manifest["artifacts"]:
             artifact["meta"] |= {"tasks": HOSTILE, "sim": strange, "max_turns": 10**400, "scorer": {"a": 1}}

@@ -86,6 +86,33 @@ def _fail(run: Run) -> None:
         raise ValueError(f"wrong {HOSTILE}")
 
 
+def test_several_humans_have_a_table(run: Run) -> None:
+    assert "By human" not in drawn(run)
+
+    def change(manifest: dict[str, Any]) -> None:
+        rates = {"success_rate": 0.25, "success_rate_ci_low": 0.125, "success_rate_ci_high": 0.5}
+        unknown = dict.fromkeys(rates)
+        manifest["attempts"][1]["metrics"]["humans"] = {
+            "scripted:terse": {"dialogues": 4, "tasks": 2, "faults": 1, **rates},
+            "ann": {"dialogues": 0, "tasks": 0, "faults": 0, **unknown},
+        }
+
+    rewrite(run, change)
+    report = collect(run)
+    assert [(one.human, one.dialogues, one.tasks, one.faults) for one in report.results[0].humans] == [
+        ("scripted:terse", 4, 2, 1),
+        ("ann", 0, 0, 0),
+    ]
+    assert [rate.mean for rate in report.results[0].humans[0].rates] == [0.25]
+    assert report.results[0].humans[1].rates == []
+    assert report.results[1].humans == []
+    text = drawn(run)
+    harmless(text)
+    assert text.count("By human: scores-1") == 1
+    assert re.search(r"scripted:terse.*4.*2.*1.*25\.0 %.*12\.5, 50\.0", text)
+    assert "| `scores-1` | `scripted:terse` | 4 | `success rate` | 25.0 % [12.5, 50.0] |" in markdown(report)
+
+
 def test_broken_files_do_not_end_the_page(run: Run) -> None:
     (run.path / "rollouts" / "rollouts-2.jsonl").write_bytes(b"\xff\n")
     (run.path / "scores" / "scores-1.jsonl").unlink()
@@ -106,6 +133,8 @@ def test_nothing_in_a_manifest_becomes_markup(run: Run) -> None:
             artifact["meta"] |= {"tasks": HOSTILE, "sim": HOSTILE, "scorer": HOSTILE, "sandbox": HOSTILE}
             artifact["meta"] |= {"method": HOSTILE} if artifact["kind"] == "actor" else {}
         manifest["attempts"][1]["metrics"] |= {HOSTILE: 0.5, f"{HOSTILE}_ci_low": 0.1, "outcomes": {HOSTILE: 3}}
+        humans = {HOSTILE: {"dialogues": 2, HOSTILE: 0.5, f"{HOSTILE}_ci_low": 0.1}}
+        manifest["attempts"][1]["metrics"]["humans"] = humans
         manifest["attempts"][1]["metrics"]["best_of"] = {
             n: {HOSTILE: 0.5, f"{HOSTILE}_ci_low": 0.4, f"{HOSTILE}_ci_high": 0.6} for n in ("1", "2")
         }

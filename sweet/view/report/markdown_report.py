@@ -50,6 +50,13 @@ def _parts(report: Report) -> Iterator[str]:
     ]
     yield from _table(["scores", "agent", "dataset", "n", "rate", "mean [95 %]"], rows, "---r-r")
     rows = [
+        [code(result.id), code(human.human), str(human.dialogues or "–"), code(rate_name(rate.name)), rate_text(rate)]
+        for result in report.results
+        for human in result.humans
+        for rate in human.rates
+    ]
+    yield from _table(["scores", "human", "n", "rate", "mean [95 %]"], rows, "--r-r")
+    rows = [
         [
             f"{code(found.before)} → {code(found.after)}",
             code(rate_name(measure.name)),

@@ -52,6 +52,7 @@ def rate_cell(rate: Rate) -> str:
 def results(report: Report) -> str:
     content = "".join(_evaluation(result) for result in report.results)
     content = f'<div class="wide"><table class="rates">{content}</table></div>\n' if content else ""
+    content += "".join(map(_by_human, report.results))
     content += "".join(_comparison(found, report) for found in report.comparisons)
     content += side_by_side(_curves(report))
     content += _outcomes(report)
@@ -82,6 +83,19 @@ def _evaluation(result: ScoresFact) -> str:
         for name, rate in rates
     )
     return f'<tbody><tr><th colspan="3" scope="rowgroup">{about}{mark}</th></tr>\n{rows}</tbody>'
+
+
+def _by_human(result: ScoresFact) -> str:
+    """Return the rates of an evaluation by human; empty where its dialogues do not name theirs."""
+    names = list(dict.fromkeys(rate.name for human in result.humans for rate in human.rates))
+    rows = []
+    for human in result.humans:
+        cells = {rate.name: rate_cell(rate) for rate in human.rates}
+        counts = ["–" if n is None else f"{n:,}" for n in (human.dialogues, human.tasks, human.faults)]
+        rows.append([line(human.human), *counts, *(cells.get(name, "–") for name in names)])
+    header = ["human", "dialogues", "tasks", "faults", *map(rate_name, names)]
+    drawn = table(header, rows, "lrrr" + "l" * len(names))
+    return f"<h3>By human: {line(result.id)}</h3>\n{drawn}" if drawn else ""
 
 
 def _comparison(found: ComparisonFact, report: Report) -> str:
