@@ -121,12 +121,13 @@ def policy_gradient(policy: Tensor, sampled: Tensor, advantages: Tensor, setting
         sampled: [n] log mu(a), of the model that sampled.
         advantages: [n].
     """
-    ratio = (policy - sampled).exp()
+    difference = policy - sampled
+    ratio = difference.detach().exp()
+    inside = (ratio <= settings.bound) & (ratio >= 1 / settings.bound)
+    # Not a product with the mask: an infinite ratio has no finite gradient, and 0 times infinity is not 0.
+    ratio = torch.where(inside, difference, torch.zeros_like(difference)).exp()
     clipped = ratio.clamp(1 - settings.low, 1 + settings.high)
-    losses = -torch.minimum(ratio * advantages, clipped * advantages)
-    inside = (ratio.detach() <= settings.bound) & (ratio.detach() >= 1 / settings.bound)
-    # `where`, because the product of a mask and an infinite loss is not 0.
-    losses = torch.where(inside, losses, torch.zeros_like(losses))
+    losses = torch.where(inside, -torch.minimum(ratio * advantages, clipped * advantages), torch.zeros_like(ratio))
     cut = inside & (clipped * advantages < ratio * advantages)
     return PolicyLoss(losses, cut.sum(), (~inside).sum())
 

@@ -34,11 +34,13 @@ with collector.paused(freeze=True):
     from sweet.llm.pretrained import load_model
     from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
     from tests.learn.test_loop import make_data
+    from tests.learn.weighted import BOTH, weighted_data
 
 OBJECTIVES = {
     "actor": Objective(0.1, 1.0, "none"),
     "rft": Objective(None, 1.0),
     "regression": Objective(0.1, 0.0, target="preference"),
+    "tokens": BOTH,
 }
 OBJECTIVES |= dict.fromkeys(("sighted", "sighted-lora"), OBJECTIVES["regression"])
 CRITIC = Objective(0.1, 0.01)
@@ -49,6 +51,7 @@ CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSett
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
 CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSettings(3), "sighted-lora")]
+CASES += [(ZeroSettings(stage), "tokens") for stage in (0, 3)]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
 """Stages that are also resumed: with a partitioned optimizer, and with partitioned weights."""
 STOPPED_AT = 5
@@ -81,7 +84,7 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
         sequences, examples = job.pool, [*job.examples, *job.heldout]
         model = load_model(job.start.base, "cpu", "float32")
     else:
-        pool, examples = make_data(tokenizer, 12)
+        pool, examples = (weighted_data if name == "tokens" else make_data)(tokenizer, 12)
         sequences = pool.sequences
         model = more.pop("model", None) or build_model(len(tokenizer), tied=name != "regression")
     settings = more.pop("settings", SETTINGS)
@@ -101,7 +104,7 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
         OBJECTIVES.get(name, CRITIC),
         settings,
         digest="d",
-        heldout=examples[9:] if name != "rft" else (),
+        heldout=examples[9:] if name not in ("rft", "tokens") else (),
         on_step=more.pop("on_step", records.append),
         **more,
     )

@@ -1,0 +1,102 @@
+"""GRPO's advantages by hand, and a training with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.credit.base import Batch, Credit
+from sweet.credit.grpo import GRPO
+from sweet.credit.registry import credit_rule
+from sweet.errors import SweetError, UsageError
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.tasks.registry import task_kind
+from sweet.training.config import TrainActorConfig
+from sweet.training.stage import run_train_actor
+from tests.learn.builders import build_trajectory
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
+
+REWARDS = {"a": 1.0, "b": 0.0, "c": 0.5, "d": 0.5, "e": 0.3, "f": 0.3, "g": 1.0}
+TASKS = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two", "f": "two", "g": "three"}
+UNASKED: Any = None
+"""In the models' place: this rule asks none."""
+SPREAD = (1 / 6) ** 0.5
+"""Standard deviation of 1, 0, 0.5 and 0.5 with n - 1: (0.25 + 0.25) / 3."""
+
+
+def make_batch(rewards: dict[str, float] = REWARDS, **outcomes: str) -> Batch:
+    dialogues = {
+        name: build_trajectory(name, turns=2, task=TASKS[name], outcome=outcomes.get(name, "answered"))
+        for name in rewards
+    }
+    return Batch(dialogues, task_kind("code").rewards, rewards=rewards, source="scores-1")
+
+
+def advantages(credits: list[Credit]) -> dict[Any, float]:
+    """One number for each dialogue: all of its turns have the same."""
+    found = {credit.of: set(credit.policy.values()) for credit in credits}
+    assert all(list(credit.policy) == [1, 3] for credit in credits)
+    return {name: float(str(values.pop())) for name, values in found.items() if len(values) == 1}
+
+
+def test_the_advantage_is_the_distance_to_the_mean_over_the_spread() -> None:
+    found = advantages(GRPO().credit(make_batch(), UNASKED))
+    high = 0.5 / (SPREAD + 1e-4)
+    assert found == pytest.approx({"a": high, "b": -high, "c": 0, "d": 0})
+
+
+def test_without_std_it_is_the_distance() -> None:
+    assert advantages(GRPO(std=False).credit(make_batch(), UNASKED)) == {"a": 0.5, "b": -0.5, "c": 0.0, "d": 0.0}
+
+
+def test_dialogues_that_a_fault_ended_do_not_count() -> None:
+    found = advantages(GRPO(std=False).credit(make_batch(b="agent_error"), UNASKED))
+    assert found == pytest.approx({"a": 1 / 3, "c": -1 / 6, "d": -1 / 6})
+
+
+def test_equal_groups_alone_leave_nothing_to_learn() -> None:
+    rewards = {name: reward for name, reward in REWARDS.items() if TASKS[name] != "one"}
+    with pytest.raises(SweetError, match="equal rewards") as error:
+        GRPO().credit(make_batch(rewards), UNASKED)
+    assert error.value.where == "scores-1"
+
+
+def test_options_are_those_of_the_policy_gradient() -> None:
+    rule = credit_rule("grpo", ["std=no", "clip-high=0.4", "average=dialogue", "bound=3"])
+    policy = rule.objective(0.1, 0.0, "paper").policy
+    assert policy is not None
+    assert (policy.low, policy.high, policy.bound, policy.average) == (0.2, 0.4, 3.0, "dialogue")
+    for wrong in ("clip-high=-1", "average=turn", "bound=0", "std=perhaps"):
+        with pytest.raises(UsageError, match="does not take this value"):
+            credit_rule("grpo", [wrong])
+    with pytest.raises(UsageError, match=r"no such option.*clip-high"):
+        credit_rule("grpo", ["clip-hihg=1"])
+
+
+def test_a_training_raises_what_was_better_than_its_group(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    result = run_train_actor(run, TrainActorConfig(method="grpo", epochs=2, batch=4, lr=1e-4, device="cpu"), Silent())
+    metrics = result.metrics
+    assert (metrics.examples, metrics.accuracy) == (15, None)
+    # Nothing was recorded, so the policy itself sampled: before the first step every ratio is 1.
+    log = (run.path / "logs" / "train-actor-1.jsonl").read_text().splitlines()
+    first = json.loads(log[0])
+    assert first["ratio"] == pytest.approx(1, abs=1e-3)
+    assert first["difference"] == pytest.approx(0, abs=1e-3)
+    assert (first["clipped"], first["masked"]) == (0, 0)
+    assert metrics.ratio is not None
+    assert metrics.difference is not None
+    assert metrics.difference > 1e-3, "the policy moved"
+
+
+def test_a_run_in_which_all_rewards_are_equal_says_so(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 2)]
+    rollouts = put(run, "rollout", "rollouts", dialogues, agent=make_agent(tmp_path / "agent"), split="train")
+    put(run, "eval", "scores", [score(trajectory, 0.2) for trajectory in dialogues], [rollouts])
+    with pytest.raises(SweetError, match="equal rewards"):
+        run_train_actor(run, TrainActorConfig(method="grpo", device="cpu"), Silent())
