@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from sweet.credit.base import Batch, Credit, CreditRule, Models
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective
@@ -9,16 +11,23 @@ from sweet.tasks.base import Recipe
 
 
 class Sweet(CreditRule):
-    """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply."""
+    """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply.
+
+    With likelihood=mean, as published, a token of a short question weighs more than one of a long answer: ten times as
+    much if the answer is ten times as long. With likelihood=sum all tokens weigh the same.
+    """
 
     name = "sweet"
     reads = "pairs"
     large = Hyperparameters(lr=2e-7, nll=0.01, epochs=1, batch=8)
     small = Hyperparameters(lr=5e-4, nll=3.0, epochs=2, batch=8)
 
+    likelihood: Literal["mean", "sum"] = "mean"
+    """Likelihood of a chosen reply: the mean over its tokens, or their sum."""
+
     def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
         # The published actor's likelihood term has no response mask.
-        return Objective(beta or None, nll, "none", whole_nll=recipe == "upstream")
+        return Objective(beta or None, nll, "none", whole_nll=recipe == "upstream", sum_nll=self.likelihood == "sum")
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         return [Credit(pair) for pair in batch.pairs]

@@ -2,7 +2,8 @@
 
     preference       -log sigma(beta * (score of the chosen side - score of the rejected side)), of examples with two
                      sides (`sweet.learn.objectives.preference_loss`); weight `Example.preference`
-    likelihood       mean negative log-likelihood per token of the chosen side; weight `Example.likelihood`
+    likelihood       mean negative log-likelihood per token of the chosen side, or their sum; weight
+                     `Example.likelihood`
     policy-gradient  tokens of the chosen side, weighted by advantages (`TokenTerms.advantages`)
     distil           tokens of the chosen side, drawn to a teacher's distribution (`TokenTerms.teacher`, `top_ids`)
 
@@ -127,7 +128,8 @@ class Objective:
 
     Attributes:
         beta: weight of the log-ratios; None for no preference loss (rejection fine-tuning).
-        nll: weight of the mean negative log-likelihood per token of the chosen side.
+        nll: weight of the negative log-likelihood of the chosen side.
+        sum_nll: the likelihood is summed over the tokens of a side, not averaged.
         normalize: how log-ratios are combined into a side's score (`sweet.learn.objectives.side_scores`).
         whole_nll: compute the NLL over every token of the chosen side, including system and user (recipe `upstream`).
         target: what the model's regression head learns instead of log-ratios; None for a model without one.
@@ -142,6 +144,7 @@ class Objective:
     target: Target | None = None
     policy: PolicyGradient | None = None
     distil: Distillation | None = None
+    sum_nll: bool = False
 
     @property
     def compares(self) -> bool:

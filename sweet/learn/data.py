@@ -142,7 +142,8 @@ def losses(
     loss = torch.zeros(size, device=scorer.device)
     if objective.nll:
         supervised = whole == objective.whole_nll
-        nll_ = nll(sums[supervised], span_counts[supervised], chosen_side[supervised], 2 * size)[:size]
+        spans = sums[supervised], span_counts[supervised], chosen_side[supervised]
+        nll_ = nll(*spans, 2 * size, summed=objective.sum_nll)[:size]
         weights = [counts.share(counts.likelihoods) * example.likelihood for example in examples]
         loss = loss + objective.nll * (nll_ * torch.tensor(weights, device=scorer.device))
     statistics = None

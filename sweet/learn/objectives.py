@@ -81,8 +81,8 @@ def preference_loss(chosen: Tensor, rejected: Tensor, beta: float) -> Tensor:
     return -logsigmoid(beta * (chosen - rejected))
 
 
-def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int) -> Tensor:
-    """The mean negative log-likelihood per token of each side, in nats.
+def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int, *, summed: bool = False) -> Tensor:
+    """The mean negative log-likelihood per token of each side, in nats; `summed`, that of all its tokens together.
 
     Rejection fine-tuning minimises it on successful dialogues; the preference losses add a small multiple of it on the
     chosen side. With spans over whole sequences it also averages over system and user tokens, as the published actor
@@ -98,8 +98,11 @@ def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int) -> Tensor:
         [sides]; 0 if a side has no span.
     """
     zeros = torch.zeros(sides, dtype=policy.dtype, device=policy.device)
+    total = -zeros.index_add(0, owner, policy)
+    if summed:
+        return total
     tokens = zeros.index_add(0, owner, counts.to(policy.dtype))
-    return -zeros.index_add(0, owner, policy) / tokens.clamp(min=1)
+    return total / tokens.clamp(min=1)
 
 
 # Tokens --------------------------------------------------------------------------------------------------------------

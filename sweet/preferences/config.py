@@ -42,6 +42,9 @@ class PairConfig(_ShortConfig):
     min_gap: float = Field(default=0.0, ge=0)
     """Least difference of the advantages of a pair, in nats per token of the critic, scores of a regression head, or
     points of an LLM judge."""
+    min_gap_share: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED)
+    """Least difference of the advantages of a pair, as a share of that between the best and the worst reply of its
+    turn: a turn with a single good reply then gives fewer pairs than one with several."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to use."""
     seed: int = Field(default=0, ge=0)

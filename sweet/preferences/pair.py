@@ -98,12 +98,13 @@ def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
         couples = [(good, bad) for good in upper for bad in lower]
         # Python guarantees the sequence of `random.Random` for a string as the seed.
         random.Random(digest_of([config.seed, "pairs", *row.key])).shuffle(couples)
+    least = max(config.min_gap, config.min_gap_share * (ranked[0].advantage - ranked[-1].advantage))
     seen: set[tuple[str, str]] = set()
     for good, bad in couples:
         gap = good.advantage - bad.advantage
         if len(seen) == config.pairs:
             return
-        if good.text == bad.text or gap <= 0 or gap < config.min_gap or (good.text, bad.text) in seen:
+        if good.text == bad.text or gap <= 0 or gap < least or (good.text, bad.text) in seen:
             continue
         seen.add((good.text, bad.text))
         yield _pair(row, len(seen), good, bad)

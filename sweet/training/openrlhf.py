@@ -74,9 +74,20 @@ class OpenRLHFTraining:
 
 
 def check_openrlhf(
-    *, lora: bool, recipe: Recipe, log_to: Sequence[LogTarget], turn_tokens: TurnTokens = "both"
+    *,
+    lora: bool,
+    recipe: Recipe,
+    log_to: Sequence[LogTarget],
+    turn_tokens: TurnTokens = "both",
+    rule_options: Sequence[str] = (),
 ) -> None:
     """Raise UsageError for options that OpenRLHF does not support."""
+    if rule_options:
+        raise UsageError(
+            "OpenRLHF has a loss of its own, which does not know the options of a credit rule.",
+            where=Hint(option("rule_option", rule_options[0]), " ", option("engine", "openrlhf")),
+            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+        )
     if turn_tokens != "both":
         raise UsageError(
             "OpenRLHF sums over all tokens of a reply, its thought included.",

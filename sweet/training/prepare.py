@@ -211,6 +211,7 @@ class _Basis:
                 recipe=config.recipe,
                 log_to=config.log_to,
                 turn_tokens=actor_turn_tokens(config),
+                rule_options=config.rule_option if isinstance(config, TrainActorConfig) else (),
             )
         trained = "train-critic" if isinstance(config, TrainCriticConfig) else "train-actor"
         check_not_test(run, inputs, allow=config.allow_test, needed_by=trained)

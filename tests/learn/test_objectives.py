@@ -57,6 +57,10 @@ def test_nll_is_a_mean_over_tokens_and_zero_without_spans() -> None:
     torch.testing.assert_close(nll(POLICY, COUNTS, OWNER, 3), torch.tensor([34 / 22, 0.75, 0.0]))
 
 
+def test_a_summed_nll_weighs_all_tokens_alike() -> None:
+    torch.testing.assert_close(nll(POLICY, COUNTS, OWNER, 3, summed=True), torch.tensor([34.0, 3.0, 0.0]))
+
+
 def test_upstream_nll_averages_over_system_and_user_tokens_too(tokenizer: Any) -> None:
     encoder, scorer = ChatEncoder(tokenizer), Scorer(build_model(len(tokenizer)))
     said = [Message(role="system", content="You help."), Message(role="user", content="rate?")]

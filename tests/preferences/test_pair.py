@@ -60,6 +60,24 @@ def test_a_gap_leaves_close_ones_out() -> None:
     assert {(pair.chosen, pair.rejected) for pair in pairs} == {("a", "e"), ("a", "f")} - {("a", "x")}
 
 
+def test_a_share_of_the_largest_gap_of_the_turn_leaves_close_ones_out() -> None:
+    """Best and worst differ by 1.5, the next two by 0.9, the two in the middle by 0.3."""
+
+    def paired(values: dict[str, float], share: float) -> list[str]:
+        config = PairConfig(strategy="best-worst", pairs=9, min_gap_share=share)
+        return [pair.chosen + pair.rejected for pair in turn_pairs(row(values), config)]
+
+    assert paired(RANKED, 0.0) == ["af", "be", "cd"]
+    assert paired(RANKED, 0.59) == ["af", "be"]
+    assert paired(RANKED, 0.61) == ["af"]
+    assert paired(RANKED, 1.0) == ["af"]
+    # The share is of the turn's own scale.
+    assert paired({text: 100 * value for text, value in RANKED.items()}, 0.59) == ["af", "be"]
+    # An absolute gap holds beside it.
+    both = PairConfig(strategy="best-worst", pairs=9, min_gap_share=0.1, min_gap=1.0)
+    assert [pair.chosen + pair.rejected for pair in turn_pairs(row(RANKED), both)] == ["af"]
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-1, 1)), min_size=2, max_size=16),
     st.integers(1, 6),

@@ -232,6 +232,8 @@ def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
         run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rft"), Silent())
     with pytest.raises(UsageError, match="of the whole dialogue"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", recipe="upstream"), Silent())
+    with pytest.raises(UsageError, match="a loss of its own"):
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", rule_option=["likelihood=sum"]), Silent())
     (tmp_path / "adapter").mkdir()
     told = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "agent")}
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(told))

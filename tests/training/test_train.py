@@ -275,6 +275,25 @@ def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
     assert torch.allclose(by_packing["tree"][1], by_packing["plain"][1], atol=1e-4)
 
 
+def test_the_likelihood_of_a_reply_is_a_mean_or_a_sum_over_its_tokens(run: Run, agent: str) -> None:
+    from transformers import AutoTokenizer
+
+    put_pairs(run)
+
+    def first_loss(*rule_option: str) -> float:
+        """Return the loss of the first step, which is taken on one pair."""
+        config = TrainActorConfig(beta=0.0, nll=1.0, epochs=1, limit=1, device="cpu", rule_option=list(rule_option))
+        loss = run_train_actor(run, config, Silent()).metrics.loss
+        assert loss is not None
+        return loss
+
+    tokens = len(AutoTokenizer.from_pretrained(agent)("What is the rate?").input_ids) + 1  # and the end of the turn
+    assert first_loss("likelihood=sum") == pytest.approx(tokens * first_loss(), rel=1e-4)
+    assert first_loss("likelihood=mean") == first_loss()
+    with pytest.raises(UsageError, match="'mean' or 'sum'"):
+        first_loss("likelihood=most")
+
+
 def test_beta_0_trains_an_actor_on_the_chosen_side_and_is_refused_for_a_critic(run: Run) -> None:
     put_pairs(run)
     metrics = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
