@@ -65,6 +65,10 @@ class Batch:
                 found.setdefault(dialogue.task_id, []).append(name)
         return dict(sorted(found.items()))
 
+    def equal_groups(self) -> list[str]:
+        """Return the tasks whose dialogues (`groups`) have equal rewards, or of which there is only one."""
+        return [task for task, names in self.groups().items() if len({self.rewards[name] for name in names}) < 2]
+
 
 @dataclass(frozen=True)
 class TurnLogprobs:
@@ -130,6 +134,16 @@ class Models(Protocol):
             informed: whether the model sees the training-time information, as a critic does.
         """
 
+    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        """Return A(o_t, a_t, c) of the agent's turns by the critic of the run, by dialogue and turn.
+
+        They are in the critic's own unit: nats per token, or the scores of a regression head, whose zero has no
+        meaning. A turn that does not fit into the maximum length is missing. Only for a rule with `asks_critic`.
+
+        Raises:
+            UsageError: the critic cannot be loaded.
+        """
+
 
 class CreditRule(BaseModel):
     """A credit rule. Its fields are its options, given as `--rule-option NAME=VALUE`.
@@ -139,6 +153,9 @@ class CreditRule(BaseModel):
         reads: the kind of artifact that a training on recorded dialogues reads; `scores` for a rule that needs rewards.
         online: whether the rule can learn from the dialogues that a training plays itself.
         large, small: hyperparameters for models of 100M parameters and more, and for small ones.
+        grouped: whether it compares the rewards of a task's dialogues, so that equal ones teach nothing. The trainings
+            then count the groups, and those of equal rewards.
+        asks_critic: whether it asks for advantages (`Models.advantages`), so that the run must have a critic.
         dialogue_epochs: whether the kind of task decides the epochs of a large model (`TaskKind.dialogue_epochs`).
     """
 
@@ -147,6 +164,8 @@ class CreditRule(BaseModel):
     name: ClassVar[str]
     reads: ClassVar[Kind]
     online: ClassVar[bool] = False
+    grouped: ClassVar[bool] = False
+    asks_critic: ClassVar[bool] = False
     large: ClassVar[Hyperparameters]
     small: ClassVar[Hyperparameters]
     dialogue_epochs: ClassVar[bool] = False

@@ -18,6 +18,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "rft": "sweet.credit.rft:RejectionFineTuning",
         "sft": "sweet.credit.sft:SupervisedFineTuning",
         "grpo": "sweet.credit.grpo:GRPO",
+        "rloo": "sweet.credit.rloo:RLOO",
     }
 )
 """The rules of this package, in the order in which they are shown. Their names are reserved."""

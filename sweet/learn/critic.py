@@ -79,6 +79,11 @@ class Critic(Protocol):
         """Score each reply of each turn, in order; no scores for a turn that is too long. Equal replies to an
         observation are computed once."""
 
+    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+        """The score of each turn of the agent, by the turn's index in its dialogue, comparable between the turns of one
+        task. A dialogue is computed once for all its turns; turns that are dropped because of the length are
+        missing."""
+
     def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """The score of each dialogue as a whole, comparable between dialogues of one task; None for one that is too
         long."""
@@ -208,7 +213,7 @@ class AdvantageCritic:
             scored_replies.append(replies)
         return scored_replies
 
-    def credit(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
         token.
 
@@ -227,7 +232,7 @@ class AdvantageCritic:
 
     def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """The sum of the advantages of a dialogue's turns, as in equation (2)."""
-        return [sum(credit.values()) if credit else None for credit in self.credit(dialogues, system)]
+        return [sum(credit.values()) if credit else None for credit in self.turn_scores(dialogues, system)]
 
     def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
         """The spans that the critic's mean is computed over."""

@@ -185,6 +185,8 @@ class TrainActorConfig(TrainConfig):
     between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
     rollouts, good or bad; a warm-up, with --model. grpo: rewards against the mean of the task's dialogues. Or that of
     an installed package."""
+    critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    """The critic that the credit rule asks for advantages (sweet-pg); default: the newest finished one."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
 

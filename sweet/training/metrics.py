@@ -53,6 +53,10 @@ class TrainMetrics(RecordedRecord):
     """share of the weighted tokens that the policy gradient clipped"""
     masked: float | None = None
     """share of the weighted tokens that it left out, because the ratio was out of bounds"""
+    groups: int | None = None
+    """tasks whose dialogues were compared by their rewards; absent, as the next, for rules that do not"""
+    equal_groups: int | None = None
+    """of these, tasks whose dialogues have equal rewards, from which such a comparison learns nothing"""
     reference_cached: int | None = None
     """sequences whose reference log-probabilities were in the cache"""
     reference_computed: int | None = None

@@ -51,9 +51,11 @@ from sweet.training.layout import ZERO, layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recompute_layers, start_of
 from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
+from sweet.training.run_critic import RunCritic, critic_of
 from sweet.training.sources import Sources
 from sweet.training.starting_policy import StartingPolicy
 from sweet.training.trainer import Training
+from sweet.units import count
 
 CPU_TOKENS = 2048
 """Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
@@ -102,12 +104,24 @@ def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, wei
     """Prepare the training of an actor by a credit rule; see `prepare_critic` for `weights`."""
     rule = credit_rule(config.method, config.rule_option)
     sources = _actor_sources(run, config, rule)
-    basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights)
+    critic = critic_of(run, rule, config.critic, needed_by=f"train-actor --method {config.method}")
+    inputs = sources.inputs if critic is None else [*sources.inputs, critic]
+    basis = _Basis.load(run, config, config.method, inputs, reporter, weights)
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
-    models = basis.models(config, planned=not weights)
+    asked = None
+    if critic is not None:
+        asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
+    models = basis.models(config, asked, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
     examples = basis.builder.credits(batch, credits, models)
-    return basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
+    training = basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
+    if not rule.grouped:
+        return training
+    groups = len(batch.groups())
+    equal = len(batch.equal_groups())
+    if equal:
+        reporter.say(f"Equal rewards: {equal:,} of {count(groups, 'group')} of dialogues.")
+    return replace(training, groups=groups, equal_groups=equal)
 
 
 def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> OpenRLHFTraining:
@@ -243,10 +257,11 @@ class _Basis:
         )
         return cls(list(inputs), layout, model, hyperparameters, builder)
 
-    def models(self, config: TrainConfig, *, planned: bool) -> StartingPolicy:
+    def models(self, config: TrainConfig, critic: RunCritic | None, *, planned: bool) -> StartingPolicy:
         """Return the models that a credit rule may ask.
 
         Args:
+            critic: of the run; None for a rule that asks none.
             planned: nothing is computed.
         """
 
@@ -258,7 +273,7 @@ class _Basis:
             return Scorer(load_model(self.model.base, config.device, tokenizer=self.model.encoder.tokenizer))
 
         budget = 2 * self.token_budget(config)
-        return StartingPolicy(self.builder.encoder, None if planned else load, budget)
+        return StartingPolicy(self.builder.encoder, None if planned else load, budget, critic)
 
     def token_budget(self, config: TrainConfig) -> int:
         """Return the tokens of one forward pass of the training."""

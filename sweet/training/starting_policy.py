@@ -10,6 +10,7 @@ from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs
 from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TokenSequence, TooLong
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.run_critic import RunCritic, advantages_of
 
 
 class DialogueEncoder:
@@ -78,10 +79,17 @@ class StartingPolicy:
         load: returns the scorer of the model; called when a rule first asks for probabilities. None for a training
             that is only planned: all probabilities are 1.
         budget: tokens of one forward pass.
+        critic: answers for the run's critic; None where the rule asks none.
     """
 
-    def __init__(self, encoder: DialogueEncoder, load: Callable[[], Scorer] | None, budget: int) -> None:
-        self.encoder, self._load, self._budget = encoder, load, budget
+    def __init__(
+        self,
+        encoder: DialogueEncoder,
+        load: Callable[[], Scorer] | None,
+        budget: int,
+        critic: RunCritic | None = None,
+    ) -> None:
+        self.encoder, self._load, self._budget, self._critic = encoder, load, budget, critic
 
     @cached_property
     def _scorer(self) -> Scorer | None:
@@ -92,6 +100,10 @@ class StartingPolicy:
     ) -> dict[str, dict[int, TurnLogprobs]]:
         """See `sweet.credit.base.Models.logprobs`."""
         return self.encoder.logprobs(dialogues, self._read, informed=informed)
+
+    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        """See `sweet.credit.base.Models.advantages`."""
+        return advantages_of(self._critic, dialogues)
 
     def _read(self, sequences: list[TokenSequence]) -> list[list[float]]:
         if self._scorer is None:

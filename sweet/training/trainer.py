@@ -60,6 +60,8 @@ class Training:
         beta: as it is recorded; `objective` has None where log-ratios are not used.
         layout: of the ranks; None for one device.
         zero: what several devices divide among them.
+        groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
+            compares none.
     """
 
     inputs: Sequence[Artifact]
@@ -71,6 +73,8 @@ class Training:
     beta: float
     layout: Layout | None
     zero: ZeroSettings
+    groups: int | None = None
+    equal_groups: int | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,9 @@ def _meta(training: Training, record: StageRecord) -> TrainedMeta:
 
 
 def _metrics(training: Training, summary: Summary) -> TrainMetrics:
+    compared = {} if training.groups is None else {"groups": training.groups, "equal_groups": training.equal_groups}
     return TrainMetrics(
+        **compared,
         **summary.as_metrics(),
         **training.hyperparameters.as_metrics(),
         parameters=training.model.trainee.parameters,

@@ -361,7 +361,7 @@ def test_the_critics_advantage_is_equation_3_over_the_chosen_tokens(
         row = ([*prompt, *turn.token_ids], len(prompt), len(prompt) + turn.thought_tokens)
         with torch.no_grad():
             expected.append(float(turn_mean(model, *row, counted) - turn_mean(base, *row, counted)))
-    [credit] = critic.credit([trajectory], None)
+    [credit] = critic.turn_scores([trajectory], None)
     assert list(credit.values()) == pytest.approx(expected, abs=1e-5)
     turns = [
         TurnReplies("x", i, trajectory.observation(i, None), trajectory.task.hidden, [given_reply(history[i])], [None])

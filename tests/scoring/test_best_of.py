@@ -53,7 +53,7 @@ def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path,
     tokenizer = load_tokenizer(critic)
     judge = AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, recipe=recipe)
     dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
-    for dialogue, credit in zip(dialogues, judge.credit(dialogues, "Ask."), strict=True):
+    for dialogue, credit in zip(dialogues, judge.turn_scores(dialogues, "Ask."), strict=True):
         assert list(credit) == dialogue.agent_turns
         for turn, advantage in credit.items():
             said = dialogue.dialogue_history[turn]
@@ -131,7 +131,7 @@ def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(critic)
     dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
     tree, plain = (
-        AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).credit(
+        AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).turn_scores(
             dialogues, None
         )
         for share in (True, False)

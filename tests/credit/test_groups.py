@@ -1,4 +1,4 @@
-"""GRPO's advantages by hand, and a training with them."""
+"""The rules that compare the dialogues of a task, by hand, and trainings with them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from sweet.credit.base import Batch, Credit
 from sweet.credit.grpo import GRPO
 from sweet.credit.registry import credit_rule
+from sweet.credit.rloo import RLOO
 from sweet.errors import SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig
-from sweet.training.stage import run_train_actor
+from sweet.training.stage import plan_train_actor, run_train_actor
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 
@@ -53,6 +54,20 @@ def test_without_std_it_is_the_distance() -> None:
     assert advantages(GRPO(std=False).credit(make_batch(), UNASKED)) == {"a": 0.5, "b": -0.5, "c": 0.0, "d": 0.0}
 
 
+def test_leave_one_out_is_the_distance_to_the_mean_of_the_others() -> None:
+    found = advantages(RLOO().credit(make_batch(), UNASKED))
+    assert found == pytest.approx({"a": 1 - 1 / 3, "b": -2 / 3, "c": 0, "d": 0})
+    pair = advantages(RLOO().credit(make_batch({"a": 1.0, "b": 0.25}), UNASKED))
+    assert pair == {"a": 0.75, "b": -0.75}
+
+
+def test_groups_of_equal_rewards_are_counted() -> None:
+    batch = make_batch()
+    assert batch.groups() == {"one": ["a", "b", "c", "d"], "three": ["g"], "two": ["e", "f"]}
+    assert batch.equal_groups() == ["three", "two"]
+    assert make_batch({"a": 1.0, "b": 0.0}, b="agent_error").equal_groups() == ["one"], "one is left"
+
+
 def test_dialogues_that_a_fault_ended_do_not_count() -> None:
     found = advantages(GRPO(std=False).credit(make_batch(b="agent_error"), UNASKED))
     assert found == pytest.approx({"a": 1 / 3, "c": -1 / 6, "d": -1 / 6})
@@ -77,11 +92,21 @@ def test_options_are_those_of_the_policy_gradient() -> None:
         credit_rule("grpo", ["clip-hihg=1"])
 
 
-def test_a_training_raises_what_was_better_than_its_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["grpo", "rloo"])
+def test_a_training_reports_its_ratios_and_its_groups(tmp_path: Path, method: str) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"))
-    result = run_train_actor(run, TrainActorConfig(method="grpo", epochs=2, batch=4, lr=1e-4, device="cpu"), Silent())
+    rollouts = run.artifact("rollouts-1")
+    rows = [score(dialogue, 0.5 if dialogue.task_id == "task-0" else reward) for dialogue, reward in make_dialogues()]
+    put(run, "eval", "scores", rows, [rollouts])
+    config = TrainActorConfig(method=method, epochs=2, batch=4, lr=1e-4, device="cpu")
+    planned = plan_train_actor(run, config, Silent()).work
+    assert (planned.examples, planned.steps) == (12, 6)
+    result = run_train_actor(run, config, Silent())
     metrics = result.metrics
-    assert (metrics.examples, metrics.accuracy) == (15, None)
+    assert (metrics.examples, metrics.accuracy, metrics.steps) == (12, None, 6)
+    assert (metrics.groups, metrics.equal_groups) == (5, 1)
+    recorded = run.manifest().attempts[-1].metrics
+    assert (recorded["groups"], recorded["equal_groups"]) == (5, 1)
     # Nothing was recorded, so the policy itself sampled: before the first step every ratio is 1.
     log = (run.path / "logs" / "train-actor-1.jsonl").read_text().splitlines()
     first = json.loads(log[0])
