@@ -50,8 +50,11 @@ def show_study(result: StageResult) -> None:
     header = ["method", "success", "tests passed", "greedy"]
     console.show_rows(header, map(_method, metrics["methods"]), right=header[1:])
     console.heading("sweet minus the method, in points")
-    header = ["method", "difference [over tasks]", "[over seeds]", "p", "time"]
+    header = ["method", "difference [over tasks]", "[over seeds]", "p"]
     console.show_rows(header, map(_against, metrics["methods"]), right=header[1:])
+    console.heading("what a method needs, alone")
+    header = ["method", "generated tokens", "time"]
+    console.show_rows(header, map(_cost, metrics["methods"]), right=header[1:])
     _show_columns("best of N replies at each turn", "N", metrics["best_of_turns"], "n")
     _show_columns("best of N finished dialogues", "N", metrics["best_of"], "n")
     _show_columns("success by offline dialogues", "dialogues", metrics["offline"], "trajectories")
@@ -65,18 +68,23 @@ def _method(row: Mapping[str, Any]) -> list[str]:
 
 
 def _against(row: Mapping[str, Any]) -> list[str]:
-    """Return the difference with its intervals, and the seconds that the actor's training took."""
-    against, seconds = row["against_sweet"], format_duration(row["seconds"])
+    """Return the difference with its intervals."""
+    against = row["against_sweet"]
     if against is None:
-        return [row["method"], "", "", "", seconds]
+        return [row["method"], "", "", ""]
     difference = _percent(against["difference"], against["ci"], signed=True)
     return [
         row["method"],
         difference,
         _bounds(against["seeds_ci"], signed=True),
         p_in_words(against["p_value"]),
-        seconds,
     ]
+
+
+def _cost(row: Mapping[str, Any]) -> list[str]:
+    """Return the tokens that the agent generated for the method, and the seconds of its steps: means over seeds."""
+    tokens = row["generated_tokens"]
+    return [row["method"], "" if tokens is None else f"{tokens:,.0f}", format_duration(row["seconds"])]
 
 
 def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | None, axis: str) -> None:

@@ -53,6 +53,11 @@ class RankMetrics(Record):
     """turns ranked"""
     candidates: int
     """replies sampled at them"""
+    prompt_tokens: int | None
+    """tokens that the agent read for them, the prompt of a turn counted once; null where its server does not report
+    them, 0 where the replies are those of an earlier ranking"""
+    completion_tokens: int | None
+    """tokens that the agent wrote, thoughts included; null and 0 as above"""
     unjudged: int
     """replies that the judge gave no value"""
     distinct: int
@@ -88,10 +93,21 @@ class RankWork(Record):
     """tokens that the judge computes"""
 
 
-def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, left_out: int, known: CreditMetrics) -> RankMetrics:
+def tokens_written(row: CandidateRow) -> int | None:
+    """Return the number of tokens of a turn's candidates; None where one is not known.
+
+    The sampled ids are counted where they were recorded, with the end of the reply, otherwise what the critic reads.
+    """
+    return _sum(c.tokens if c.token_ids is None else len(c.token_ids) for c in row.candidates)
+
+
+def ranking_metrics(
+    rows: Iterable[CandidateRow], *, sampled: bool, failed: int, left_out: int, known: CreditMetrics
+) -> RankMetrics:
     """Return the metrics of all rows.
 
     Args:
+        sampled: whether the replies were sampled for this ranking.
         failed: turns without a row.
         left_out: dialogues that a fault ended.
         known: the metrics of the rows against the tasks' credit.
@@ -99,6 +115,8 @@ def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, left_out: int,
     turns = candidates = distinct = unjudged = 0
     spread = 0.0
     taken: list[float] = []
+    read: list[int | None] = []
+    written: list[int | None] = []
     basis: Counter[str] = Counter()
     for row in rows:
         advantages = [candidate.advantage for candidate in row.candidates]
@@ -109,9 +127,14 @@ def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, left_out: int,
         spread += max(advantages) - min(advantages)
         taken += [] if row.taken is None else [row.taken.advantage]
         basis[row.basis] += 1
+        if sampled:
+            read.append(None if row.prompt_token_ids is None else len(row.prompt_token_ids))
+            written.append(tokens_written(row))
     return RankMetrics(
         turns=turns,
         candidates=candidates,
+        prompt_tokens=_sum(read),
+        completion_tokens=_sum(written),
         unjudged=unjudged,
         distinct=distinct,
         basis=dict(basis),
@@ -121,3 +144,13 @@ def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, left_out: int,
         left_out=left_out,
         known=known,
     )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum; None where a count is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -118,7 +118,11 @@ def run_rank(
         tasks = {turn.trajectory.task_id: turn.trajectory.task for turn in turns}
         known = credit_metrics(read_jsonl(draft.path, CandidateRow), tasks, scorer)
         metrics = ranking_metrics(
-            read_jsonl(draft.path, CandidateRow), failed=failed, left_out=chosen.left_out, known=known
+            read_jsonl(draft.path, CandidateRow),
+            sampled=chosen.agent is not None,
+            failed=failed,
+            left_out=chosen.left_out,
+            known=known,
         )
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=written)

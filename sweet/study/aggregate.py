@@ -22,6 +22,7 @@ from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
 from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
 from sweet.stages.base import Silent
+from sweet.study.accounting import generated_tokens, seconds
 from sweet.study.plan import GREEDY, SAMPLED, SeedJob
 from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
 from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method
@@ -43,12 +44,14 @@ class Outcome:
         success: by task, the mean over its dialogues.
         tests: share of the tests passed by task, the mean over its dialogues.
         greedy: mean success of the greedy actor.
-        seconds: of all steps from the offline dialogues to the actor.
+        tokens: that the agent generated for the method (`sweet.study.accounting`); None where not known.
+        seconds: of all steps that the method needs, from its dialogues to the actor.
     """
 
     success: ByTask
     tests: ByTask
     greedy: float
+    tokens: int | None
     seconds: float
 
 
@@ -125,16 +128,22 @@ def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against
 
 def _outcome(steps: StudySteps, method: Method) -> Outcome:
     sampled, greedy = (steps.evaluate(method, temperature) for temperature in (SAMPLED, GREEDY))
-    making = {step.attempt.id: step.seconds for step in steps.making(method)}
-    run = steps.cache.run
+    making, run = steps.making(method), steps.cache.run
     values = Evaluation(run, run.manifest(), sampled.artifact).values()
-    return Outcome(values.means(RATE), values.means(TESTS), float(greedy.metrics[RATE]), sum(making.values()))
+    return Outcome(
+        values.means(RATE),
+        values.means(TESTS),
+        float(greedy.metrics[RATE]),
+        generated_tokens(making, steps.cache),
+        seconds(making),
+    )
 
 
 def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int, Outcome]) -> MethodResult:
     success = [fmean(outcome.success.values()) for outcome in outcomes.values()]
     tests = [fmean(outcome.tests.values()) for outcome in outcomes.values()]
     greedy = [outcome.greedy for outcome in outcomes.values()]
+    tokens = [outcome.tokens for outcome in outcomes.values() if outcome.tokens is not None]
     ours, theirs = ({seed: outcome.success for seed, outcome in side.items()} for side in (sweet, outcomes))
     return MethodResult(
         method=method.name,
@@ -145,7 +154,10 @@ def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int,
         tests_passed_ci=_bounds(tests),
         greedy_success=_mean(greedy),
         greedy_success_ci=_bounds(greedy),
+        generated_tokens=round(fmean(tokens), 1) if len(tokens) == len(outcomes) else None,
+        generated_tokens_by_seed=[outcome.tokens for outcome in outcomes.values()],
         seconds=round(fmean(outcome.seconds for outcome in outcomes.values()), 1),
+        seconds_by_seed=[round(outcome.seconds, 1) for outcome in outcomes.values()],
         settings=method.settings(),
         against_sweet=None if method.name == "sweet" else against(ours, theirs),
     )

@@ -49,8 +49,9 @@ class StudyMetrics(Record):
             {
                 "seeds": "with --study: the seeds; the metrics below are means over them with a t-interval",
                 "test_tasks": "with --study: unseen tasks of each evaluation",
-                "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds of "
-                "training, its settings, and the difference of sweet and the method: paired by task, and over seeds",
+                "methods": "with --study: success, tests_passed and greedy_success of each method, the tokens that "
+                "the agent generated for it, the seconds of its steps, its settings, and the difference of sweet and "
+                "the method: paired by task, and over seeds",
                 "best_of": "with --study: success of the best of n finished dialogues, by critic, no_info, random and "
                 "oracle",
                 "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "

@@ -42,8 +42,14 @@ class MethodResult(_Result):
     tests_passed_ci: Bounds | None = None
     greedy_success: float
     greedy_success_ci: Bounds | None = None
+    generated_tokens: float | None = None
+    """That the agent wrote for the method to learn from, in one seed; None in results of earlier versions, and where a
+    server does not report them."""
+    generated_tokens_by_seed: list[int | None] = Field(default_factory=list)
     seconds: float
-    """Of all steps from the offline dialogues to the actor, in one seed."""
+    """Of all steps that the method needs when it runs alone, from its dialogues to the actor, in one seed. Results of
+    earlier versions omit the dialogues and their scores."""
+    seconds_by_seed: list[float] = Field(default_factory=list)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
 

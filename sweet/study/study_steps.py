@@ -30,6 +30,7 @@ class StudySteps:
 
     def __init__(self, cache: StepCache, sizes: StudySizes, seed: int) -> None:
         self.cache, self.sizes, self.seed = cache, sizes, seed
+        self._used: dict[str, Step] = {}
 
     def evaluate(self, method: Method, temperature: float) -> Step:
         """Return the scores of the method's actor on the tasks of the evaluation."""
@@ -39,17 +40,21 @@ class StudySteps:
         return self._score(played)
 
     def making(self, method: Method) -> list[Step]:
-        """Return the steps from the offline dialogues to the actor, the last step; empty where nothing is learned."""
-        if method.learns == "nothing":
-            return []
+        """Return every step that the method needs when it runs alone, from its dialogues to the actor, the last step;
+        empty where nothing is learned."""
+        self._used.clear()
+        if method.learns != "nothing":
+            self._actor(method)
+        return list(self._used.values())
+
+    def _actor(self, method: Method) -> Step:
         if method.learns == "rft":
-            return [self._train(method, self._offline_scores())]
+            return self._train(method, self._offline_scores())
         if method.learns == "multi-turn-dpo":
-            preferences = self._preferences()
-            return [preferences, self._train(method, preferences)]
+            return self._train(method, self._preferences())
         judged = self._judged(method, self._replies())
-        pairs = self._do(PairConfig(from_=judged[-1].id, seed=self.seed, **_options(method.pair)))
-        return [*judged, pairs, self._train(method, pairs)]
+        pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
+        return self._train(method, pairs)
 
     def best_of_turns(self, method: Method) -> dict[int, Step]:
         """Return, for N = 1, 2, 4, …, the scores of dialogues on validation tasks in which the method's judge chose the
@@ -80,13 +85,15 @@ class StudySteps:
         """Return replies at turns of these dialogues, judged by the method's critic; their metrics have advantage and
         agreement by kind of turn."""
         replies = self._sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
-        return self._judged(method, replies)[-1]
+        return self._judged(method, replies)
 
     def _do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
         """Return the finished step, on the device that the sizes name."""
         if "device" in type(config).model_fields:
             config = config.model_copy(update={"device": self.sizes.device})
-        return self.cache.do(config, matching=matching)
+        step = self.cache.do(config, matching=matching)
+        self._used[step.attempt.id] = step
+        return step
 
     def _offline(self) -> Step:
         return self._play("train", self.sizes.train_tasks, samples=self.sizes.samples)
@@ -128,15 +135,15 @@ class StudySteps:
             )
         )
 
-    def _judged(self, method: Method, replies: Step) -> list[Step]:
-        """Return the steps to the judged replies, the last step."""
+    def _judged(self, method: Method, replies: Step) -> Step:
+        """Return the judged replies."""
         if method.judge == "random":
-            return [replies]
+            return replies
         if method.judge != "critic":
-            return [replies, self._do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))]
+            return self._do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))
         critic = self._critic(method.critic)
         options = _options(method.rank)
-        return [critic, replies, self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed, **options))]
+        return self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed, **options))
 
     def _play(
         self,

@@ -6,18 +6,25 @@ import json
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.errors import UsageError
+from sweet.pipeline.steps import ReadOnlyStepCache
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.study.results import read_results
+from sweet.stages.rows import CandidateRow
+from sweet.study.accounting import generated_tokens
+from sweet.study.results import MethodResult, read_results
+from sweet.study.settings import METHODS as STUDY_METHODS
 from sweet.study.settings import StudyConfig
-from sweet.study.study import run_study
+from sweet.study.study import run_study, seed_jobs
+from sweet.tasks.trajectory import Trajectory
 from tests.cli.processes import started, sweet
 
 SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 6, "candidates": 4, "fraction": 0.1, "figures": False}
@@ -78,6 +85,7 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
         assert (row.against_sweet is None) == (row.method == "sweet")
         assert (row.seconds > 0) == (row.method != "zero-shot")
     assert metrics["methods"] == results.model_dump(mode="json")["methods"]
+    costs(folder, {row.method: row for row in results.methods})
     assert metrics["failed"] == []
 
     assert (folder / "report.html").stat().st_size > 0
@@ -86,6 +94,41 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "no step was done again"
     assert [log.read_bytes() for log in sorted(folder.glob("seed-*.log"))] == logs, "no process was started for them"
     figures(folder)
+
+
+def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
+    """Check tokens and seconds of the methods against the rows and the steps of their runs."""
+    written: dict[str, list[int]] = {"rft": [], "sweet": []}
+    for number in range(2):
+        run = Run.open(folder / f"seed-{number}")
+        done = {attempt.stage: attempt for attempt in reversed(finished(run.path))}  # the first of each stage
+        assert done["rollout"].config["split"] == "test"  # of zero-shot, which needs nothing else
+        rollouts = run.input_of(run.find("scores", "scores-3", needed_by="a test"), "rollouts")
+        dialogues = [*read_jsonl(run.file(rollouts), Trajectory)]
+        assert rollouts.meta["split"] == "train"
+        said = sum(len(turn.token_ids or ()) for one in dialogues for turn in one.dialogue_history)
+        candidates = read_jsonl(run.file(run.find("candidates", "candidates-1", needed_by="a test")), CandidateRow)
+        sampled = sum(len(candidate.token_ids or ()) for row in candidates for candidate in row.candidates)
+        assert said > 0 < sampled
+        written["rft"].append(said)
+        written["sweet"].append(said + sampled)
+    for name, tokens in written.items():
+        assert methods[name].generated_tokens_by_seed == tokens
+        assert methods[name].generated_tokens == sum(tokens) / 2
+        assert methods[name].seconds == pytest.approx(sum(methods[name].seconds_by_seed) / 2, abs=0.1)
+    assert methods["zero-shot"].generated_tokens_by_seed == [0, 0]
+
+    (job, *_) = seed_jobs(folder, StudyConfig.model_validate({**SIZES, "seeds": 2, "methods": METHODS}))
+    steps = job.steps("seed-0", job.sizes, ReadOnlyStepCache, Silent())
+    making = steps.making(STUDY_METHODS["sweet"])
+    assert sorted(step.attempt.stage for step in making) == [
+        *("eval", "label", "pair", "rank", "rank", "rollout", "train-actor", "train-critic")
+    ]
+    older = [
+        replace(step, attempt=step.attempt.model_copy(update={"metrics": {}})) if step.attempt.stage == "rank" else step
+        for step in making
+    ]
+    assert generated_tokens(older, steps.cache) == written["sweet"][0], "rankings by earlier versions are counted too"
 
 
 def figures(folder: Path) -> None:

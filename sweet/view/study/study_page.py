@@ -95,8 +95,8 @@ def _masthead(results: StudyResults, title: str) -> str:
 
 
 def _methods(results: StudyResults) -> str:
-    header = ["", "success", "greedy", "tests passed", "sweet minus it", "over seeds", "p", "time"]
-    listed = table(header, map(_method, study_series.methods(results)), "lrrrrrrr")
+    header = ["", "success", "greedy", "tests passed", "sweet minus it", "over seeds", "p", "generated tokens", "time"]
+    listed = table(header, map(_method, study_series.methods(results)), "lrrrrrrrr")
     return f'<div class="methods">{listed}</div>\n' + folded("success of each seed", _by_seed(results))
 
 
@@ -114,7 +114,11 @@ def _method(one: MethodResult) -> list[str]:
             line(p_in_words(against.p_value)),
         ]
     name = f'<b>{line(one.method)}</b><br><span class="note">{line(METHODS.get(one.method, ""))}</span>'
-    return [name, *map(_rate_cell, rates), *compared, duration(one.seconds)]
+    return [name, *map(_rate_cell, rates), *compared, _tokens(one), duration(one.seconds)]
+
+
+def _tokens(one: MethodResult) -> str:
+    return "" if one.generated_tokens is None else f"{one.generated_tokens:,.0f}"
 
 
 def _rate_cell(rate: Rate) -> str:
