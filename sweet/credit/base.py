@@ -91,6 +91,12 @@ class SampledReply:
     row: CandidateRow
     reply: Candidate
 
+    @property
+    def name(self) -> str:
+        """Of the dialogue, the turn, and the number of the reply among the candidates, or `taken`."""
+        known = self.reply in self.row.candidates
+        return f"{self.row.trajectory_id}/{self.row.turn}/{self.row.candidates.index(self.reply) if known else 'taken'}"
+
 
 Subject = str | Preference | Pair | SampledReply
 """What an example is made of: a dialogue by its id, two dialogues, two replies to one observation, or one reply."""

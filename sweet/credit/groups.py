@@ -7,43 +7,18 @@ group whose rewards are all equal has none and is left out; trainings count such
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
-from statistics import fmean, stdev
-from typing import Literal, TypeVar
+from collections.abc import Mapping
 
-from pydantic import Field
-
-from sweet.credit.base import Batch, Credit, CreditRule, Models, nothing_to_learn
-from sweet.credit.hyperparameters import Hyperparameters
-from sweet.learn.components import Objective, PolicyGradient
-from sweet.tasks.base import Recipe
-
-EPSILON = 1e-4
-"""Added to a standard deviation."""
-
-Key = TypeVar("Key", bound=Hashable)
+from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
+from sweet.credit.clipped import ClippedRule
 
 
-class GroupRule(CreditRule):
+class GroupRule(ClippedRule):
     """A policy gradient with an advantage for each dialogue."""
 
     reads = "scores"
     online = True
     grouped = True
-    large = Hyperparameters(lr=1e-6, nll=0.0, epochs=1, batch=64)
-    small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=64)
-
-    clip_low: float = Field(default=0.2, ge=0, lt=1)
-    """How far the ratio of probabilities may fall below 1 before a token is clipped."""
-    clip_high: float = Field(default=0.28, ge=0)
-    """How far it may rise above 1; larger than clip-low is clip-higher (DAPO, arXiv 2503.14476)."""
-    bound: float = Field(default=8.0, gt=1)
-    """Tokens whose ratio is above this, or below its inverse, are left out and counted."""
-    average: Literal["token", "dialogue"] = "token"
-    """token: every token of a step weighs the same. dialogue: first the mean over the tokens of each dialogue."""
-
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
-        return Objective(None, nll, policy=PolicyGradient(self.clip_low, self.clip_high, self.bound, self.average))
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         advantages = self.of_dialogues(batch)
@@ -66,15 +41,3 @@ class GroupRule(CreditRule):
     @abstractmethod
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
         """Return the advantages of the dialogues of one group, whose rewards are not all equal."""
-
-
-def normalised(values: Mapping[Key, float], *, std: bool) -> dict[Key, float]:
-    """Return the distances of values to their mean, in standard deviations (of n - 1) if `std`.
-
-    Values that are all equal, or a single one, have distances of 0.
-    """
-    if len(set(values.values())) < 2:
-        return dict.fromkeys(values, 0.0)
-    mean = fmean(values.values())
-    scale = stdev(values.values()) + EPSILON if std else 1.0
-    return {key: (value - mean) / scale for key, value in values.items()}

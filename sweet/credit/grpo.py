@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweet.credit.groups import GroupRule, normalised
+from sweet.credit.clipped import normalised
+from sweet.credit.groups import GroupRule
 
 
 class GRPO(GroupRule):

@@ -19,6 +19,8 @@ RULES: Mapping[str, str] = MappingProxyType(
         "sft": "sweet.credit.sft:SupervisedFineTuning",
         "grpo": "sweet.credit.grpo:GRPO",
         "rloo": "sweet.credit.rloo:RLOO",
+        "sweet-pg": "sweet.credit.sweet_pg:SweetPG",
+        "sweet-pg-candidates": "sweet.credit.sweet_pg_candidates:SweetPGCandidates",
     }
 )
 """The rules of this package, in the order in which they are shown. Their names are reserved."""

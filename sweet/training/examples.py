@@ -128,7 +128,7 @@ class ExampleBuilder:
         """
         self._prepare([credit.of for credit in credits], batch.dialogues, reveal=False)
         weighted = [credit for credit in credits if credit.weights_tokens]
-        recorded = Recorded(batch, models, [credit.of for credit in weighted if isinstance(credit.of, str)])
+        recorded = Recorded(batch, models, [credit.of for credit in weighted])
 
         def example(credit: Credit) -> Example:
             of = credit.of
@@ -205,7 +205,7 @@ class ExampleBuilder:
     def _reply(self, of: SampledReply) -> Example:
         """Build the example of a sampled reply. Those of one dialogue are a group."""
         row, reply = of.row, of.reply
-        name = f"{row.trajectory_id}/{row.turn}/{row.candidates.index(reply)}"
+        name = of.name
         text = ReplyText(reply.text, reply.token_ids, reply.ended, reply.thought, reply.thought_tokens)
         rows, dropped = self._replies.turn(
             row.observation,

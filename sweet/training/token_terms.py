@@ -2,8 +2,8 @@
 
 The ratio of probabilities needs log mu of each token, mu being the model that sampled it. It was recorded with the
 dialogue (`Turn.logprobs`), in the order of the sampled ids, and is used where the encoded ids of the turn are these.
-Elsewhere (dialogues of other programs, replies that were encoded anew) it is computed with the policy before its first
-step.
+Elsewhere (dialogues of other programs, candidates of earlier versions, replies that were encoded anew) it is computed
+with the policy before its first step; a sampled reply is put into its dialogue for that, in the place of the one given.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from sweet.credit.base import Batch, Credit, Models, SampledReply, TurnLogprobs, Values
+from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject, TurnLogprobs, Values
 from sweet.errors import UsageError
 from sweet.learn.components import TokenTerms
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.tasks.trajectory import Turn
+from sweet.stages.rows import Candidate
+from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
 
@@ -23,28 +24,61 @@ class Recorded:
     """The recorded probabilities of sampled tokens.
 
     Args:
-        names: the dialogues whose tokens are weighted.
+        subjects: of the examples whose tokens are weighted.
     """
 
-    def __init__(self, batch: Batch, models: Models, names: Sequence[str]) -> None:
-        self._batch, self._models, self._names = batch, models, names
+    def __init__(self, batch: Batch, models: Models, subjects: Sequence[Subject]) -> None:
+        self._batch, self._models, self._subjects = batch, models, subjects
 
     def of_turn(self, name: str, span: Span, ids: Sequence[int]) -> tuple[float, ...] | None:
         """Return the log-probabilities of a turn's ids when they were sampled; None if they are not known."""
         turn = self._batch.dialogues[name].dialogue_history[span.turn]
-        return recorded_logprobs(turn, ids) or self._computed(name, span.turn, len(ids))
+        return recorded_logprobs(turn, ids) or _of_size(self._missing[name].get(span.turn), len(ids))
 
-    def _computed(self, name: str, turn: int, size: int) -> tuple[float, ...] | None:
-        found = self._missing[name].get(turn)
-        return found.tokens if found is not None and len(found.tokens) == size else None
+    def of_reply(self, of: SampledReply, ids: Sequence[int]) -> tuple[float, ...] | None:
+        """Return the same of a sampled reply."""
+        known = recorded_logprobs(of.reply, ids)
+        if known is None and of.row.trajectory_id in self._batch.dialogues:
+            return _of_size(self._missing_replies[of.name].get(of.row.turn), len(ids))
+        return known
 
     @cached_property
     def _missing(self) -> dict[str, dict[int, TurnLogprobs]]:
-        dialogues = [self._batch.dialogues[name] for name in dict.fromkeys(self._names)]
-        return self._models.logprobs("policy", dialogues)
+        names = dict.fromkeys(of for of in self._subjects if isinstance(of, str))
+        return self._models.logprobs("policy", [self._batch.dialogues[name] for name in names])
+
+    @cached_property
+    def _missing_replies(self) -> dict[str, dict[int, TurnLogprobs]]:
+        replies = {of.name: of for of in self._subjects if isinstance(of, SampledReply)}
+        known = [of for of in replies.values() if of.row.trajectory_id in self._batch.dialogues]
+        continued = [_with_reply(self._batch.dialogues[of.row.trajectory_id], of) for of in known]
+        return self._models.logprobs("policy", continued)
 
 
-def recorded_logprobs(turn: Turn, ids: Sequence[int]) -> tuple[float, ...] | None:
+def _of_size(found: TurnLogprobs | None, size: int) -> tuple[float, ...] | None:
+    return found.tokens if found is not None and len(found.tokens) == size else None
+
+
+def _with_reply(dialogue: Trajectory, of: SampledReply) -> Trajectory:
+    """Return a dialogue up to a turn, at which a sampled reply was given."""
+    reply, row = of.reply, of.row
+    # Earlier prompts are recorded by what they share with later ones, which are gone; they are rendered.
+    unknown = {"prompt_token_ids": None, "prompt_shared": None}
+    before = tuple(turn.model_copy(update=unknown) for turn in dialogue.dialogue_history[: row.turn])
+    given = Turn(
+        role="assistant",
+        content=reply.text,
+        output=reply.text,
+        thought=reply.thought,
+        thought_tokens=reply.thought_tokens,
+        token_ids=reply.token_ids,
+        prompt_token_ids=row.prompt_token_ids,
+        finish_reason=None if reply.ended else "length",
+    )
+    return dialogue.model_copy(update={"id": of.name, "dialogue_history": (*before, given)})
+
+
+def recorded_logprobs(turn: Turn | Candidate, ids: Sequence[int]) -> tuple[float, ...] | None:
     """Return the recorded log-probabilities of the ids of a turn, or of its last ones where its thought is not
     supervised; None if other ids were sampled."""
     known = turn.token_ids or ()
@@ -84,9 +118,7 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
 
 def _sampled(credit: Credit, span: Span, ids: Sequence[int], recorded: Recorded) -> Sequence[float] | None:
     if isinstance(credit.of, SampledReply):
-        reply = credit.of.reply
-        same = reply.logprobs is not None and reply.token_ids == tuple(ids)
-        return reply.logprobs if same else None
+        return recorded.of_reply(credit.of, ids)
     assert isinstance(credit.of, str), "only dialogues and sampled replies have weights of tokens"
     return recorded.of_turn(credit.of, span, ids)
 
@@ -101,5 +133,5 @@ def _by_token(credit: Credit, span: Span, size: int) -> Sequence[float]:
 
 
 def _misfit(credit: Credit, span: Span, what: str) -> UsageError:
-    name = credit.of if isinstance(credit.of, str) else "a sampled reply"
+    name = credit.of.name if isinstance(credit.of, SampledReply) else str(credit.of)
     return UsageError(what, where=f"{name}, turn {span.turn}", fix="correct the credit rule")

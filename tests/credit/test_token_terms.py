@@ -11,7 +11,7 @@ import pytest
 from sweet.credit.base import Batch, Credit, SampledReply, TurnLogprobs
 from sweet.errors import UsageError
 from sweet.learn.components import Example, TokenTerms
-from sweet.learn.logprobs import Scorer
+from sweet.learn.logprobs import Scorer, token_logprobs
 from sweet.learn.tokens import ChatEncoder
 from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message
@@ -166,3 +166,28 @@ def test_a_sampled_reply_has_its_recorded_probabilities(builder: ExampleBuilder,
     size = len(of.reply.token_ids or ())
     assert example.terms == (TokenTerms(of.reply.logprobs or (), (0.3,) * size),)
     assert models.questions == 0
+
+
+@pytest.mark.parametrize("recorded_prompt", [False, True])
+def test_a_reply_of_an_earlier_version_has_the_probabilities_of_the_policy_before_its_first_step(
+    builder: ExampleBuilder, models: Asked, tokenizer: Any, *, recorded_prompt: bool
+) -> None:
+    """What is computed in its dialogue is what the example's own sequence gives."""
+    dialogue = with_ids(build_trajectory("t", turns=3), tokenizer).model_copy(update={"agent_system": "You help."})
+    messages = tuple(dialogue.messages(None)[: 1 + 3])
+    prompt = tuple(builder.encoder.encoder.prompts([messages])[0]) if recorded_prompt else None
+    of = sampled_reply(tokenizer, logprobs=None)
+    row = of.row.model_copy(update={"turn": 3, "observation": messages, "prompt_token_ids": prompt})
+    of = SampledReply(row, of.reply)
+    [example] = builder.credits(Batch({"t": dialogue}, RULE), [Credit(of, policy={3: 1.0})], models)
+    assert models.questions == 1
+    sequence = builder.pool.sequences[example.chosen[0]]
+    expected = token_logprobs(Scorer(build_model(len(tokenizer))), [sequence])[0]
+    assert joined(example, "sampled") == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_reply_of_which_nothing_is_known_is_an_error(builder: ExampleBuilder, models: Asked, tokenizer: Any) -> None:
+    of = sampled_reply(tokenizer, logprobs=None)
+    with pytest.raises(UsageError, match="not known how probable") as error:
+        builder.credits(Batch({}, RULE), [Credit(of, policy={1: 1.0})], models)
+    assert error.value.where == "t/1/0, turn 1"

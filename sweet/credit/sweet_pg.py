@@ -1,0 +1,48 @@
+"""SWEET's critic as dense credit for a policy gradient: each turn is weighed by the advantage that the critic gives it.
+
+The critic reads the training-time information c, the policy does not. The advantages A(o_t, a_t, c) of the turns that
+were taken (arXiv 2503.15478, equation 3) are compared within the task: minus their mean over all turns of its
+dialogues, over their standard deviation. So a critic whose numbers are higher on some tasks than on others, or whose
+zero has no meaning (a regression head), gives no task a larger weight.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
+from sweet.credit.clipped import normalised
+from sweet.credit.grpo import GRPO
+
+
+class SweetPG(GRPO):
+    """A_t = weight * (A(o_t, a_t, c) - mean over the turns of the group) / (standard deviation + epsilon), and with
+    `episode` the advantage of the dialogue by `grpo` is added to that of each of its turns."""
+
+    name = "sweet-pg"
+    asks_critic = True
+
+    weight: float = Field(default=1.0, gt=0)
+    """Of the critic's advantages."""
+    episode: bool = False
+    """Add the dialogue's own advantage by its reward, as in grpo."""
+    std: bool = True
+    """Divide by standard deviations: of the critic's advantages, and with episode of the rewards."""
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        groups = batch.groups()
+        judged = models.advantages([batch.dialogues[name] for names in groups.values() for name in names])
+        episodes = self.of_dialogues(batch) if self.episode else {}
+        credits: list[Credit] = []
+        for names in groups.values():
+            turns = {(name, turn): value for name in names for turn, value in judged[name].items()}
+            steps = normalised(turns, std=self.std)
+            total = {key: self.weight * step + episodes.get(key[0], 0.0) for key, step in steps.items()}
+            if not any(total.values()):
+                continue
+            for name in names:
+                policy = {turn: value for (owner, turn), value in total.items() if owner == name}
+                credits += [Credit(name, policy=policy)] if policy else []
+        if not credits:
+            raise nothing_to_learn("The critic gives all turns of each task the same advantage", batch)
+        return credits
