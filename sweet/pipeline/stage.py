@@ -21,6 +21,7 @@ from sweet.pipeline.steps import StepCache
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
+from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.units import count
 
 
@@ -54,6 +55,8 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
             if not run.manifest().of_kind("rollouts"):
+                rounds = count(recipe.train.rounds, "round")
+                reporter.say(f"A new run: agent {recipe.train.agent}, tasks {loop.source}, {rounds}.")
                 check_file(loop, reporter)
             metrics = loop.play()
             attempt.metrics.update(metrics.as_json())
@@ -64,11 +67,14 @@ def check_file(loop: Loop, reporter: Reporter) -> None:
     """Check the tasks of a file as `sweet data check` does, before the first dialogue is paid for.
 
     Raises:
+        UsageError: the file has no tasks to train on, or none to test on.
         InputError: a task cannot be scored, unless the recipe says that rollouts skip it; names the line of the first.
         SweetError: there is no sandbox, or no browser.
     """
     if loop.kind.has_dataset(loop.source) or not Path(loop.source).is_file():
         return
+    for split in (TRAIN, TEST):
+        load_split(loop.kind, loop.source, split, loop.holdout)
     config = DataCheckConfig(task=loop.config.task, sandbox=loop.recipe.of("eval").get("sandbox", "auto"))
     found = run_data_check(loop.source, config, reporter).metrics
     unusable = [finding for finding in found.findings if finding.unusable]

@@ -97,6 +97,24 @@ def test_a_task_that_cannot_be_scored_is_found_before_a_dialogue_is_played(tmp_p
     assert not (tmp_path / "run").exists(), "a run without content is no run"
 
 
+@pytest.mark.parametrize("missing", ["train", "test"])
+def test_a_file_without_tasks_of_a_split_is_refused_before_a_dialogue_is_played(tmp_path: Path, missing: str) -> None:
+    split = {"train": "test", "test": "train"}[missing]
+    row = {
+        "problem_description": "def one()",
+        "ground_truth": "def one():\n    return 1",
+        "test_cases": {"it": "one()"},
+    }
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps(row | {"split": split}))
+    outcome = run([*SWEET, "train", str(tmp_path / "run"), "--tasks", str(file), "--agent", "nobody"], torch=True)
+    assert outcome.returncode == 2
+    said = " ".join(outcome.stderr.split())
+    assert f"has no task of the split {missing}; it has 1 {split}" in said
+    assert f"A new run: agent nobody, tasks {file}, 1 round." in said
+    assert "rollout" not in said
+
+
 def test_a_file_of_tasks_gets_splits(tmp_path: Path) -> None:
     rows = [
         {
