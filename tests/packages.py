@@ -19,14 +19,17 @@ def register(project: Path, site: Path) -> list[Path]:
         the folders that must be on the path of who is to find it.
     """
     told = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
-    return [write_metadata(site, told["name"], told["version"], told["entry-points"]["sweet.tasks"]), project]
+    [(group, points)] = told["entry-points"].items()
+    return [write_metadata(site, told["name"], told["version"], points, group), project]
 
 
-def write_package(site: Path, name: str, source: str, kinds: dict[str, str], version: str = "1.0") -> list[Path]:
+def write_package(
+    site: Path, name: str, source: str, points: dict[str, str], version: str = "1.0", group: str = "sweet.tasks"
+) -> list[Path]:
     """A package of one module; the same for it."""
     site.mkdir(parents=True, exist_ok=True)
     (site / f"{name.replace('-', '_')}.py").write_text(source)
-    return [write_metadata(site, name, version, kinds)]
+    return [write_metadata(site, name, version, points, group)]
 
 
 def write_metadata(site: Path, name: str, version: str, points: dict[str, str], group: str = "sweet.tasks") -> Path:

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from sweet.credit.base import CreditRule
 from sweet.credit.names import RULES, rule_names
+from sweet.credit.plugin_checks import load_rule
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.plugins import CREDIT, Plugin, plugins
-from sweet.runs.manifest import Kind
+from sweet.plugins import CREDIT, plugins
 from sweet.suggestions import did_you_mean, nearest
 
 
@@ -41,7 +41,7 @@ def rule_class(name: str) -> type[CreditRule]:
             where=option("method"),
             fix=f"pip uninstall {installed[1].package}",
         )
-    return _loaded(installed[0])
+    return load_rule(installed[0])
 
 
 def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
@@ -76,35 +76,3 @@ def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
             where=option("rule_option", f"{key.replace('_', '-')}={values.get(key, '')}"),
             fix=(rule.model_fields[key].description or "") if key in rule.model_fields else None,
         ) from error
-
-
-def _loaded(plugin: Plugin) -> type[CreditRule]:
-    where = f"entry point {plugin.name} = {plugin.point.value}"
-    fix = f"correct {plugin.package}"
-    try:
-        found = plugin.point.load()
-    except (Exception, SystemExit) as error:  # a plug-in's module may raise anything
-        what = f"The credit rule {plugin.name!r} ({plugin}) cannot be imported: {type(error).__name__}: {error}"
-        raise UsageError(what, where=where, fix=fix) from error
-    if not (isinstance(found, type) and issubclass(found, CreditRule)):
-        what = f"The credit rule {plugin.name!r} ({plugin}) is not a class derived from sweet.credit.base.CreditRule."
-        raise UsageError(what, where=where, fix=fix)
-    missing = [name for name in ("name", "reads", "large", "small") if not hasattr(found, name)]
-    missing += sorted(getattr(found, "__abstractmethods__", ()))
-    if missing:
-        raise UsageError(
-            f"The credit rule {plugin.name!r} ({plugin}) lacks {', '.join(missing)}.", where=where, fix=fix
-        )
-    return found
-
-
-def rule_reading(kind: Kind) -> str:
-    """Return the first rule that learns from artifacts of a kind.
-
-    Raises:
-        KeyError: there is none.
-    """
-    found = next((name for name in RULES if rule_class(name).reads == kind), None)
-    if found is None:
-        raise KeyError(kind)
-    return found

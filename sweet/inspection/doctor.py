@@ -26,11 +26,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from sweet.credit.names import RULES
+from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
 from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, PACKAGE, VERSION, install_command
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
-from sweet.plugins import Plugin, plugins
+from sweet.plugins import CREDIT, Plugin, plugins
 from sweet.stages.base import StageConfig, formerly
 from sweet.tasks.registry import task_kind
 from sweet.units import count, format_bytes
@@ -92,6 +94,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
         further = [
             submit("model hub", partial(check_hub, config.timeout)),
             submit("kinds of tasks", check_kinds),
+            submit("credit rules", check_rules),
             submit("ColBench", check_colbench),
             submit("vllm", check_vllm),
             submit("deepspeed", check_deepspeed),
@@ -349,6 +352,26 @@ def _check_kind(plugin: Plugin) -> Check:
             what = f"{plugin} has the name of a built-in kind; --task {plugin.name} is the built-in one"
             return Check(name, "problem", what, why, f"rename the kind of {plugin.package}")
         task_kind(plugin.name)
+    except SweetError as error:
+        return Check(name, "problem", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")
+    return Check(name, "ok", str(plugin), why)
+
+
+def check_rules() -> list[Check]:
+    """Import and check the credit rules of other packages."""
+    why = "trainings by a rule of another package"
+    found = [plugin for installed in plugins(CREDIT).values() for plugin in installed]
+    checks = [_check_rule(plugin) for plugin in found]
+    return checks or [Check("credit rules", "ok", f"only the built-in ones: {', '.join(RULES)}", why)]
+
+
+def _check_rule(plugin: Plugin) -> Check:
+    name, why = f"--method {plugin.name}", f"trainings by the credit rule {plugin.name}"
+    if plugin.name in RULES:
+        what = f"{plugin} has the name of a built-in rule; --method {plugin.name} is the built-in one"
+        return Check(name, "problem", what, why, f"rename the rule of {plugin.package}")
+    try:
+        rule_class(plugin.name)
     except SweetError as error:
         return Check(name, "problem", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")
     return Check(name, "ok", str(plugin), why)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from sweet.credit.registry import rule_class, rule_reading
 from sweet.inspection.command_words import FILE, MODEL, StageCall, command_line
 from sweet.inspection.dataset_splits import splits_of
 from sweet.inspection.run_lines import RunLines
@@ -115,11 +114,13 @@ class _Suggestions(RunLines):
         rounds = self.rounds(rollouts)
         before = rounds[-2] if len(rounds) > 1 else None
         pairs, candidates = self.newest("pairs", rollouts), self.newest("candidates", rollouts)
-        method = self._method_of(rollouts)
-        if method != "sweet":
-            return self._train_by(method, rounds)
+        method, reads = self._method_of(rollouts)
+        if reads not in ("pairs", "candidates"):
+            return self._missing(reads, rounds) or self._train("actor", reads, rounds, method)
+        if reads == "candidates" and candidates is not None:
+            return self._train("actor", "candidates", rounds, method)
         if pairs is not None:
-            return self._missing("pairs", rounds) or self._train("actor", "pairs", rounds)
+            return self._missing("pairs", rounds) or self._train("actor", "pairs", rounds, method)
         if candidates is not None:
             return self._pair(candidates, before)
         critic = self.newest("critic", rollouts)
@@ -127,14 +128,15 @@ class _Suggestions(RunLines):
             return self._rank(critic, rollouts, before)
         return self._missing("preferences", rounds) or self._train("critic", "preferences", rounds)
 
-    def _method_of(self, rollouts: Artifact) -> str:
-        """Return the method of the actor that played these dialogues, by which the next one is trained."""
+    def _method_of(self, rollouts: Artifact) -> tuple[str, Kind]:
+        """Return the method of the actor that played these dialogues, by which the next one is trained, and the kind of
+        artifact that it learned from. The rule may be of a package that is not installed here."""
         actor = self.player(rollouts)
-        return "sweet" if actor is None else TrainedMeta.of(actor).method or "sweet"
-
-    def _train_by(self, method: str, rounds: Sequence[Artifact]) -> str:
-        kind = rule_class(method).reads
-        return self._missing(kind, rounds) or self._train("actor", kind, rounds, method)
+        method = None if actor is None else TrainedMeta.of(actor).method
+        if actor is None or method in (None, "sweet"):
+            return "sweet", "pairs"
+        learned = [found for ref in actor.inputs if (found := self.manifest.artifact(ref.id)) is not None]
+        return str(method), learned[0].kind if learned else "pairs"
 
     def _missing(self, kind: Kind, rounds: Sequence[Artifact]) -> str | None:
         """Return the command that makes what a training on all rounds lacks; None if it lacks nothing.
@@ -187,7 +189,7 @@ class _Suggestions(RunLines):
         """Return the training of a critic or actor on all rounds, from the model of the first one.
 
         Args:
-            method: of an actor; by default the first that learns from `source`.
+            method: of an actor.
         """
         stage = stage_making(kind).name
         before = rounds[-2] if len(rounds) > 1 else None
@@ -196,8 +198,8 @@ class _Suggestions(RunLines):
             template = None
         call = self.call(stage, template, from_=[])
         learned_from = [one for one in (self.newest(source, rollouts) for rollouts in rounds) if one is not None]
-        if kind == "actor" and source != "pairs":
-            call = call.having(method=method or rule_reading(source))
+        if method not in (None, "sweet"):
+            call = call.having(method=method)
         if len(learned_from) > 1:
             call = call.having(from_=[one.id for one in learned_from])
         else:

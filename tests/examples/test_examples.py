@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweet_capitals import CAPITALS
+from sweet_discounted import Discounted
 
 import sweet
+from sweet.credit.base import Batch
 from sweet.sandbox.tiers import probe_tiers
+from sweet.tasks.registry import task_kind
 from tests import programs
 from tests.docs.pages import ROOT
+from tests.learn.builders import build_trajectory
 from tests.packages import register
+from tests.stages.learn_runs import make_agent, make_run
 
 EXAMPLES = ROOT / "examples"
+UNASKED: Any = None
+"""In the place of a training's models: this rule asks none."""
 LONGEST = 60
 """Lines of a program."""
 
@@ -61,6 +69,22 @@ def test_a_kind_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sweet.label(run).artifacts[0].rows
 
 
+def test_a_rule_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in register(EXAMPLES / "own_rule", tmp_path / "site"):
+        monkeypatch.syspath_prepend(folder)
+    run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=2)
+    config = sweet.TrainActorConfig(method="discounted", rule_option=["gamma=0.5"], device="cpu", epochs=1)
+    trained = sweet.train_actor(run, config)
+    assert trained.artifacts[0].meta["method"] == "discounted"
+    assert trained.as_json()["metrics"]["examples"] == 6
+    dialogue = build_trajectory("a", turns=3, task="one")
+    others = {"a": dialogue, "b": build_trajectory("b", turns=1, task="one")}
+    batch = Batch(others, task_kind("code").rewards, rewards={"a": 1.0, "b": 0.0})
+    [first, second] = Discounted(gamma=0.5, std=False).credit(batch, UNASKED)
+    assert first.policy == {1: 0.125, 3: 0.25, 5: 0.5}
+    assert second.policy == {1: -0.5}
+
+
 @needs_jail
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (pip install '.[test]')")
@@ -87,6 +111,7 @@ def test_every_example_is_short_and_listed() -> None:
     for path in EXAMPLES.iterdir():
         if path.name not in ("README.md", "__pycache__"):
             assert f"]({path.name})" in listed, path
-    programs = [*EXAMPLES.glob("*.py"), EXAMPLES / "own_kind" / "sweet_capitals" / "__init__.py"]
+    programs = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_*/*/__init__.py")]
+    assert len(programs) > 3
     long = [path.name for path in programs if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
     assert long == []

@@ -1,0 +1,26 @@
+"""The credit rule `discounted`: the advantage of a dialogue, smaller for the turns that are further from its end."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Credit, Models
+from sweet.credit.grpo import GRPO
+
+
+class Discounted(GRPO):
+    """A_t = gamma^(turns of the agent after t) * the advantage of the dialogue by grpo."""
+
+    name = "discounted"
+
+    gamma: float = Field(default=0.9, gt=0, le=1)
+    """The weight that is left for each turn further from the end."""
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        found = []
+        for credit in super().credit(batch, models):
+            turns = sorted(credit.policy)
+            last = len(turns) - 1
+            weighted = {turn: self.gamma ** (last - place) * credit.policy[turn] for place, turn in enumerate(turns)}
+            found.append(Credit(credit.of, policy=weighted))
+        return found
