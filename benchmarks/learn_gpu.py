@@ -93,7 +93,7 @@ class CountingScorer(Scorer):
     operations = 0.0
     tokens = 0
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: torch.Tensor | None = None) -> Any:
+    def __call__(self, sequences: Sequence[TokenSequence], others: torch.Tensor | None = None, top: int = 0) -> Any:
         output = self.model.get_output_embeddings().weight
         layers = sum(p.numel() for p in self.model.base_model.layers.parameters())
         tree = build_tree([sequence.ids for sequence in sequences])
@@ -105,7 +105,7 @@ class CountingScorer(Scorer):
         work = 2 * layers * len(depths) + 2 * output.numel() * supervised + attention
         self.operations += work * (3 if torch.is_grad_enabled() else 1)
         self.tokens += sum(len(sequence.ids) for sequence in sequences)
-        return super().__call__(sequences, others)
+        return super().__call__(sequences, others, top)
 
 
 class Worker:

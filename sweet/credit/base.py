@@ -32,8 +32,18 @@ from sweet.tasks.trajectory import Trajectory
 Values = float | Sequence[float]
 """A weight for all tokens of a turn, or one for each of them, the thought's tokens and the end of the turn included."""
 
-Which = Literal["policy", "start"]
-"""A model of the training: the policy as it is now, or the model it started from."""
+REWARD_LR = 2.0
+"""A reward model's learning rate over the policy's: 1e-6 over 5e-7 in arXiv 2509.19199."""
+
+Which = Literal["policy", "start", "average", "sampler", "reward"]
+"""A model of the training.
+
+    policy   as it is now
+    start    the model it started from
+    average  the moving average of the policy's weights (`CreditRule.average_rate`); before the first step the start
+    sampler  what sampled: the recorded log-probabilities where they are of the encoded ids, elsewhere the policy's
+    reward   the reward model, which begins as the start and is trained by `Models.train_reward`
+"""
 
 
 @dataclass(frozen=True)
@@ -126,11 +136,26 @@ class Credit:
         return bool(self.policy or self.distil)
 
 
+@dataclass(frozen=True)
+class RewardTraining:
+    """How a reward model learns from a batch.
+
+    Attributes:
+        epochs: passes over the examples.
+        batch: examples for each update of the weights.
+        lr: learning rate, which is constant; None for `REWARD_LR` times the policy's.
+    """
+
+    epochs: int
+    batch: int
+    lr: float | None = None
+
+
 class Models(Protocol):
     """The models of a training, as a rule may use them."""
 
     def logprobs(
-        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False
+        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
     ) -> dict[str, dict[int, TurnLogprobs]]:
         """Return the log-probabilities of the agent's turns, by dialogue and turn, without gradients.
 
@@ -138,6 +163,19 @@ class Models(Protocol):
 
         Args:
             informed: whether the model sees the training-time information, as a critic does.
+            top: number of most likely ids to return at each token; not for the sampler.
+        """
+
+    def train_reward(
+        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
+    ) -> None:
+        """Train the reward model on examples of the batch, whose reference is the model that sampled.
+
+        It goes on from where it was; its weights and its optimizer belong to the checkpoint of the training. Only for a
+        rule with `trains_reward`.
+
+        Raises:
+            SweetError: a loss or gradient is not finite.
         """
 
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
@@ -162,6 +200,7 @@ class CreditRule(BaseModel):
         grouped: whether it compares the rewards of a task's dialogues, so that equal ones teach nothing. The trainings
             then count the groups, and those of equal rewards.
         asks_critic: whether it asks for advantages (`Models.advantages`), so that the run must have a critic.
+        trains_reward: whether it trains a reward model (`Models.train_reward`).
         dialogue_epochs: whether the kind of task decides the epochs of a large model (`TaskKind.dialogue_epochs`).
     """
 
@@ -172,9 +211,15 @@ class CreditRule(BaseModel):
     online: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
     asks_critic: ClassVar[bool] = False
+    trains_reward: ClassVar[bool] = False
     large: ClassVar[Hyperparameters]
     small: ClassVar[Hyperparameters]
     dialogue_epochs: ClassVar[bool] = False
+
+    @property
+    def average_rate(self) -> float | None:
+        """How far the average moves to the policy's weights after each step; None for a rule that asks for none."""
+        return None
 
     @abstractmethod
     def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:

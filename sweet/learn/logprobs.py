@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -48,6 +48,8 @@ class SpanScores:
         values: the regression head's score of the turn that ends with the span; None for a model without one.
         tokens: log-probabilities of the single ids, span after span, without weights, [ids].
         others: log-probabilities of other ids at the same positions, [ids, k]; None if none were asked for.
+        top_ids, top_logprobs: the most likely ids at the same positions, the most likely first, [ids, top]; None if
+            none were asked for.
     """
 
     sums: Tensor
@@ -55,6 +57,8 @@ class SpanScores:
     tokens: Tensor
     values: Tensor | None = None
     others: Tensor | None = None
+    top_ids: Tensor | None = None
+    top_logprobs: Tensor | None = None
 
 
 class Scorer:
@@ -201,19 +205,24 @@ class Scorer:
         finally:
             hook.remove()
 
-    def _token_logprobs(self, states: Tensor, targets: Tensor) -> Tensor:
-        """log p(target) for each state. states [n, width], targets [n, k] -> [n, k], fp32."""
+    def _token_logprobs(self, states: Tensor, targets: Tensor, top: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """log p(target) for each state, and the `top` most likely ids with theirs. states [n, width], targets [n, k] ->
+        [n, k] fp32, [n, top] ids, [n, top] fp32."""
 
-        def chunk(part: Tensor, targets_: Tensor) -> Tensor:
-            return _picked(self._logits(part), targets_)
+        def chunk(part: Tensor, targets_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            logits = self._logits(part)
+            return _picked(logits, targets_), *_most_likely(logits, top)
 
         if len(states) <= self._chunk:
             return chunk(states, targets)
         pairs = zip(torch.split(states, self._chunk), torch.split(targets, self._chunk), strict=True)
         if torch.is_grad_enabled():
             # The logits of a chunk are recomputed in the backward pass instead of being stored.
-            return torch.cat([checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs])
-        return torch.cat([chunk(part, targets_) for part, targets_ in pairs])
+            rows = [checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs]
+        else:
+            rows = [chunk(part, targets_) for part, targets_ in pairs]
+        logprobs, ids, values = (torch.cat(columns) for columns in zip(*rows, strict=True))
+        return logprobs, ids, values
 
     @property
     def compute_type(self) -> str:
@@ -226,7 +235,7 @@ class Scorer:
 
     # Spans -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
         """Score the spans of `sequences` in one forward pass, in order, with gradients if enabled.
 
         Every span must start after at least one id. The caller divides sequences into batches that fit into memory
@@ -234,6 +243,7 @@ class Scorer:
 
         Args:
             others: [ids, k] other ids to score at the position of each supervised id.
+            top: number of most likely ids to return at each of these positions; at most the vocabulary is returned.
 
         Raises:
             ValueError: a sequence has no supervised token.
@@ -264,11 +274,12 @@ class Scorer:
         if others is not None:
             targets = torch.cat([targets, others.to(self.device)], dim=1)
         values = None
+        top_ids = top_logprobs = torch.empty(len(targets), 0)
         with self._precision():
             if self._has_output_layer:
                 states = self._tree_states(tree) if shared else self._sequence_states(sequences)
                 if self.computes_logprobs:
-                    logprobs = self._token_logprobs(states[at], targets)
+                    logprobs, top_ids, top_logprobs = self._token_logprobs(states[at], targets, top)
                 else:
                     logprobs = torch.full(targets.shape, torch.nan, device=self.device)
                 if self.head is not None:
@@ -281,12 +292,14 @@ class Scorer:
                 ids = self._pad([sequence.ids for sequence in sequences])
                 logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
                 logprobs = _picked(logits, targets)
+                top_ids, top_logprobs = _most_likely(logits, top)
         tokens = weighted = logprobs[:, 0]
         if any(weight != 1.0 for weight in weights):
             weighted = tokens * torch.tensor(weights, device=self.device)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
         sums = torch.zeros(len(counts), device=self.device).index_add(0, owner, weighted)
-        return SpanScores(sums, size, tokens, values, None if others is None else logprobs[:, 1:])
+        found = SpanScores(sums, size, tokens, values, None if others is None else logprobs[:, 1:])
+        return replace(found, top_ids=top_ids, top_logprobs=top_logprobs) if top else found
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
         """Hidden states of each sequence computed separately: [sequences, longest, width]."""
@@ -326,6 +339,16 @@ class Scorer:
 def _picked(logits: Tensor, targets: Tensor) -> Tensor:
     """The log-probabilities of some ids. logits [n, vocabulary], targets [n, k] -> [n, k]."""
     return logits.gather(1, targets) - logits.logsumexp(1, keepdim=True)
+
+
+@torch.no_grad()
+def _most_likely(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """The most likely ids, the most likely first, and their log-probabilities. logits [n, vocabulary] -> [n, top]
+    each."""
+    if not top:
+        return torch.empty(len(logits), 0, dtype=torch.long, device=logits.device), logits[:, :0].detach()
+    values, ids = logits.topk(min(top, logits.shape[1]), dim=1)
+    return ids, values - logits.logsumexp(1, keepdim=True)
 
 
 def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_shared_length: int) -> list[list[int]]:
@@ -393,6 +416,36 @@ def token_logprobs(scorer: Scorer, sequences: Sequence[TokenSequence], budget: i
     return [values.tolist() for values in found]
 
 
+@dataclass(frozen=True)
+class TokenScores:
+    """Scores of the supervised ids of one sequence, span after span, on the CPU.
+
+    Attributes:
+        logprobs: of the ids, [ids].
+        top_ids, top_logprobs: the most likely ids at their positions, [ids, top].
+    """
+
+    logprobs: Tensor
+    top_ids: Tensor
+    top_logprobs: Tensor
+
+
+def token_scores(
+    scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET, *, top: int
+) -> list[TokenScores]:
+    """As `token_logprobs`, with the `top` most likely ids at each position."""
+
+    def read(scores: SpanScores) -> Tensor:
+        assert scores.top_ids is not None
+        assert scores.top_logprobs is not None
+        # In one tensor, in double precision: an id of any vocabulary is exact in it.
+        return torch.cat([scores.tokens[:, None].double(), scores.top_ids.double(), scores.top_logprobs.double()], 1)
+
+    rows = _by_sequence(scorer, sequences, budget, read, supervised_count, top=top)
+    split = [(row[:, 0], *row[:, 1:].chunk(2, dim=1)) for row in rows]
+    return [TokenScores(tokens.float(), ids.long(), logprobs.float()) for tokens, ids, logprobs in split]
+
+
 def supervised_count(sequence: TokenSequence) -> int:
     """The number of supervised ids of a sequence."""
     return sum(span.stop - span.start for span in sequence.spans)
@@ -405,11 +458,13 @@ def _by_sequence(
     budget: int,
     read: Callable[[SpanScores], Tensor],
     size: Callable[[TokenSequence], int] = lambda sequence: len(sequence.spans),
+    *,
+    top: int = 0,
 ) -> list[Tensor]:
     """What `read` selects of the scores for each sequence, which has `size` rows of it, computed in packs."""
     results = [torch.empty(0)] * len(sequences)
     for pack in scorer.pack([[sequence] for sequence in sequences], budget):
-        scores = scorer([sequences[i] for i in pack])
+        scores = scorer([sequences[i] for i in pack], top=top)
         sizes = [size(sequences[i]) for i in pack]
         for index, part in zip(pack, torch.split(read(scores).cpu(), sizes), strict=True):
             results[index] = part.clone()

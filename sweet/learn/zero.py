@@ -105,8 +105,8 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, sequences: Sequence[TokenSequence], others: Tensor | None) -> dict[str, Tensor]:
-        scores = self.scorer.compute(sequences, others)
+    def forward(self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int) -> dict[str, Tensor]:
+        scores = self.scorer.compute(sequences, others, top)
         return {name: tensor for name, tensor in vars(scores).items() if tensor is not None}
 
 
@@ -115,14 +115,14 @@ class _DeepSpeedScorer(Scorer):
 
     deepspeed_engine: Any = None
 
-    def compute(self, sequences: Sequence[TokenSequence], others: Tensor | None) -> SpanScores:
-        return super().__call__(sequences, others)
+    def compute(self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int) -> SpanScores:
+        return super().__call__(sequences, others, top)
 
-    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
         # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
         grad_enabled = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
-            return SpanScores(**self.deepspeed_engine(sequences, others))
+            return SpanScores(**self.deepspeed_engine(sequences, others, top))
 
 
 class ZeroEngine:

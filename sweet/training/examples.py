@@ -18,7 +18,7 @@ from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.starting_policy import DialogueEncoder
+from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.token_terms import Recorded, terms_of
 
 MAX_OMITTED = 0.1

@@ -51,6 +51,7 @@ from sweet.training.layout import ZERO, layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recompute_layers, start_of
 from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
+from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, critic_of
 from sweet.training.sources import Sources
 from sweet.training.starting_policy import StartingPolicy
@@ -111,8 +112,11 @@ def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, wei
     asked = None
     if critic is not None:
         asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
-    models = basis.models(config, asked, planned=not weights)
+    models = basis.models(config, rule, asked, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
+    reward = models.reward_model() if rule.trains_reward else None
+    if reward is not None and reward.figures is not None:
+        reporter.say(f"Reward model: {reward.figures}.")
     examples = basis.builder.credits(batch, credits, models)
     training = basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
     if not rule.grouped:
@@ -257,13 +261,24 @@ class _Basis:
         )
         return cls(list(inputs), layout, model, hyperparameters, builder)
 
-    def models(self, config: TrainConfig, critic: RunCritic | None, *, planned: bool) -> StartingPolicy:
+    def models(
+        self, config: TrainConfig, rule: CreditRule, critic: RunCritic | None, *, planned: bool
+    ) -> StartingPolicy:
         """Return the models that a credit rule may ask.
 
         Args:
             critic: of the run; None for a rule that asks none.
             planned: nothing is computed.
+
+        Raises:
+            UsageError: the rule trains a reward model, and the policy is trained by several processes.
         """
+        if rule.trains_reward and self.layout is not None:
+            raise UsageError(
+                f"The rule {rule.name} trains a second model, which only one process on one device can.",
+                where=Hint(option("method", rule.name), " ", option("engine", "deepspeed")),
+                fix=option("engine", "torch"),
+            )
 
         def load() -> Scorer:
             trainee = self.model.trainee
@@ -272,8 +287,25 @@ class _Basis:
             # The ranks hold the weights of the training; this process reads them once more.
             return Scorer(load_model(self.model.base, config.device, tokenizer=self.model.encoder.tokenizer))
 
+        def load_reward() -> RewardModel:
+            trainee = Trainee.load(self.model.trainee.start, config.device, tokenizer=self.model.encoder.tokenizer)
+            return RewardModel(
+                trainee,
+                self.builder.encoder,
+                self.hyperparameters.lr,
+                token_budget=self.token_budget(config),
+                seed=config.seed,
+                share=config.packing == "tree",
+            )
+
         budget = 2 * self.token_budget(config)
-        return StartingPolicy(self.builder.encoder, None if planned else load, budget, critic)
+        return StartingPolicy(
+            self.builder.encoder,
+            None if planned else load,
+            budget,
+            critic,
+            load_reward if rule.trains_reward else None,
+        )
 
     def token_budget(self, config: TrainConfig) -> int:
         """Return the tokens of one forward pass of the training."""

@@ -1,85 +1,101 @@
-"""The models that a credit rule may ask in a training on recorded dialogues: the policy before its first step."""
+"""The models that a credit rule may ask: of any training (`AskedModels`), and of one on recorded dialogues.
+
+A training on recorded dialogues computes all weights before its first step. Policy, start and average are then the same
+model, and a reward model is trained on all dialogues before it is asked.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
-from sweet.credit.base import TurnLogprobs, Which
-from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs
-from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TokenSequence, TooLong
-from sweet.tasks.base import Recipe
+from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs, Which
+from sweet.errors import UsageError
+from sweet.learn.components import Objective
+from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs, token_scores
+from sweet.learn.tokens import TokenSequence
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, advantages_of
+from sweet.training.token_terms import recorded_logprobs
 
 
-class DialogueEncoder:
-    """Encodes dialogues with the settings of one training.
+class AskedModels(ABC):
+    """Implements `sweet.credit.base.Models` for models in the memory of this process.
 
     Args:
-        max_length: tokens of a sequence at most; longer dialogues lose early turns.
+        budget: tokens of one forward pass.
+        critic: answers for the run's critic; None where the rule asks none.
     """
 
-    def __init__(self, encoder: ChatEncoder, recipe: Recipe, max_length: int | None) -> None:
-        self.encoder, self.recipe, self.max_length = encoder, recipe, max_length
+    def __init__(self, encoder: DialogueEncoder, budget: int, critic: RunCritic | None = None) -> None:
+        self.encoder, self._budget, self._critic = encoder, budget, critic
 
-    def encode(self, trajectory: Trajectory, *, informed: bool) -> EncodedDialogue:
-        """Encode a dialogue.
+    @abstractmethod
+    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
+        """Return the scorer of a model but the sampler, within a context; None if nothing is to be computed."""
 
-        Args:
-            informed: whether the training-time information is shown.
+    @abstractmethod
+    def reward_model(self) -> RewardModel | None:
+        """Return the reward model; None if nothing is to be computed.
 
         Raises:
-            TooLong: its last turn does not fit.
+            UsageError: the training has none.
         """
-        return self.encoder.dialogue(
-            trajectory,
-            trajectory.agent_system,
-            hidden=trajectory.task.hidden if informed else None,
-            recipe=self.recipe,
-            max_length=self.max_length,
-        )
 
     def logprobs(
-        self,
-        dialogues: Sequence[Trajectory],
-        read: Callable[[list[TokenSequence]], list[list[float]]],
-        *,
-        informed: bool,
+        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
     ) -> dict[str, dict[int, TurnLogprobs]]:
-        """Return the log-probabilities of turns; see `sweet.credit.base.Models.logprobs`.
+        """See `sweet.credit.base.Models.logprobs`. Where nothing is computed, all probabilities are 1."""
+        if model == "sampler":
+            return self._sampled(dialogues)
+        with self.open(model) as scorer:
 
-        Args:
-            read: returns one log-probability for each supervised id of each sequence.
-        """
-        sequences: list[TokenSequence] = []
-        owners: list[str] = []
-        found: dict[str, dict[int, TurnLogprobs]] = {}
-        for dialogue in dialogues:
-            found[dialogue.id] = {}
-            try:
-                encoded = self.encode(dialogue, informed=informed)
-            except TooLong:
-                continue
-            sequences.extend(encoded.sequences)
-            owners.extend([dialogue.id] * len(encoded.sequences))
-        for owner, sequence, values in zip(owners, sequences, read(sequences) if sequences else [], strict=True):
-            place = 0
+            def read(sequences: list[TokenSequence]) -> list[TurnLogprobs]:
+                return _read(scorer, sequences, self._budget, top)
+
+            return self.encoder.logprobs(dialogues, read, informed=informed)
+
+    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        """See `sweet.credit.base.Models.advantages`."""
+        return advantages_of(self._critic, dialogues)
+
+    def train_reward(
+        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
+    ) -> None:
+        """See `sweet.credit.base.Models.train_reward`."""
+        model = self.reward_model()
+        if model is not None:
+            model.train(batch, credits, objective, settings, self)
+
+    def _sampled(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
+        by_name = {dialogue.id: dialogue for dialogue in dialogues}
+        found: dict[str, dict[int, TurnLogprobs]] = {name: {} for name in by_name}
+        unknown: dict[str, Trajectory] = {}
+        for name, sequence in self.encoder.sequences(dialogues, informed=False):
             for span in sequence.spans:
-                size = span.stop - span.start
-                found[owner][span.turn] = TurnLogprobs(tuple(values[place : place + size]))
-                place += size
+                turn = by_name[name].dialogue_history[span.turn]
+                known = recorded_logprobs(turn, sequence.ids[span.start : span.stop])
+                if known is None:
+                    unknown[name] = by_name[name]
+                else:
+                    found[name][span.turn] = TurnLogprobs(known)
+        if unknown:
+            computed = self.logprobs("policy", list(unknown.values()))
+            found |= {name: computed[name] | found[name] for name in unknown}
         return found
 
 
-class StartingPolicy:
-    """Implements `sweet.credit.base.Models`: policy and start are the same model, which is not trained yet.
+class StartingPolicy(AskedModels):
+    """The models of a training on recorded dialogues.
 
     Args:
         load: returns the scorer of the model; called when a rule first asks for probabilities. None for a training
-            that is only planned: all probabilities are 1.
-        budget: tokens of one forward pass.
-        critic: answers for the run's critic; None where the rule asks none.
+            that is only planned: nothing is computed.
+        load_reward: returns the reward model; called when a rule first trains it. None where the rule trains none.
     """
 
     def __init__(
@@ -88,24 +104,45 @@ class StartingPolicy:
         load: Callable[[], Scorer] | None,
         budget: int,
         critic: RunCritic | None = None,
+        load_reward: Callable[[], RewardModel] | None = None,
     ) -> None:
-        self.encoder, self._load, self._budget, self._critic = encoder, load, budget, critic
+        super().__init__(encoder, budget, critic)
+        self._load, self._load_reward = load, load_reward
+
+    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
+        if model == "reward":
+            reward = self.reward_model()
+            return nullcontext(None if reward is None else reward.scorer)
+        return nullcontext(self._scorer)
+
+    def reward_model(self) -> RewardModel | None:
+        return None if self._load is None else self._reward
 
     @cached_property
     def _scorer(self) -> Scorer | None:
         return None if self._load is None else self._load()
 
-    def logprobs(
-        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False
-    ) -> dict[str, dict[int, TurnLogprobs]]:
-        """See `sweet.credit.base.Models.logprobs`."""
-        return self.encoder.logprobs(dialogues, self._read, informed=informed)
+    @cached_property
+    def _reward(self) -> RewardModel:
+        if self._load_reward is None:
+            what = "The credit rule asks for a reward model, and none was prepared."
+            raise UsageError(what, fix="set trains_reward = True in the rule")
+        return self._load_reward()
 
-    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
-        """See `sweet.credit.base.Models.advantages`."""
-        return advantages_of(self._critic, dialogues)
 
-    def _read(self, sequences: list[TokenSequence]) -> list[list[float]]:
-        if self._scorer is None:
-            return [[0.0] * supervised_count(sequence) for sequence in sequences]
-        return token_logprobs(self._scorer, sequences, self._budget)
+def _read(scorer: Scorer | None, sequences: list[TokenSequence], budget: int, top: int) -> list[TurnLogprobs]:
+    """Return the log-probabilities of all supervised ids of each sequence; without a scorer all probabilities are 1."""
+    if scorer is None:
+        sizes = [supervised_count(sequence) for sequence in sequences]
+        ids, values = tuple(range(top)), (0.0,) * top
+        return [TurnLogprobs((0.0,) * n, ((ids,) * n) if top else (), ((values,) * n) if top else ()) for n in sizes]
+    if not top:
+        return [TurnLogprobs(tuple(values)) for values in token_logprobs(scorer, sequences, budget)]
+    return [
+        TurnLogprobs(
+            tuple(found.logprobs.tolist()),
+            tuple(map(tuple, found.top_ids.tolist())),
+            tuple(map(tuple, found.top_logprobs.tolist())),
+        )
+        for found in token_scores(scorer, sequences, budget, top=top)
+    ]

@@ -49,6 +49,9 @@ class Judged:
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         return {dialogue.id: dict(self.given[dialogue.id]) for dialogue in dialogues}
 
+    def train_reward(self, *args: Any, **more: Any) -> None:
+        raise AssertionError("the rule trains no reward model")
+
 
 ADVANTAGES = {"a": {1: 0.3, 3: 0.5}, "b": {1: -0.1, 3: 0.1}, "c": {1: 9.0, 3: 9.0}, "d": {1: 9.0, 3: 9.0}}
 SPREAD = (0.2 / 3) ** 0.5

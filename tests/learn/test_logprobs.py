@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.learn import attention
-from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs
+from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs, token_logprobs, token_scores
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
 from tests.learn.builders import build_model
@@ -51,16 +51,39 @@ def test_spans_equal_the_full_forward(family: str) -> None:
         assert counts.tolist() == [span.stop - span.start for span in sequence.spans]
 
 
+@pytest.mark.parametrize("top", [0, 2])
 @pytest.mark.parametrize("chunk", [1, VOCABULARY * 3, 1 << 24])
-def test_gradients_equal_the_full_forward(chunk: int) -> None:
+def test_gradients_equal_the_full_forward(chunk: int, top: int) -> None:
     model = build_model(VOCABULARY)
     sequences = random_sequences(4)
     torch.autograd.backward([torch.stack([x for s in sequences for x in naive(model, s)]).square().sum()])
     expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
-    torch.autograd.backward([Scorer(model, chunk=chunk)(sequences).sums.square().sum()])
+    torch.autograd.backward([Scorer(model, chunk=chunk)(sequences, None, top).sums.square().sum()])
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("chunk", [1, VOCABULARY * 3, 1 << 24])
+def test_the_most_likely_ids_equal_those_of_the_full_forward(chunk: int, *, share: bool) -> None:
+    model = build_model(VOCABULARY)
+    prompt = random_sequences(1)[0].ids[:5]
+    sequences = [sequence.after(prompt) for sequence in random_sequences(5, seed=1)]
+    scorer = Scorer(model, chunk=chunk, share=share)
+    found = token_scores(scorer, sequences, 100, top=3)
+    tokens = token_logprobs(scorer, sequences, 100)
+    for sequence, scores, expected_tokens in zip(sequences, found, tokens, strict=True):
+        with torch.no_grad():
+            table = torch.log_softmax(model(input_ids=torch.tensor([sequence.ids])).logits.float(), -1)[0]
+        places = [i - 1 for span in sequence.spans for i in range(span.start, span.stop)]
+        values, ids = table[places].topk(3)
+        assert torch.equal(scores.top_ids, ids)
+        torch.testing.assert_close(scores.top_logprobs, values, rtol=1e-5, atol=1e-4)
+        assert scores.logprobs.tolist() == expected_tokens
+    [whole] = token_scores(scorer, sequences[:1], top=10 * VOCABULARY)
+    assert whole.top_ids.shape[1] == VOCABULARY, "at most the vocabulary"
+    torch.testing.assert_close(whole.top_logprobs.exp().sum(1), torch.ones(len(whole.top_ids)))
 
 
 def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
