@@ -37,21 +37,27 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     Raises:
         InputError: the two are not comparable.
     """
+    if existing.settings.get("equal", "dialogues") != new.settings.get("equal", "dialogues"):
+        raise _not_comparable(path)
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
     settings = new.settings | existing.settings  # a setting that earlier versions lack is that of the new study
     same = (existing.seeds, settings) == (new.seeds, new.settings)
     if not same or _success_of_sweet(of_existing) != _success_of_sweet(of_new) or "sweet" not in of_new:
-        raise InputError(
-            "The seeds, the settings, or the results of sweet are not those of the existing results.",
-            path=path,
-            fix="run all methods, without --keep",
-        )
+        raise _not_comparable(path)
     methods = of_existing | of_new
     return new.model_copy(
         update={
             "methods": [methods[name] for name in METHODS if name in methods],
             **{name: getattr(new, name) or getattr(existing, name) for name in FIGURES},
         }
+    )
+
+
+def _not_comparable(path: Path) -> InputError:
+    return InputError(
+        "The seeds, the settings, or the results of sweet are not those of the existing results.",
+        path=path,
+        fix="run all methods, without --keep",
     )
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from sweet.cli.reporter import ConsoleReporter
 from sweet.paths import RUNS
-from sweet.study.aggregate import read_seeds, success_of
-from sweet.study.plan import SAMPLED, SeedJob
+from sweet.study.aggregate import success_of
+from sweet.study.plan import SAMPLED, SeedJob, read_seeds
 from sweet.study.seeds import run_seeds
-from sweet.study.settings import MAIN, METHODS, Method, Options, StudySizes
+from sweet.study.settings import METHODS, TUNED, Method, Options, StudySizes
 from sweet.study.study import claimed
 
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
@@ -88,7 +88,7 @@ def variants(method: Method) -> Iterator[Method]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=RUNS / "tuning")
-    parser.add_argument("--methods", default=",".join(MAIN))
+    parser.add_argument("--methods", default=",".join(TUNED))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tasks", type=int, default=256)

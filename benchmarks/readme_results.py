@@ -17,7 +17,7 @@ from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults, read_results
-from sweet.units import count, percent, percent_bounds
+from sweet.units import count, format_duration, percent, percent_bounds
 from sweet.view import safe_markdown
 from sweet.view.report.scales import minus
 from sweet.view.study import plots, study_series
@@ -31,6 +31,7 @@ END = "<!-- end of study -->"
 
 ALTERNATIVES = {
     "success": "success of each method with its interval over seeds",
+    "learning": "success on validation tasks by generated tokens",
     "best-of-turns": "success with the best of N replies at each turn by judge",
     "best-of": "success of the best of N finished dialogues by judge",
     "credit": "mean advantage by kind of turn",
@@ -56,18 +57,50 @@ def block(results: StudyResults) -> str:
     """Return the Markdown between the markers."""
     parts = [
         "### The methods compared",
-        f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and "
-        "learn from the same offline dialogues. All are evaluated on the same "
+        f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent "
+        f"and {_equal(results)}. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
         f"![{_alternative(results)}]({PICTURE})",
         safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
         "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The difference on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
+        _at_equal_seconds(results),
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
         f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _equal(results: StudyResults) -> str:
+    """Return what is the same for all methods. Results of earlier versions do not say it: it was the dialogues."""
+    if results.settings.get("equal") != "tokens":
+        return "learn from the same offline dialogues"
+    tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
+    return "let it generate the same number of tokens" + ("" if tokens is None else f" (about {tokens:,.0f})")
+
+
+def _at_equal_seconds(results: StudyResults) -> str:
+    """Return the table of the learning curves, read at the seconds that `sweet` needs; empty where there is none."""
+    rows = [
+        [
+            safe_markdown.code(one.method),
+            "" if one.generated_tokens is None else f"{one.generated_tokens:,.0f}",
+            format_duration(one.seconds),
+            _percent(at.success, at.success_ci),
+            _points(at.sweet_minus, at.sweet_minus_ci),
+        ]
+        for one in study_series.methods(results)
+        if (at := one.at_equal_seconds) is not None
+    ]
+    if not rows:
+        return ""
+    header = ("method", "generated tokens", "time", "success at equal wall clock", "`sweet` minus it")
+    text = (
+        "The same at equal wall clock: success on validation tasks at the last point of each learning curve within the "
+        "time that `sweet` needs, with 95 % intervals over seeds."
+    )
+    return f"{text}\n\n{safe_markdown.table(header, rows, '-rrrr')}"
 
 
 def _alternative(results: StudyResults) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweet.cli import console
 from sweet.cli.command import Call
@@ -12,6 +12,11 @@ from sweet.errors import TooManyFailures
 from sweet.scoring.results.statistics import p_in_words
 from sweet.stages.base import StageResult
 from sweet.units import count, format_duration, percent, percent_bounds, plain_bounds
+
+T = TypeVar("T")
+
+SHOWN = 5
+"""Most points of a learning curve in the table; the page has all of them."""
 
 
 def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
@@ -55,9 +60,9 @@ def show_study(result: StageResult) -> None:
     console.heading("what a method needs, alone")
     header = ["method", "generated tokens", "time"]
     console.show_rows(header, map(_cost, metrics["methods"]), right=header[1:])
+    _show_curves(metrics["methods"])
     _show_columns("best of N replies at each turn", "N", metrics["best_of_turns"], "n")
     _show_columns("best of N finished dialogues", "N", metrics["best_of"], "n")
-    _show_columns("success by offline dialogues", "dialogues", metrics["offline"], "trajectories")
     _show_credit(metrics["credit"])
     console.show(console.safe_text(metrics["results"]))
 
@@ -83,8 +88,50 @@ def _against(row: Mapping[str, Any]) -> list[str]:
 
 def _cost(row: Mapping[str, Any]) -> list[str]:
     """Return the tokens that the agent generated for the method, and the seconds of its steps: means over seeds."""
-    tokens = row["generated_tokens"]
-    return [row["method"], "" if tokens is None else f"{tokens:,.0f}", format_duration(row["seconds"])]
+    return [row["method"], _number(row["generated_tokens"]), format_duration(row["seconds"])]
+
+
+def _show_curves(methods: Sequence[Mapping[str, Any]]) -> None:
+    """Print the learning curves, and what they had reached when `sweet` was done."""
+    learned = [row for row in methods if row["curve"]]
+    if not learned:
+        return
+    console.heading("success on validation tasks by generated tokens")
+    header = ["method", "generated tokens", "time", "success"]
+    rows = [
+        [
+            row["method"],
+            _number(at["tokens"]),
+            format_duration(at["seconds"]),
+            _percent(at["success"], at["success_ci"]),
+        ]
+        for row in learned
+        for at in _some(row["curve"])
+    ]
+    console.show_rows(header, rows, right=header[1:])
+    console.heading("the same within the time that sweet needs")
+    header = ["method", "success", "sweet minus it, in points", "generated tokens"]
+    read = [(row["method"], row["at_equal_seconds"]) for row in learned if row["at_equal_seconds"] is not None]
+    rows = [
+        [
+            name,
+            _percent(at["success"], at["success_ci"]),
+            _percent(at["sweet_minus"], at["sweet_minus_ci"], signed=True),
+            _number(at["tokens"]),
+        ]
+        for name, at in read
+    ]
+    console.show_rows(header, rows, right=header[1:])
+
+
+def _some(curve: Sequence[T]) -> list[T]:
+    """Return at most SHOWN points of a curve at equal distances, the first and the last among them."""
+    last = len(curve) - 1
+    return [curve[at] for at in sorted({round(last * part / (SHOWN - 1)) for part in range(SHOWN)})]
+
+
+def _number(tokens: float | None) -> str:
+    return "" if tokens is None else f"{tokens:,.0f}"
 
 
 def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | None, axis: str) -> None:

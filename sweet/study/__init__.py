@@ -5,6 +5,7 @@
     study_steps   the stage calls of a method or figure, as steps
     seeds         a process for each seed, a few at the same time; worker runs in it
     accounting    the generated tokens and the seconds of a method
+    curves        the learning curves over tokens and seconds
     aggregate     from the runs to the results, with the statistics
     results       study.json
 

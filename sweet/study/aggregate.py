@@ -8,24 +8,23 @@ unknown, and the interval is null.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import JsonValue
 
 from sweet.device import CORES
-from sweet.pipeline.steps import ReadOnlyStepCache, StepMissing
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
 from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
-from sweet.stages.base import Silent
 from sweet.study.accounting import generated_tokens, seconds
-from sweet.study.plan import GREEDY, SAMPLED, SeedJob
+from sweet.study.curves import BySeed, at_equal_seconds, curves, mean_curve
+from sweet.study.plan import GREEDY, SAMPLED, SeedJob, read_seeds
 from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
-from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method
+from sweet.study.settings import CRITICS, TURN_JUDGES, Method
 from sweet.study.study_steps import StudySteps
 
 RATE, TESTS = "success_rate", "tests_passed"
@@ -33,7 +32,6 @@ _SHARE = (0.0, 1.0)
 """The range of a share."""
 
 ByTask = Mapping[str, float]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,40 +58,24 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
     outcomes = {method.name: read_seeds(jobs, partial(_outcome, method=method)) for method in jobs[0].methods}
     sweet = outcomes.get("sweet", {})
     tasks = {task for by_seed in outcomes.values() for outcome in by_seed.values() for task in outcome.success}
+    learned = curves(jobs)
+    of_sweet = learned.get("sweet", {})
     return StudyResults(
         schema_version=1,
         family=family,
         seeds=[job.seed for job in jobs],
         test_tasks=max(1, len(tasks)),
-        methods=[_method(method, by_seed, sweet) for method in jobs[0].methods if (by_seed := outcomes[method.name])],
+        methods=[
+            _method(method, by_seed, sweet, learned.get(method.name, {}), of_sweet)
+            for method in jobs[0].methods
+            if (by_seed := outcomes[method.name])
+        ],
         best_of=_best_of(jobs),
         best_of_turns=_best_of_turns(jobs),
-        offline=_offline(jobs),
         credit=_credit(jobs),
         settings=jobs[0].sizes.outcome_settings(),
         versions=_versions(),
     )
-
-
-def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor: int = 1) -> dict[int, T]:
-    """Read something from the finished steps of each seed.
-
-    Args:
-        read: reads it from the steps of one run.
-        divisor: of the training tasks, see `SeedJob.part_run`.
-
-    Returns:
-        The values by seed, without the seeds where a step is not finished.
-    """
-    by_seed = {}
-    for job in jobs:
-        run, sizes = job.part_run(divisor)
-        if (job.folder / run).is_dir():
-            try:
-                by_seed[job.seed] = read(job.steps(run, sizes, ReadOnlyStepCache, Silent()))
-            except StepMissing:
-                continue
-    return by_seed
 
 
 def success_of(steps: StudySteps, method: Method) -> float:
@@ -139,7 +121,10 @@ def _outcome(steps: StudySteps, method: Method) -> Outcome:
     )
 
 
-def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int, Outcome]) -> MethodResult:
+def _method(
+    method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int, Outcome], curve: BySeed, of_sweet: BySeed
+) -> MethodResult:
+    """Return a method's results from the outcomes and the learning curves of its seeds, and from those of `sweet`."""
     success = [fmean(outcome.success.values()) for outcome in outcomes.values()]
     tests = [fmean(outcome.tests.values()) for outcome in outcomes.values()]
     greedy = [outcome.greedy for outcome in outcomes.values()]
@@ -160,6 +145,8 @@ def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int,
         seconds_by_seed=[round(outcome.seconds, 1) for outcome in outcomes.values()],
         settings=method.settings(),
         against_sweet=None if method.name == "sweet" else against(ours, theirs),
+        curve=mean_curve(curve),
+        at_equal_seconds=at_equal_seconds(curve, of_sweet),
     )
 
 
@@ -205,18 +192,6 @@ def _best_of_turns(jobs: Sequence[SeedJob]) -> Columns | None:
 
 def _success_by_n(steps: StudySteps, method: Method) -> dict[int, float]:
     return {n: float(step.metrics[RATE]) for n, step in steps.best_of_turns(method).items()}
-
-
-def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
-    """Return the success at temperature 1 of actors that learned from parts of the training tasks, and from all."""
-    divisors, samples = (*jobs[0].sizes.parts, 1), jobs[0].sizes.samples
-    columns: Columns = {"trajectories": [float(jobs[0].part_run(d)[1].train_tasks * samples) for d in divisors]}
-    for method in jobs[0].methods:
-        if method.name in MAIN:
-            rows = [read_seeds(jobs, partial(success_of, method=method), d) for d in divisors]
-            if all(rows):
-                _add(columns, method.name, [[*row.values()] for row in rows])
-    return columns if len(columns) > 1 else None
 
 
 def _credit(jobs: Sequence[SeedJob]) -> Credit | None:

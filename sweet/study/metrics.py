@@ -51,12 +51,14 @@ class StudyMetrics(Record):
                 "test_tasks": "with --study: unseen tasks of each evaluation",
                 "methods": "with --study: success, tests_passed and greedy_success of each method, the tokens that "
                 "the agent generated for it, the seconds of its steps, its settings, and the difference of sweet and "
-                "the method: paired by task, and over seeds",
+                "the method: paired by task, and over seeds; its learning curve on validation tasks, also read at the "
+                "seconds that sweet needs",
                 "best_of": "with --study: success of the best of n finished dialogues, by critic, no_info, random and "
                 "oracle",
                 "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "
                 "random, oracle and untrained",
-                "offline": "with --study: success by the number of offline dialogues",
+                "offline": "with --study: null; in results of earlier versions success by the number of offline "
+                "dialogues",
                 "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
                 "settings": "with --study: the sizes of the study",
                 "versions": "with --study: versions of the software",

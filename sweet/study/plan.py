@@ -6,22 +6,26 @@ has a run of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from sweet.pipeline.steps import ReadOnlyStepCache, StepCache, StepMissing
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
-from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method, StudySizes
+from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method, StudySizes
 from sweet.study.study_steps import StudySteps
 from sweet.units import count
 
 SAMPLED, GREEDY = 1.0, 0.0
 """The temperatures at which actors are evaluated."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,15 @@ class SeedJob(BaseModel):
             if name in by_name:
                 best = partial(_best_of_turns, method=by_name[name])
                 parts.append(Part(f"best of N replies by {name}", self.run, self.sizes, best))
-        for divisor in self.sizes.parts:
+        for divisor in (*self.sizes.parts, 1):
             run, sizes = self.part_run(divisor)
-            for name in MAIN:
+            for name in CURVES:
                 if name in by_name:
-                    evaluate = partial(_evaluate, method=by_name[name], temperatures=(SAMPLED,))
-                    parts.append(Part(f"{name} on {count(sizes.train_tasks, 'task')}", run, sizes, evaluate))
+                    title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
+                    parts.append(Part(title, run, sizes, partial(_validate, method=by_name[name])))
+        if "zero-shot" in by_name:
+            validate = partial(_validate, method=by_name["zero-shot"])
+            parts.append(Part("start of the learning curves", self.run, self.sizes, validate))
         return parts
 
     def is_done(self) -> bool:
@@ -116,9 +123,34 @@ class SeedJob(BaseModel):
         return StudySteps(cache(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
 
 
+def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor: int = 1) -> dict[int, T]:
+    """Read something from the finished steps of each seed.
+
+    Args:
+        read: reads it from the steps of one run.
+        divisor: of the training tasks, see `SeedJob.part_run`.
+
+    Returns:
+        The values by seed, without the seeds where a step is not finished.
+    """
+    by_seed = {}
+    for job in jobs:
+        run, sizes = job.part_run(divisor)
+        if (job.folder / run).is_dir():
+            try:
+                by_seed[job.seed] = read(job.steps(run, sizes, ReadOnlyStepCache, Silent()))
+            except StepMissing:
+                continue
+    return by_seed
+
+
 def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, ...]) -> None:
     for temperature in temperatures:
         steps.evaluate(method, temperature)
+
+
+def _validate(steps: StudySteps, *, method: Method) -> None:
+    steps.validate(method)
 
 
 def _best_of(steps: StudySteps, *, method: Method) -> None:

@@ -33,6 +33,31 @@ class Against(_Result):
     """t over the seeds' differences."""
 
 
+class CurvePoint(_Result):
+    """A point of a learning curve: means over seeds."""
+
+    tokens: float | None
+    """That the agent had generated for the method."""
+    seconds: float
+    """Of the steps until then."""
+    success: float
+    """On validation tasks, at temperature 1."""
+    success_ci: Bounds | None = None
+
+
+class AtEqualSeconds(_Result):
+    """A learning curve, read on each seed at the seconds that `sweet` needs there."""
+
+    seconds: float
+    tokens: float | None
+    success: float
+    success_ci: Bounds | None = None
+    sweet_minus: float
+    """The success of `sweet` on validation tasks minus this one."""
+    sweet_minus_ci: Bounds | None = None
+    """t over the seeds' differences."""
+
+
 class MethodResult(_Result):
     method: str
     success: float
@@ -52,6 +77,9 @@ class MethodResult(_Result):
     seconds_by_seed: list[float] = Field(default_factory=list)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
+    curve: list[CurvePoint] = Field(default_factory=list)
+    """The learning curve on validation tasks, from the start of all methods; empty where none was measured."""
+    at_equal_seconds: AtEqualSeconds | None = None
 
 
 class Advantage(_Result):
@@ -92,7 +120,7 @@ class StudyResults(_Result):
     best_of_turns: Columns | None = None
     """Success over `n`, where one of n replies is chosen at each turn."""
     offline: Columns | None = None
-    """Success over `trajectories`."""
+    """Success over `trajectories`, in results of earlier versions."""
     credit: Credit | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, JsonValue] = Field(default_factory=dict)

@@ -1,9 +1,10 @@
 """The settings of a study: its sizes, its methods, and all their hyperparameters.
 
-A method is a name and the way its actor is made. All actors start from the same agent and learn from the same offline
-dialogues; those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge. The
+A method is a recipe: a name, a credit rule that the actor's training uses, and options. All actors start from the same
+agent. Those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge; those
+that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`). The
 learning rates, weights and epochs (`sweet.training.hyperparameters`) were chosen on validation tasks, with the same
-number of settings tried for each method of `MAIN` (`benchmarks/micro_tuning.py`, with its results next to those of the
+number of settings tried for each method of `TUNED` (`benchmarks/micro_tuning.py`, with its results next to those of the
 benchmark). The ablations and controls differ from `sweet` only in what they are named after.
 
 The published code differs from `sweet` in two ways at once: in its recipe (losses, masks, ranking) and in its settings
@@ -27,7 +28,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sweet.device import Device
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import OPERATIONAL, StageConfig
+from sweet.stages.base import MAIN, OPERATIONAL, StageConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.training.hyperparameters import defaults
@@ -58,15 +59,15 @@ UPSTREAM: Options = {"recipe": "upstream"}
 
 
 class Method(BaseModel):
-    """How an actor is made."""
+    """A recipe: how an actor is made. `sweet.study.study_steps` has the steps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
-    learns: Literal["nothing", "rft", "multi-turn-dpo", "sweet"] = "sweet"
-    """The method of the actor's training."""
+    learns: str = "sweet"
+    """The credit rule of the actor's training; `nothing` for the agent as it is."""
     judge: Literal["critic", "oracle", "random", "untrained"] | None = None
-    """The judge of the sampled replies, where the actor learns from pairs of them."""
+    """The judge of the sampled replies, where the actor learns from replies to one turn instead of whole dialogues."""
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges."""
     rank: Options = Field(default_factory=dict)
@@ -134,8 +135,11 @@ METHODS: dict[str, Method] = {
 }
 """All methods, in the order in which they are made and reported."""
 
-MAIN = ("rft", "multi-turn-dpo", "sweet")
-"""The methods of the figure over the number of offline dialogues."""
+TUNED = ("rft", "multi-turn-dpo", "sweet")
+"""The methods whose settings are tuned."""
+
+CURVES = (*TUNED, "no-info-reference", "untrained")
+"""The methods that have a learning curve over generated tokens."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}
 """The critics that are measured separately: the name in the results, and the method that has the critic."""
@@ -163,13 +167,28 @@ def _in_order(names: tuple[str, ...]) -> tuple[str, ...]:
 MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_in_order)]
 
 
+Equal = Literal["tokens", "dialogues"]
+"""What is the same for all methods of a study (`StudySizes.equal`)."""
+
+
+def _generated(name: str) -> str:
+    """Return the name of a generated dataset; raise ValueError for another one."""
+    if name not in FAMILIES:
+        suggestion = did_you_mean(name, tuple(FAMILIES))
+        raise ValueError(f"a study is of generated tasks: {', '.join(FAMILIES)}{suggestion}")
+    return name
+
+
+StudyTasks = Annotated[str, AfterValidator(_generated)]
+
+
 class Sizes(StageConfig):
     """The defaults are the smallest sizes that show learning reliably with the micro agent, within a few minutes on two
     CPU cores."""
 
-    train_tasks: int = Field(default=300, ge=1)
+    train_tasks: int = Field(default=300, ge=1, json_schema_extra=MAIN)
     """Training tasks that dialogues are collected on."""
-    samples: int = Field(default=6, ge=2)
+    samples: int = Field(default=6, ge=2, json_schema_extra=MAIN)
     """Dialogues for each training task."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled and ranked at each turn."""
@@ -211,7 +230,13 @@ class StudySizes(Sizes):
     credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is measured."""
     parts: tuple[int, ...] = (8, 2)
-    """The figure over offline dialogues: also an 8th and half of the training tasks."""
+    """The learning curves of methods that are trained once: also with an 8th and with half of the training tasks, and
+    so of the generated tokens."""
+    curve_tasks: int = Field(default=256, ge=1)
+    """Validation tasks on which the actors of the learning curves are evaluated."""
+    equal: Equal = "tokens"
+    """What is the same for all methods. tokens: those that `sweet` lets the agent generate, dialogues and sampled
+    replies; methods that learn from whole dialogues get so many more. dialogues: the offline dialogues."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
 
@@ -224,7 +249,7 @@ class StudyConfig(StudySizes):
     methods: MethodNames = tuple(METHODS)
     """Methods to compare."""
     figures: bool = True
-    """Also measure best of N, success by offline dialogues, and credit by kind of turn."""
+    """Also measure learning curves over generated tokens, best of N, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Seeds at the same time; the number of cores where not given."""
 

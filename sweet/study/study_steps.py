@@ -7,8 +7,11 @@ cache, so it is done once. Every step names its inputs, so none depends on which
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from sweet.credit.registry import rule_class
+from sweet.errors import UsageError
 from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
@@ -16,7 +19,10 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import StageConfig
+from sweet.study.accounting import TOKENS, generated_tokens
 from sweet.study.settings import Method, Options, StudySizes
+from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TRAIN
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
@@ -31,13 +37,15 @@ class StudySteps:
     def __init__(self, cache: StepCache, sizes: StudySizes, seed: int) -> None:
         self.cache, self.sizes, self.seed = cache, sizes, seed
         self._used: dict[str, Step] = {}
+        """By attempt, what was asked for since `making` was called."""
 
     def evaluate(self, method: Method, temperature: float) -> Step:
         """Return the scores of the method's actor on the tasks of the evaluation."""
-        making = self.making(method)
-        agent = str(self.cache.file(making[-1])) if making else self.sizes.agent
-        played = self._play(self.sizes.split, self.sizes.eval_tasks, agent=agent, temperature=temperature)
-        return self._score(played)
+        return self._evaluated(method, self.sizes.split, self.sizes.eval_tasks, temperature)
+
+    def validate(self, method: Method) -> Step:
+        """Return the scores of the method's actor, at temperature 1, on the validation tasks of the learning curves."""
+        return self._evaluated(method, "validation", self.sizes.curve_tasks, 1.0)
 
     def making(self, method: Method) -> list[Step]:
         """Return every step that the method needs when it runs alone, from its dialogues to the actor, the last step;
@@ -47,14 +55,35 @@ class StudySteps:
             self._actor(method)
         return list(self._used.values())
 
+    def budget(self) -> int:
+        """Return the tokens that the agent generates for `sweet`: its dialogues and the sampled replies.
+
+        Raises:
+            UsageError: the agent's server does not report them.
+        """
+        steps = StudySteps(self.cache, self.sizes, self.seed)  # what is asked for here is not a step of the method
+        tokens = generated_tokens([steps._offline(), steps._replies()], self.cache)
+        if tokens is None:
+            raise UsageError(
+                "The server of the agent does not report the tokens that it generates.",
+                where=self.sizes.agent,
+                fix="make the offline dialogues equal, not the tokens",
+            )
+        return tokens
+
     def _actor(self, method: Method) -> Step:
-        if method.learns == "rft":
-            return self._train(method, self._offline_scores())
-        if method.learns == "multi-turn-dpo":
-            return self._train(method, self._preferences())
-        judged = self._judged(method, self._replies())
-        pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
-        return self._train(method, pairs)
+        if method.judge is not None:
+            judged = self._judged(method, self._replies())
+            pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
+            return self._train(method, pairs)
+        dialogues = self._whole_dialogues()
+        learns_scores = rule_class(method.learns).reads == "scores"
+        return self._train(method, self._score(dialogues) if learns_scores else self._preferences(dialogues))
+
+    def _evaluated(self, method: Method, split: str, tasks: int, temperature: float) -> Step:
+        making = self.making(method)
+        agent = str(self.cache.file(making[-1])) if making else self.sizes.agent
+        return self._score(self._play(split, tasks, agent=agent, temperature=temperature))
 
     def best_of_turns(self, method: Method) -> dict[int, Step]:
         """Return, for N = 1, 2, 4, …, the scores of dialogues on validation tasks in which the method's judge chose the
@@ -98,18 +127,31 @@ class StudySteps:
     def _offline(self) -> Step:
         return self._play("train", self.sizes.train_tasks, samples=self.sizes.samples)
 
-    def _offline_scores(self) -> Step:
-        return self._score(self._offline())
+    def _whole_dialogues(self) -> Step:
+        """Return the dialogues of methods that learn from nothing else: for as many tokens as `sweet` generates, on
+        more tasks, and with more dialogues for each once there are no more tasks."""
+        sizes = self.sizes
+        if sizes.equal == "dialogues":
+            return self._offline()
+        offline = StudySteps(self.cache, sizes, self.seed)._offline()
+        wanted = self.budget() / max(1, int(offline.metrics[TOKENS])) * sizes.train_tasks * sizes.samples
+        tasks = min(number_of_tasks(sizes.tasks), round(wanted / sizes.samples))
+        return self._play("train", tasks, samples=max(sizes.samples, round(wanted / tasks)))
 
-    def _preferences(self) -> Step:
-        return self._do(LabelConfig(from_=self._offline_scores().id))
+    def _preferences(self, dialogues: Step) -> Step:
+        return self._do(LabelConfig(from_=self._score(dialogues).id))
 
     def _validation(self) -> Step:
         return self._play("validation", self.sizes.best_tasks, samples=self.sizes.best_samples)
 
     def _critic(self, options: Options) -> Step:
         return self._do(
-            TrainCriticConfig(model=self.sizes.agent, from_=self._preferences().id, seed=self.seed, **_options(options))
+            TrainCriticConfig(
+                model=self.sizes.agent,
+                from_=self._preferences(self._offline()).id,
+                seed=self.seed,
+                **_options(options),
+            )
         )
 
     def _train(self, method: Method, source: Step) -> Step:
@@ -179,6 +221,12 @@ class StudySteps:
 
     def _score(self, rollouts: Step) -> Step:
         return self._do(EvalConfig(from_=rollouts.id, sandbox=self.sizes.sandbox))
+
+
+@cache
+def number_of_tasks(dataset: str) -> int:
+    """Return the number of training tasks of a dataset."""
+    return len(task_kind("code").load(dataset, TRAIN))
 
 
 def _options(options: Options) -> dict[str, Any]:

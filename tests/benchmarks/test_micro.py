@@ -40,6 +40,7 @@ def test_what_the_new_study_lacks_is_kept() -> None:
         only("upstream"),
         only("upstream", "sweet", seeds=[1, 2, 3, 4, 5]),
         only("upstream", "sweet", settings={"train_tasks": 7, "samples": 6}),
+        only("upstream", "sweet", settings={**study_dict()["settings"], "equal": "tokens"}),
         only("upstream", "sweet", methods=[{**only("sweet").methods[0].model_dump(), "success_by_seed": [0.25] * 5}]),
     ],
 )

@@ -15,7 +15,7 @@ from sweet.cli.generated import put_between
 from sweet.errors import InputError
 from tests.docs.pages import ROOT
 from tests.view.conftest import HOSTILE
-from tests.view.study_results import method, study, study_dict
+from tests.view.study_results import learned, method, study, study_dict
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -64,6 +64,14 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
         "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"
     )
     assert f"![{picture}; mean advantage by kind of turn]({PICTURE})" in text
+
+
+def test_the_block_says_what_was_equal_and_compares_at_equal_wall_clock_too() -> None:
+    assert "learn from the same offline dialogues" in block(study()), "as in results of earlier versions"
+    assert "equal wall clock" not in block(study())
+    text = block(study(methods=[learned(1, "rft"), learned(3, "sweet")], settings={"equal": "tokens"}))
+    assert "let it generate the same number of tokens (about 125,003)" in text
+    assert "| `rft` | 125,001 | 1.0 min | 16.0 % [14.0, 18.0] | +7.0 pp [+3.0, +11.0] |" in text
 
 
 def test_texts_of_the_results_are_no_markup() -> None:

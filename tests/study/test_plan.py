@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from sweet.credit.registry import rule_class
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
 from sweet.study.plan import SeedJob
@@ -32,6 +33,7 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     check_options(RankConfig.model_validate(method.rank))
     assert bool(method.critic) == (method.judge == "critic")
     assert (method.judge is not None) == (method.learns == "sweet")
+    assert method.learns == "nothing" or rule_class(method.learns).name == method.learns
 
 
 def test_recipe_and_published_settings_are_varied_separately() -> None:
@@ -74,10 +76,17 @@ def test_the_parts_of_a_seed() -> None:
         ("best of N dialogues by sweet", "seed-3", 300),
         ("credit by sweet", "seed-3", 300),
         ("best of N replies by sweet", "seed-3", 300),
-        ("rft on 75 tasks", "seed-3-tasks-75", 75),
-        ("sweet on 75 tasks", "seed-3-tasks-75", 75),
-        ("rft on 150 tasks", "seed-3-tasks-150", 150),
-        ("sweet on 150 tasks", "seed-3-tasks-150", 150),
+        ("learning curve of rft, 75 tasks", "seed-3-tasks-75", 75),
+        ("learning curve of sweet, 75 tasks", "seed-3-tasks-75", 75),
+        ("learning curve of rft, 150 tasks", "seed-3-tasks-150", 150),
+        ("learning curve of sweet, 150 tasks", "seed-3-tasks-150", 150),
+        ("learning curve of rft, 300 tasks", "seed-3", 300),
+        ("learning curve of sweet, 300 tasks", "seed-3", 300),
+    ]
+    assert [part.name for part in job("zero-shot", "beta-0").parts()] == [
+        "zero-shot",
+        "beta-0",
+        "start of the learning curves",
     ]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
-from sweet.pipeline.steps import ReadOnlyStepCache
+from sweet.pipeline.steps import ReadOnlyStepCache, Step
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
@@ -96,44 +97,55 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     figures(folder)
 
 
+def played(run: Run, step: Step) -> int:
+    """Return the tokens of the agent in dialogues, counted in their rows."""
+    rows = read_jsonl(run.file(step.artifact), Trajectory)
+    return sum(len(turn.token_ids or ()) for row in rows for turn in row.dialogue_history)
+
+
+def sampled(run: Run, step: Step) -> int:
+    """Return the tokens of candidates, counted in their rows."""
+    rows = read_jsonl(run.file(step.artifact), CandidateRow)
+    return sum(len(candidate.token_ids or ()) for row in rows for candidate in row.candidates)
+
+
 def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
     """Check tokens and seconds of the methods against the rows and the steps of their runs."""
-    written: dict[str, list[int]] = {"rft": [], "sweet": []}
-    for number in range(2):
-        run = Run.open(folder / f"seed-{number}")
-        done = {attempt.stage: attempt for attempt in reversed(finished(run.path))}  # the first of each stage
-        assert done["rollout"].config["split"] == "test"  # of zero-shot, which needs nothing else
-        rollouts = run.input_of(run.find("scores", "scores-3", needed_by="a test"), "rollouts")
-        dialogues = [*read_jsonl(run.file(rollouts), Trajectory)]
-        assert rollouts.meta["split"] == "train"
-        said = sum(len(turn.token_ids or ()) for one in dialogues for turn in one.dialogue_history)
-        candidates = read_jsonl(run.file(run.find("candidates", "candidates-1", needed_by="a test")), CandidateRow)
-        sampled = sum(len(candidate.token_ids or ()) for row in candidates for candidate in row.candidates)
-        assert said > 0 < sampled
-        written["rft"].append(said)
-        written["sweet"].append(said + sampled)
-    for name, tokens in written.items():
-        assert methods[name].generated_tokens_by_seed == tokens
-        assert methods[name].generated_tokens == sum(tokens) / 2
-        assert methods[name].seconds == pytest.approx(sum(methods[name].seconds_by_seed) / 2, abs=0.1)
-    assert methods["zero-shot"].generated_tokens_by_seed == [0, 0]
+    for job in seed_jobs(folder, StudyConfig.model_validate({**SIZES, "seeds": 2, "methods": METHODS})):
+        steps = job.steps(job.run, job.sizes, ReadOnlyStepCache, Silent())
+        run = steps.cache.run
+        making = steps.making(STUDY_METHODS["sweet"])
+        by_stage = {step.attempt.stage: step for step in reversed(making)}
+        assert sorted(step.attempt.stage for step in making) == [
+            *("eval", "label", "pair", "rank", "rank", "rollout", "train-actor", "train-critic")
+        ]
+        assert by_stage["rank"].attempt.config["replies"] is None, "the sampling is before the judging"
+        said, more = played(run, by_stage["rollout"]), sampled(run, by_stage["rank"])
+        assert said > 0 < more
+        assert methods["sweet"].generated_tokens_by_seed[job.seed] == said + more == steps.budget()
+        assert methods["sweet"].seconds_by_seed[job.seed] == pytest.approx(sum(s.seconds for s in making), abs=0.1)
+        older = [
+            replace(step, attempt=step.attempt.model_copy(update={"metrics": {}}))
+            if step.attempt.stage == "rank"
+            else step
+            for step in making
+        ]
+        assert generated_tokens(older, steps.cache) == said + more, "rankings by earlier versions are counted too"
 
-    (job, *_) = seed_jobs(folder, StudyConfig.model_validate({**SIZES, "seeds": 2, "methods": METHODS}))
-    steps = job.steps("seed-0", job.sizes, ReadOnlyStepCache, Silent())
-    making = steps.making(STUDY_METHODS["sweet"])
-    assert sorted(step.attempt.stage for step in making) == [
-        *("eval", "label", "pair", "rank", "rank", "rollout", "train-actor", "train-critic")
-    ]
-    older = [
-        replace(step, attempt=step.attempt.model_copy(update={"metrics": {}})) if step.attempt.stage == "rank" else step
-        for step in making
-    ]
-    assert generated_tokens(older, steps.cache) == written["sweet"][0], "rankings by earlier versions are counted too"
+        rollouts, *rest = steps.making(STUDY_METHODS["rft"])
+        assert [step.attempt.stage for step in rest] == ["eval", "train-actor"]
+        assert methods["rft"].generated_tokens_by_seed[job.seed] == played(run, rollouts)
+        assert played(run, rollouts) == pytest.approx(said + more, rel=0.25), "few tasks have few dialogues"
+        config = RolloutConfig.model_validate(rollouts.attempt.config)
+        assert config.num_tasks is not None
+        assert config.num_tasks > 8
+        assert config.samples == 4
+    assert methods["zero-shot"].generated_tokens_by_seed == [0, 0]
 
 
 def figures(folder: Path) -> None:
     """Check the figures of one seed, made in the existing folder."""
-    small = {"best_tasks": 4, "best_samples": 4, "best_replies": 4, "credit_turns": 8, "parts": (1,)}
+    small = {"best_tasks": 4, "best_samples": 4, "best_replies": 4, "credit_turns": 8, "parts": (1,), "curve_tasks": 5}
     config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
     metrics = run_study(folder, config, Silent()).metrics.as_json()
     turns, dialogues = metrics["best_of_turns"], metrics["best_of"]
@@ -153,7 +165,19 @@ def figures(folder: Path) -> None:
     assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3
     assert metrics["best_of"]["oracle"] == sorted(metrics["best_of"]["oracle"])
     assert metrics["best_of"]["critic_ci"] == [None] * 3, "one seed has no interval"
-    assert metrics["offline"]["sweet"] == [metrics["methods"][2]["success"]] * 2, "a part of all tasks is the whole"
+    start, *curved = metrics["methods"]
+    assert start["curve"] == []
+    for row in curved:
+        at_start, part, whole = row["curve"]
+        assert (at_start["tokens"], at_start["seconds"]) == (0, 0)
+        assert part == whole, "a part of all tasks is the whole"
+        assert (whole["tokens"], whole["seconds"]) == (row["generated_tokens"], row["seconds"])
+        assert 0 <= whole["success"] <= 1
+        assert whole["success_ci"] is None, "one seed has no interval"
+    sweet = curved[-1]
+    assert sweet["at_equal_seconds"]["success"] == sweet["curve"][-1]["success"]
+    assert sweet["at_equal_seconds"]["sweet_minus"] == 0
+    assert metrics["offline"] is None, "the learning curves are in its place"
     assert "no_info" not in metrics["best_of"]
 
 
@@ -175,6 +199,8 @@ def test_a_study_needs_its_own_folder_and_the_same_agent_and_tasks(tmp_path: Pat
         (["--seeds", "2"], "--seeds has no effect on a demo without --study"),
         (["--study", "--rounds", "2"], "--rounds has no effect on a demo with --study"),
         (["--study", "--methods", "swet"], "there is no method 'swet'"),
+        (["--study", "--tasks", "micro-lon"], "a study is of generated tasks"),
+        (["--tasks", "micro-long"], "--tasks has no effect on a demo without --study"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path, words: list[str], what: str) -> None:

@@ -28,6 +28,8 @@ def method(number: int, name: str) -> dict[str, Any]:
         "greedy_success": round(success + 0.1, 4),
         "greedy_success_ci": around(success + 0.1, 0.05),
         "seconds": 60.0 + number,
+        "generated_tokens": 0.0 if name == "zero-shot" else 125_000.0 + number,
+        "seconds_by_seed": [60.0 + number] * len(SEEDS),
         "settings": {} if name == "zero-shot" else {"lr": 1e-4, "epochs": 2},
         "against_sweet": None
         if name == "sweet"
@@ -38,6 +40,17 @@ def method(number: int, name: str) -> dict[str, Any]:
 def curve(first: float, step: float, many: int, name: str) -> dict[str, Any]:
     values = [round(first + step * number, 4) for number in range(many)]
     return {name: values, f"{name}_ci": [around(value, 0.03) for value in values]}
+
+
+def learned(number: int, name: str) -> dict[str, Any]:
+    """A method with a learning curve."""
+    at = [0.0, 15_000.0 + number, 60_000.0 + number, 125_000.0 + number]
+    points = [
+        {"tokens": tokens, "seconds": tokens / 1000, "success": 0.1 + tokens / 1e6, "success_ci": around(0.2, 0.03)}
+        for tokens in at
+    ]
+    read = {"seconds": 60.0, "tokens": at[2], "success": 0.16, "success_ci": around(0.16, 0.02), "sweet_minus": 0.07}
+    return {**method(number, name), "curve": points, "at_equal_seconds": {**read, "sweet_minus_ci": around(0.07, 0.04)}}
 
 
 def study_dict() -> dict[str, Any]:

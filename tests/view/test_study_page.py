@@ -21,7 +21,7 @@ from sweet.view.study.study_page import page
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
 from tests.view.conftest import HOSTILE
-from tests.view.study_results import SEEDS, around, method, study, study_dict
+from tests.view.study_results import SEEDS, around, learned, method, study, study_dict
 from tests.view.test_dialogues_page import read
 
 PARTS = ["success", "best-of-turns", "best-of", "offline", "credit"]
@@ -173,6 +173,24 @@ def test_without_matplotlib_there_are_tables_and_the_extra_is_named(
     assert "multi-turn-dpo" in text
     with pytest.raises(UsageError, match=r"\.\[plots\]"):
         plots.plots(study())
+
+
+@pytest.mark.usefixtures("coarse")
+def test_learning_curves_are_drawn_over_tokens_with_a_mark_for_each_method() -> None:
+    names = list(METHODS)[: len(plots.MARKS)]
+    results = study(methods=[learned(number, name) for number, name in enumerate(names)])
+    assert list(plots.plots(results)) == ["success", "best-of-turns", "best-of", "offline", "learning", "credit"]
+    assert plots.overview_parts(results) == ["success", "learning", "credit"]
+    assert len({mark for mark, _, _ in plots.MARKS}) == len(plots.MARKS)
+    series = study_series.learning(results)
+    assert sorted(one.name for one in series) == sorted(names)
+    assert series[0].name == "sweet", "it comes first"
+    assert [point.x for point in series[0].points][1] == 15_000 + names.index("sweet")
+    text = "".join(page(results, {}))
+    assert 'id="learning"' in text
+    assert "15,000" in text
+    assert "+7.0" in text
+    assert 'id="learning"' not in "".join(page(study(), {})), "results of earlier versions have none"
 
 
 def test_nothing_in_the_results_becomes_markup_or_mathematics(drawn: dict[str, bytes]) -> None:

@@ -11,9 +11,10 @@ from sweet.cli.stage_command import StageCommand
 from sweet.cli.study import finish_study
 from sweet.errors import UsageError
 from sweet.paths import RUNS
-from sweet.stages.base import OPERATIONAL, StageResult, about, option_key
+from sweet.stages.base import MAIN, OPERATIONAL, StageResult, about, option_key
 from sweet.study.demo import DemoConfig, run_demo
-from sweet.study.settings import MethodNames, StudyConfig
+from sweet.study.settings import Equal, MethodNames, StudyConfig, StudyTasks
+from sweet.tasks.micro.family import MICRO
 from sweet.units import count, format_duration
 
 FIGURES = ("success", "tests")
@@ -23,15 +24,20 @@ STUDY = RUNS / "study"
 
 
 class DemoOptions(DemoConfig):
-    study: bool = Field(default=False, json_schema_extra=about("Study"))
+    study: bool = Field(default=False, json_schema_extra=about("Study", MAIN))
     """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
     runs/study), and the same command resumes the study."""
-    seeds: int | None = Field(default=None, ge=1, json_schema_extra=about("Study"))
+    seeds: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", MAIN))
     """With --study: number of seeds of data, training and sampling, starting with --seed; default: 5."""
-    methods: MethodNames = Field(default=(), json_schema_extra=about("Study"))
+    methods: MethodNames = Field(default=(), json_schema_extra=about("Study", MAIN))
     """With --study: methods to compare, separated by commas; default: all."""
     figures: bool = Field(default=True, json_schema_extra=about("Study"))
-    """With --study: also best of N, success by offline dialogues, and credit by kind of turn."""
+    """With --study: also learning curves over generated tokens, best of N, and credit by kind of turn."""
+    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study", MAIN))
+    """With --study: the generated dataset: micro, micro-long or micro-parts."""
+    equal: Equal = Field(default="tokens", json_schema_extra=about("Study"))
+    """With --study: what is the same for all methods. tokens: those that the agent generates, which are dialogues
+    and sampled replies; methods that learn from whole dialogues get so many more. dialogues: the offline dialogues."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", OPERATIONAL))
     """With --study: seeds that run at the same time; default: the number of cores."""
 
@@ -96,7 +102,7 @@ COMMANDS = (
         text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
         "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded. With "
         "--rounds the actor then learns from its own dialogues. With --study the methods are compared over several "
-        "seeds, each trained on the same offline dialogues.",
+        "seeds, with as many tokens generated for each.",
         examples=(
             ("sweet demo", "a few minutes on two CPU cores"),
             ("sweet demo --rounds 3", "each actor's dialogues train the next critic and actor"),

@@ -40,8 +40,20 @@ BLUE, SKY, ORANGE, VERMILION, GREEN, GREY, INK = (
 )
 BARS = (GREY, SKY, VERMILION, ORANGE, GREEN)
 """By group of methods; the bar of `sweet` is blue."""
-MARKS = (("o", "-", BLUE), ("s", "--", VERMILION), ("^", "-.", GREEN), ("D", ":", INK), ("v", "-", ORANGE))
-"""Mark, dash and colour of each series."""
+MARKS = (
+    ("o", "-", BLUE),
+    ("s", "--", VERMILION),
+    ("^", "-.", GREEN),
+    ("D", ":", INK),
+    ("v", "-", ORANGE),
+    ("P", "--", SKY),
+    ("X", "-.", GREY),
+    ("*", "-", VERMILION),
+    ("<", "--", GREEN),
+    (">", ":", BLUE),
+    ("h", "-.", ORANGE),
+)
+"""Mark, dash and colour of each series; no two have the same mark."""
 ASIDE, ABOVE = 0.1, 0.32
 """Distances of marks at the same position: doublings on a logarithmic axis, rows of a list."""
 IN_A_ROW = 3
@@ -108,10 +120,11 @@ def plots(results: StudyResults) -> dict[str, bytes]:
 def overview_parts(results: StudyResults) -> list[str]:
     """Return the names of the parts on the picture of README, in their order.
 
-    Of the two figures best of N it is the one over turns, which older results do not have.
+    Beside the methods and the credit it is the first that there is of: learning curves, best of N over turns, and best
+    of N dialogues. Older results do not have all of them.
     """
     parts = _parts(results)
-    best = [name for name in ("best-of-turns", "best-of") if name in parts][:1]
+    best = [name for name in ("learning", "best-of-turns", "best-of") if name in parts][:1]
     return [name for name in ("success", *best, "credit") if name in parts]
 
 
@@ -144,6 +157,7 @@ def _parts(results: StudyResults) -> dict[str, Draw]:
         "best-of-turns": (bool(study_series.best_of_turns(results)), _best_of_turns),
         "best-of": (bool(study_series.best_of(results)), _best_of),
         "offline": (bool(study_series.offline(results)), _offline),
+        "learning": (bool(study_series.learning(results)), _learning),
         "credit": (bool(study_series.credit(results)), _credit),
     }
     return {name: draw for name, (exists, draw) in found.items() if exists}
@@ -226,28 +240,51 @@ def _offline(axes: Axes, results: StudyResults) -> None:
     _curves(axes, study_series.offline(results))
 
 
+def _learning(axes: Axes, results: StudyResults) -> None:
+    """Draw shares over a linear axis, which begins at nothing."""
+    axes.set_title("Success on validation tasks")
+    axes.set_xlabel("tokens that the agent generated")
+    for number, one in enumerate(study_series.learning(results)):
+        _curve(axes, number, one, [point.x for point in one.points])
+    axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens:,.0f}")
+    axes.set_xlim(left=0)
+    _percent(axes.yaxis)
+    axes.grid(axis="y")
+    _legend(axes)
+
+
 def _curves(axes: Axes, series: Sequence[Series]) -> None:
     """Draw shares over a logarithmic axis."""
     axes.set_xscale("log", base=2)
     for number, one in enumerate(series):
-        mark, dash, colour = MARKS[number % len(MARKS)]
         aside = 2 ** (ASIDE * _aside(number, len(series)))
-        axes.errorbar(
-            [point.x * aside for point in one.points],
-            [point.y for point in one.points],
-            yerr=[[_reach(point)[side][0] for point in one.points] for side in (0, 1)],
-            fmt=mark,
-            linestyle=dash,
-            color=colour,
-            elinewidth=1,
-            label=_label(one.name),
-        )
+        _curve(axes, number, one, [point.x * aside for point in one.points])
     numbers = sorted({point.x for one in series for point in one.points})
     axes.set_xticks(numbers, [f"{number:,.0f}" for number in numbers])
     axes.minorticks_off()
     _percent(axes.yaxis)
     axes.grid(axis="y")
     _legend(axes)
+
+
+def _curve(axes: Axes, number: int, one: Series, at: Sequence[float]) -> None:
+    """Draw a series with its intervals.
+
+    Args:
+        number: of the series in its plot.
+        at: positions of the points.
+    """
+    mark, dash, colour = MARKS[number % len(MARKS)]
+    axes.errorbar(
+        at,
+        [point.y for point in one.points],
+        yerr=[[_reach(point)[side][0] for point in one.points] for side in (0, 1)],
+        fmt=mark,
+        linestyle=dash,
+        color=colour,
+        elinewidth=1,
+        label=_label(one.name),
+    )
 
 
 def _credit(axes: Axes, results: StudyResults) -> None:

@@ -27,6 +27,7 @@ ALTERNATIVES = {
     "best-of-turns": "Curves: success with the best of N replies at each turn; the table has the numbers.",
     "best-of": "Curves: success of the best of N finished dialogues; the table has the numbers.",
     "offline": "Curves: success by the number of offline dialogues; the table has the numbers.",
+    "learning": "Curves: success on validation tasks by generated tokens; the table has the numbers.",
     "credit": "The mean advantage of each kind of turn, with its interval; the table has the numbers.",
 }
 
@@ -44,6 +45,7 @@ def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") ->
     if remark:
         yield note(remark)
     yield section("success", "Success", _plot("success", plots) + _methods(results) + _verdict(results))
+    yield section("learning", "Learning curves", _learning(results, plots))
     turns = _curves("best-of-turns", plots, study_series.best_of_turns(results), "N")
     yield section("best-of-turns", "Best of N replies at each turn", turns and _paragraph(BEST_OF_TURNS) + turns)
     best_of = _curves("best-of", plots, study_series.best_of(results), "N")
@@ -69,10 +71,23 @@ BEST_OF = (
     "measures how well they distinguish good dialogues from bad ones."
 )
 
+LEARNING = (
+    "Success on validation tasks by the tokens that the agent generated for the method, its evaluations excluded. All "
+    "methods start at the same agent. A method that is trained once has a point for each part of the tokens, each a "
+    "whole training; an online training has one for each time that it played the validation tasks."
+)
+
+EQUAL_SECONDS = (
+    "At equal wall clock: the last point of each curve within the time that sweet needs on the same seed. "
+    "The intervals are over seeds."
+)
+
 READING = (
-    "Each seed draws its own data, training and samples. All methods of a seed start from the same agent and learn "
-    "from the same offline dialogues; those that learn from ranked replies learn from the same sampled replies, each "
-    "with its own judge. All are evaluated on the same unseen tasks.",
+    "Each seed draws its own data, training and samples. All methods of a seed start from the same agent; those that "
+    "learn from ranked replies learn from the same sampled replies, each with its own judge. All are evaluated on the "
+    "same unseen tasks.",
+    "Generated tokens are all that the agent wrote for a method to learn from, dialogues and sampled replies; the time "
+    "is that of all its steps. A step that methods share counts for each of them, as if each ran alone.",
     "A mean over seeds is followed by its 95 % t-interval over seeds, which estimates how much another draw of data, "
     "training and sampling would change it.",
     "The difference is paired: sweet minus the other method, on the same tasks. Its first interval is a bootstrap over "
@@ -114,11 +129,7 @@ def _method(one: MethodResult) -> list[str]:
             line(p_in_words(against.p_value)),
         ]
     name = f'<b>{line(one.method)}</b><br><span class="note">{line(METHODS.get(one.method, ""))}</span>'
-    return [name, *map(_rate_cell, rates), *compared, _tokens(one), duration(one.seconds)]
-
-
-def _tokens(one: MethodResult) -> str:
-    return "" if one.generated_tokens is None else f"{one.generated_tokens:,.0f}"
+    return [name, *map(_rate_cell, rates), *compared, _number(one.generated_tokens), duration(one.seconds)]
 
 
 def _rate_cell(rate: Rate) -> str:
@@ -144,6 +155,39 @@ def _by_seed(results: StudyResults) -> str:
         if len(one.success_by_seed) == len(results.seeds)
     ]
     return table(["", *map(str, results.seeds)], rows, "l" + "r" * len(results.seeds))
+
+
+def _learning(results: StudyResults, plots: Mapping[str, bytes]) -> str:
+    curves = {one.method: one for one in study_series.methods(results) if one.curve}
+    if not curves:
+        return ""
+    points = [
+        [line(name) if first else "", _number(at.tokens), duration(at.seconds), _rate_cell(rate)]
+        for name, one in curves.items()
+        for first, at in zip([True] + [False] * len(one.curve), one.curve, strict=False)
+        for rate in [study_series.rate("", at.success, at.success_ci)]
+    ]
+    read = [
+        [
+            line(name),
+            _rate_cell(study_series.rate("", at.success, at.success_ci)),
+            f"{minus(percent(at.sweet_minus, signed=True))} {_interval(_difference_bounds(at.sweet_minus_ci))}",
+            _number(at.tokens),
+        ]
+        for name, one in curves.items()
+        if (at := one.at_equal_seconds) is not None
+    ]
+    return (
+        _plot("learning", plots)
+        + _paragraph(LEARNING)
+        + folded("the points of the curves", table(["", "generated tokens", "time", "success"], points, "lrrr"))
+        + (_paragraph(EQUAL_SECONDS) if read else "")
+        + table(["", "success", "sweet minus it", "generated tokens"], read, "lrrr")
+    )
+
+
+def _number(tokens: float | None) -> str:
+    return "" if tokens is None else f"{tokens:,.0f}"
 
 
 def _verdict(results: StudyResults) -> str:

@@ -45,6 +45,27 @@ def offline(results: StudyResults) -> list[Series]:
     return list(_series(results.offline or {}, "trajectories", {name: name for name in (SWEET, *METHODS)}))
 
 
+def learning(results: StudyResults) -> list[Series]:
+    """Return success on validation tasks by the tokens that the agent generated, for each method with a curve; `sweet`
+    first."""
+    by_name = {one.method: one for one in results.methods if one.curve}
+    series = []
+    for name in known_first(by_name, dict.fromkeys((SWEET, *METHODS))):
+        points = [
+            Point(
+                x=at.tokens,
+                y=at.success,
+                low=at.success_ci and at.success_ci[0],
+                high=at.success_ci and at.success_ci[1],
+            )
+            for at in by_name[name].curve
+            if at.tokens is not None
+        ]
+        if points:
+            series.append(Series(name=name, points=points))
+    return series
+
+
 def _series(columns: Columns, over: str, names: Mapping[str, str]) -> Iterator[Series]:
     curves = [name for name in columns if name != over and not name.endswith(INTERVALS)]
     for name in known_first(curves, names):

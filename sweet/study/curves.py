@@ -1,0 +1,112 @@
+"""Learning curves: the success on validation tasks by what a method had cost, in generated tokens and in seconds.
+
+All curves start at the agent that all methods start from, which costs nothing. A method that is trained once has a
+point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own dialogues; an
+online training has one for each time that it played the validation tasks. At equal wall clock, every method is read at
+the seconds that `sweet` needs on the same seed: its last point by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+from sweet.scoring.results.statistics import t_interval
+from sweet.study.accounting import generated_tokens, seconds
+from sweet.study.plan import SeedJob, read_seeds
+from sweet.study.results import AtEqualSeconds, Bounds, CurvePoint
+from sweet.study.settings import CURVES, Method
+from sweet.study.study_steps import StudySteps
+
+RATE = "success_rate"
+SHARE = (0.0, 1.0)
+"""The range of a share."""
+DIFFERENCE = (-1.0, 1.0)
+"""The range of a difference of shares."""
+
+
+class Reached(NamedTuple):
+    """A point of one seed's curve.
+
+    Attributes:
+        tokens: that the agent had generated; None where not known.
+        seconds: of all steps until then.
+        success: on validation tasks, at temperature 1.
+    """
+
+    tokens: int | None
+    seconds: float
+    success: float
+
+
+BySeed = Mapping[int, Sequence[Reached]]
+
+
+def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
+    """Return the curves of the methods that have one, by seed, without the seeds that have not finished all points."""
+    methods = {method.name: method for method in jobs[0].methods}
+    if "zero-shot" not in methods:
+        return {}
+    starts = read_seeds(jobs, partial(_point, method=methods["zero-shot"]))
+    found: dict[str, BySeed] = {}
+    for name in CURVES:
+        if name in methods:
+            divisors = (*jobs[0].sizes.parts, 1)
+            parts = [read_seeds(jobs, partial(_point, method=methods[name]), divisor) for divisor in divisors]
+            whole = set(starts).intersection(*parts)
+            by_seed = {seed: [starts[seed], *(part[seed] for part in parts)] for seed in sorted(whole)}
+            if by_seed:
+                found[name] = by_seed
+    return found
+
+
+def _point(steps: StudySteps, method: Method) -> Reached:
+    success = float(steps.validate(method).metrics[RATE])
+    making = steps.making(method)
+    return Reached(generated_tokens(making, steps.cache), seconds(making), success)
+
+
+def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
+    """Return the means over seeds of the points that all of them have, with intervals of the success."""
+    return [
+        CurvePoint(
+            tokens=_mean_tokens(points),
+            seconds=round(fmean(point.seconds for point in points), 1),
+            success=_mean([point.success for point in points]),
+            success_ci=_bounds([point.success for point in points], SHARE),
+        )
+        for points in zip(*by_seed.values(), strict=False)
+    ]
+
+
+def at_equal_seconds(by_seed: BySeed, sweet: BySeed) -> AtEqualSeconds | None:
+    """Read a method's curve at the seconds that `sweet` needs; None where no seed has both."""
+    pairs = [(by_seed[seed], sweet[seed][-1]) for seed in sorted(by_seed.keys() & sweet.keys())]
+    if not pairs:
+        return None
+    reached = [[point for point in points if point.seconds <= ends.seconds][-1] for points, ends in pairs]
+    differences = [ends.success - point.success for point, (_, ends) in zip(reached, pairs, strict=True)]
+    return AtEqualSeconds(
+        seconds=round(fmean(ends.seconds for _, ends in pairs), 1),
+        tokens=_mean_tokens(reached),
+        success=_mean([point.success for point in reached]),
+        success_ci=_bounds([point.success for point in reached], SHARE),
+        sweet_minus=_mean(differences),
+        sweet_minus_ci=_bounds(differences, DIFFERENCE),
+    )
+
+
+def _mean_tokens(points: Sequence[Reached]) -> float | None:
+    tokens = [point.tokens for point in points if point.tokens is not None]
+    return round(fmean(tokens), 1) if len(tokens) == len(points) else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(fmean(values), 6)
+
+
+def _bounds(values: Sequence[float], within: tuple[float, float]) -> Bounds | None:
+    interval = t_interval(values, bounds=within)
+    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))
