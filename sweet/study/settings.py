@@ -57,6 +57,10 @@ PUBLISHED_NLL: Options = {"nll": defaults("sweet", large=True).nll}
 
 UPSTREAM: Options = {"recipe": "upstream"}
 
+WIDE_PAIRS: Options = {"pairs": 4, "min_gap_share": 0.6}
+SUMMED: Options = {"beta": 0.5, "nll": 1.0, "rule_option": ["likelihood=sum"]}
+"""What `sweet-plus` changes in pairs and actor (`benchmarks/sweet_attempts.py`)."""
+
 
 class Method(BaseModel):
     """A recipe: how an actor is made. `sweet.study.study_steps` has the steps."""
@@ -114,6 +118,7 @@ METHODS: dict[str, Method] = {
         Method(name="rft", learns="rft", actor=RFT),
         Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
         _by_critic("sweet"),
+        _by_critic("sweet-plus", rank={"reference_context": "dialogue"}, pair=WIDE_PAIRS, actor=SUMMED),
         _by_critic("no-info", critic={"variant": "no-info"}),
         _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),

@@ -15,6 +15,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rft": "likelihood of the dialogues that succeeded",
         "multi-turn-dpo": "better against worse whole dialogues",
         SWEET: "better against worse replies of one turn, ranked by the critic",
+        "sweet-plus": "the same with another reference at ranking, clearer pairs and a summed likelihood",
     },
     "sweet with one change": {
         "no-info": "the critic does not see the reference solution",
