@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweet.errors import Interrupted
 from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
@@ -96,13 +97,16 @@ class StepCache:
 
         Raises:
             SweetError: the stage failed.
+            Interrupted: the user asked for an end, which the stage came to by itself.
         """
         found = self.find(config, matching)
         if found is None:
             name, stage = self.stages[type(config)]
             self.reporter.say(title or f"{self.run.path.name}: {name} {config.digest()}")
             with self.around(config, title) as served:
-                stage(self.run, served, self.reporter)
+                result = stage(self.run, served, self.reporter)
+            if result.stopped:
+                raise Interrupted("Stopped. The step that was under way is finished.")
             found = self.find(config, matching)
         assert found is not None, "a finished stage has recorded its attempt"
         return found

@@ -158,7 +158,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             reporter.warn(_unjudged(metrics.choices.unjudged_turns))
         if metrics.thoughts is not None and metrics.thoughts.unfinished_thoughts:
             reporter.warn(_unfinished(metrics.thoughts.unfinished_thoughts))
-        result = StageResult("rollout", run.path, metrics, [artifact])
+        result = StageResult("rollout", run.path, metrics, [artifact], stopped=runner.draining)
         log_path = attempt.metrics_path
         check_failures(
             len(runner.failed), len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result

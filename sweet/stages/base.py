@@ -288,12 +288,18 @@ M = TypeVar("M", bound=Record, covariant=True, default=Any)
 
 @dataclass(frozen=True)
 class StageResult(Generic[M]):
-    """The result of a stage: its metrics and the artifacts that it made."""
+    """The result of a stage: its metrics and the artifacts that it made.
+
+    Attributes:
+        stopped: the user asked the stage to stop, when all that was left of its work was under way; it is finished, but
+            nothing shall follow it.
+    """
 
     stage: str
     run: Path
     metrics: M
     artifacts: list[Artifact] = field(default_factory=list)
+    stopped: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

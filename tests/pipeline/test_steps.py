@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from sweet.errors import SweetError
+from sweet.errors import Interrupted, SweetError
 from sweet.pipeline.steps import Function, ReadOnlyStepCache, StepCache, StepMissing
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
@@ -19,6 +19,7 @@ class First(StageConfig):
     size: int = 1
     fails: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     also: str = Field(default="", json_schema_extra=OPERATIONAL)
+    stopped: bool = Field(default=False, json_schema_extra=OPERATIONAL)
 
 
 class Second(StageConfig):
@@ -33,7 +34,7 @@ def first(run: Run, config: First, reporter: Reporter) -> StageResult:
             raise SweetError("No.")
         attempt.metrics["also"] = config.also
         artifact = attempt.finish_artifact(draft)
-    return StageResult("rollout", run.path, Record(), [artifact])
+    return StageResult("rollout", run.path, Record(), [artifact], stopped=config.stopped)
 
 
 def second(run: Run, config: Second, reporter: Reporter) -> StageResult:
@@ -97,3 +98,9 @@ def test_a_read_only_cache_does_no_step(cache: StepCache) -> None:
     with pytest.raises(StepMissing):
         reading.do(First(size=2))
     assert attempts(cache) == ["rollout-1"]
+
+
+def test_an_interrupt_in_the_last_dialogues_of_a_step_ends_the_loop_after_it(cache: StepCache) -> None:
+    with pytest.raises(Interrupted):
+        cache.do(First(stopped=True))
+    assert cache.do(First()).attempt.id == "rollout-1"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweet.errors import ServerError, TooManyFailures, UsageError
+from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
-from sweet.stages.base import Silent
+from sweet.stages.base import Progress, Silent
 from sweet.tasks.base import Task
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
 from tests.runs.older import record_former_spellings
@@ -21,6 +24,35 @@ from tests.runs.older import record_former_spellings
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "run", task="code")
+
+
+class Impatient(Silent):
+    """Presses Ctrl-C when the first dialogue has ended."""
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        ended = 0
+
+        class Bar:
+            def advance(self, by: int = 1) -> None:
+                nonlocal ended
+                ended += by
+                if ended == 1:
+                    signal.raise_signal(signal.SIGINT)
+
+            def note(self, **figures: object) -> None:
+                pass
+
+        yield Bar()
+
+
+def test_an_interrupt_when_all_dialogues_are_under_way_finishes_them_and_is_no_secret(run: Run) -> None:
+    assert not run_rollout(run, config(), Silent()).stopped
+    result = run_rollout(run, config(seed=1), Impatient())
+    assert result.metrics.episodes == TASKS * SAMPLES
+    assert result.stopped
+    with pytest.raises(Interrupted):
+        run_rollout(run, config(seed=2, concurrency=1), Impatient())
 
 
 def test_every_dialogue_is_there_once_and_recorded(run: Run) -> None:
