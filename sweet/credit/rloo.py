@@ -10,7 +10,7 @@ from sweet.credit.groups import GroupRule
 
 
 class RLOO(GroupRule):
-    """A_i = R_i - mean of the rewards of the other dialogues of the group, section 2.2 of arXiv 2402.14740.
+    """A_i = R_i - mean of the rewards of the other dialogues of the group.
 
     The baseline of a dialogue does not depend on it, so the gradient has no bias. The paper has no ratio: its
     dialogues are of the policy itself. Here the ratio corrects for recorded ones, as for all policy gradients.

@@ -183,8 +183,9 @@ class TrainActorConfig(TrainConfig):
     method: str = Field(default="sweet", json_schema_extra=about("Method", MAIN))
     """The credit rule: what is learned, and from which artifact. sweet: step-level pairs. multi-turn-dpo: preferences
     between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
-    rollouts, good or bad; a warm-up, with --model. grpo: rewards against the mean of the task's dialogues. Or that of
-    an installed package."""
+    rollouts, good or bad; a warm-up, with --model. grpo, rloo: rewards against those of the task's other dialogues.
+    sweet-pg, sweet-pg-candidates: the critic's advantages as weights. docs/credit.md lists all; other packages may add
+    some."""
     critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
     """The critic that the credit rule asks for advantages (sweet-pg); default: the newest finished one."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))

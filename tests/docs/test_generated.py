@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from docs.tools.credit import with_rules
 from sweet.cli.app import declarations
 from sweet.cli.generated import chapters, command_pages, with_table
 from sweet.cli.reference import RECORDS, VARIABLES, metrics_of
@@ -14,6 +15,11 @@ AGAIN = "run: python -m sweet.cli.generated"
 
 def test_the_command_reference_is_current() -> None:
     assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == command_pages(), AGAIN
+
+
+def test_the_list_of_credit_rules_is_current() -> None:
+    page = (ROOT / "docs" / "credit.md").read_text(encoding="utf-8")
+    assert page == with_rules(page), "run: python -m docs.tools.credit"
 
 
 def test_the_table_of_commands_in_the_readme_is_current() -> None:
