@@ -19,6 +19,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "sft": "sweet.credit.sft:SupervisedFineTuning",
         "grpo": "sweet.credit.grpo:GRPO",
         "rloo": "sweet.credit.rloo:RLOO",
+        "opsd": "sweet.credit.opsd:OPSD",
         "sweet-pg": "sweet.credit.sweet_pg:SweetPG",
         "sweet-pg-candidates": "sweet.credit.sweet_pg_candidates:SweetPGCandidates",
     }

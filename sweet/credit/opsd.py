@@ -1,0 +1,77 @@
+"""On-policy self-distillation: the policy is drawn to what it would say if it saw the training-time information c.
+
+The teacher is the same model, shown c where a critic reads it (SDFT, arXiv 2601.19897; SDPO, arXiv 2601.20802). The
+loss at each token that the agent sampled is the reverse divergence KL(pi( | o) || teacher( | o, c)). The form `sampled`
+needs the teacher's probability of that token alone: log teacher(a | o, c) - log pi(a | o) is its weight, without a
+gradient. The form `top` compares the distributions over the teacher's k most likely tokens and the rest.
+
+The judge `untrained` (`sweet rank --judge untrained`) reads the same number: it scores a reply by the mean over its
+tokens of log start(a | o, c) - log start(a | o), the sampled form's weights before the first step. There it orders
+replies to make pairs; here it is learned directly.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.credit.base import Batch, Credit, CreditRule, Models, Which, nothing_to_learn
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.learn.components import Distillation, Objective
+from sweet.preferences.label import learnable
+from sweet.tasks.base import Recipe
+from sweet.tasks.trajectory import Trajectory
+
+TEACHERS: dict[str, Which] = {"start": "start", "live": "policy", "average": "average"}
+
+
+class OPSD(CreditRule):
+    """Distillation from the informed model at the tokens of the agent's turns."""
+
+    name = "opsd"
+    reads = "rollouts"
+    online = True
+    large = Hyperparameters(lr=1e-6, nll=0.0, epochs=1, batch=32)
+    small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=32)
+
+    teacher: Literal["start", "live", "average"] = "start"
+    """The weights that see c: those that the training starts from, those of the policy when the weights of its tokens
+    are computed, or the moving average of the policy's. A training on recorded dialogues computes before its first
+    step, when all three are the same."""
+    rate: float = Field(default=0.02, gt=0, le=1)
+    """With teacher=average: how far the average moves to the policy's weights after each step."""
+    form: Literal["sampled", "top"] = "sampled"
+    """sampled: the divergence is estimated from the sampled token. top: it is computed over the teacher's k most likely
+    tokens and all others as one."""
+    k: int = Field(default=20, ge=1, le=1000)
+    """With form=top: number of most likely tokens."""
+    bound: float = Field(default=2.0, ge=1)
+    """With form=sampled: the largest ratio of the policy's probability of a token to that when it was sampled."""
+    answers: bool = True
+    """Also learn at the turn that ended the dialogue with an answer, where c gives away what the agent may not know."""
+
+    @property
+    def average_rate(self) -> float | None:
+        return self.rate if self.teacher == "average" else None
+
+    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+        return Objective(None, nll, distil=Distillation(bound=self.bound))
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        dialogues = [batch.dialogues[name] for name in sorted(batch.dialogues) if learnable(batch.dialogues[name])]
+        top = self.k if self.form == "top" else 0
+        informed = models.logprobs(TEACHERS[self.teacher], dialogues, informed=True, top=top)
+        credits: list[Credit] = []
+        for dialogue in dialogues:
+            turns = self._turns(dialogue)
+            distil = {turn: found for turn, found in informed[dialogue.id].items() if turn in turns}
+            credits += [Credit(dialogue.id, distil=distil)] if distil else []
+        if not credits:
+            raise nothing_to_learn("No dialogue has a turn that a teacher could read", batch)
+        return credits
+
+    def _turns(self, dialogue: Trajectory) -> list[int]:
+        """The turns that are learned."""
+        turns = dialogue.agent_turns
+        return turns if self.answers or dialogue.outcome != "answered" else turns[:-1]
