@@ -39,7 +39,7 @@ END = "<!-- end of attempts -->"
 ORDERS = (
     "Couples of different replies to one turn of the training dialogues that a judge orders as the generator does, in "
     "per cent; and the generator's worth of the two replies that the judge ranks first, 1 if both are useful. "
-    "Means over three seeds; chance reaches 50."
+    "Means over three seeds where none is named; chance reaches 50."
 )
 COUPLES, BEST = "all couples", "best two"
 
@@ -142,9 +142,15 @@ ATTEMPTS: tuple[Attempt, ...] = (
         PLUS.model_copy(update={"rank": {}}),
     ),
     Attempt(
+        "sweet-plus, ranked by sums",
+        "The critic's log-ratios summed over a reply's tokens, not averaged.",
+        "Orders couples better (below), and is no better for the actor.",
+    ),
+    Attempt(
         "sweet-plus, untrained",
         "The initial agent judges instead of the critic; pairs and actor as in `sweet-plus`.",
-        "Worse on one seed and level on the other.",
+        "Level on one seed and worse on two: it orders answers worse, and its actors write more wrong values. The "
+        "critic's training pays.",
         _changed("untrained", pair=SHARE, actor=PLUS.actor),
     ),
     Attempt("oracle", "The study's `oracle`, with the pairs and the actor of `sweet`.", "", METHODS["oracle"]),
