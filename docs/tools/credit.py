@@ -29,7 +29,7 @@ def _table() -> str:
     lines = ["| rule | learns from | asks | online |", "|---|---|---|---|"]
     for name in RULES:
         rule = rule_class(name)
-        asks = "the run's critic" if rule.asks_critic else ""
+        asks = "the run's critic" if rule.asks_critic else "a reward model of its own" if rule.trains_reward else ""
         lines.append(f"| [`{name}`](#{name}) | {rule.reads} | {asks} | {'yes' if rule.online else ''} |")
     return "\n".join(lines) + "\n"
 
@@ -47,6 +47,7 @@ def _options(rule: type[CreditRule]) -> str:
     lines = ["| option | default | |", "|---|---|---|"]
     for name, field in rule.model_fields.items():
         default = ("no", "yes")[field.default] if isinstance(field.default, bool) else field.default
+        default = "" if default is None else default
         described = " ".join((field.description or "").split())
         lines.append(f"| `{name.replace('_', '-')}` | {default} | {described} |")
     return "\n".join(lines) + "\n"

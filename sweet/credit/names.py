@@ -20,6 +20,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "grpo": "sweet.credit.grpo:GRPO",
         "rloo": "sweet.credit.rloo:RLOO",
         "opsd": "sweet.credit.opsd:OPSD",
+        "istar": "sweet.credit.istar:IStar",
         "sweet-pg": "sweet.credit.sweet_pg:SweetPG",
         "sweet-pg-candidates": "sweet.credit.sweet_pg_candidates:SweetPGCandidates",
     }

@@ -184,8 +184,9 @@ class TrainActorConfig(TrainConfig):
     """The credit rule: what is learned, and from which artifact. sweet: step-level pairs. multi-turn-dpo: preferences
     between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
     rollouts, good or bad; a warm-up, with --model. grpo, rloo: rewards against those of the task's other dialogues.
-    sweet-pg, sweet-pg-candidates: the critic's advantages as weights. docs/credit.md lists all; other packages may add
-    some."""
+    sweet-pg, sweet-pg-candidates: the critic's advantages as weights. opsd: distillation from the model that sees the
+    training-time information. istar: rewards of turns by a reward model. docs/credit.md lists all; other packages may
+    add some."""
     critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
     """The critic that the credit rule asks for advantages (sweet-pg); default: the newest finished one."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))

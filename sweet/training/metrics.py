@@ -57,6 +57,13 @@ class TrainMetrics(RecordedRecord):
     """tasks whose dialogues were compared by their rewards; absent, as the next, for rules that do not"""
     equal_groups: int | None = None
     """of these, tasks whose dialogues have equal rewards, from which such a comparison learns nothing"""
+    reward_preferences: int | None = None
+    """couples of a better and a worse dialogue that a reward model learned from (istar); absent, as the next two, for
+    rules that train none"""
+    reward_loss: float | None = None
+    """its mean loss in its last epoch"""
+    reward_accuracy: float | None = None
+    """share of the couples that it ordered correctly in its last epoch, each before it learned from the couple"""
     reference_cached: int | None = None
     """sequences whose reference log-probabilities were in the cache"""
     reference_computed: int | None = None

@@ -140,6 +140,10 @@ def _with_time(
         sides = {side for example in (*data.examples, *data.heldout) for side in example.sides}
         flops += PASS_FLOPS / 2 * parameters * sum(len(data.pool.sequences[side].ids) for side in sides)
         builder.assumed.append("The reference reads every dialogue once, and none is in its cache.")
+    if training.trains_reward:
+        builder.assumed.append(
+            "The reward model is not counted: a second model of this size, trained before the policy."
+        )
     if model.trainee.recomputed:
         builder.assumed.append("What is computed again in the backward pass is not among the operations.")
 

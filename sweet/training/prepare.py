@@ -119,6 +119,7 @@ def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, wei
         reporter.say(f"Reward model: {reward.figures}.")
     examples = basis.builder.credits(batch, credits, models)
     training = basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
+    training = replace(training, trains_reward=rule.trains_reward, reward=None if reward is None else reward.figures)
     if not rule.grouped:
         return training
     groups = len(batch.groups())

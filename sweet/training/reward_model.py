@@ -64,6 +64,14 @@ class RewardFigures:
     loss: float
     accuracy: float
 
+    def as_metrics(self) -> dict[str, Any]:
+        """Return them under their names in the metrics of a training."""
+        return {
+            "reward_preferences": self.preferences,
+            "reward_loss": self.loss,
+            "reward_accuracy": self.accuracy,
+        }
+
     def __str__(self) -> str:
         learned = f"{count(self.preferences, 'preference')}, {count(self.updates, 'update')}"
         return f"{learned}, loss {self.loss:.4f}, accuracy {percent(self.accuracy)}"

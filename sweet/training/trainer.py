@@ -35,6 +35,7 @@ from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
+from sweet.training.reward_model import RewardFigures
 from sweet.units import count
 
 CHECKPOINT = "checkpoint.pt"
@@ -62,6 +63,8 @@ class Training:
         zero: what several devices divide among them.
         groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
             compares none.
+        reward: what the training of a reward model did; None where a credit rule trains none.
+        trains_reward: whether it trains one, also where the training is only planned.
     """
 
     inputs: Sequence[Artifact]
@@ -75,6 +78,8 @@ class Training:
     zero: ZeroSettings
     groups: int | None = None
     equal_groups: int | None = None
+    reward: RewardFigures | None = None
+    trains_reward: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,10 @@ def _meta(training: Training, record: StageRecord) -> TrainedMeta:
 
 def _metrics(training: Training, summary: Summary) -> TrainMetrics:
     compared = {} if training.groups is None else {"groups": training.groups, "equal_groups": training.equal_groups}
+    reward = {} if training.reward is None else training.reward.as_metrics()
     return TrainMetrics(
         **compared,
+        **reward,
         **summary.as_metrics(),
         **training.hyperparameters.as_metrics(),
         parameters=training.model.trainee.parameters,
