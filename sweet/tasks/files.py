@@ -140,6 +140,7 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)
     near = nearest(str(path), known)
-    fix = f"write {near}" if near else ", ".join(["name a JSONL file", *(f"or {name}" for name in known[:4])])
+    some = ["name a JSONL file", *datasets, *beside[:3]]
+    fix = f"write {near}" if near else ", or ".join(some)
     what = f"There is no such task file or dataset.{did_you_mean(str(path), known)}"
     return InputError(what, path=path, fix=fix)

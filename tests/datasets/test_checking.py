@@ -21,6 +21,7 @@ from sweet.tasks import micro
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code import check
 from sweet.tasks.code.check import code_faults
+from sweet.tasks.code.datasets import SPLITS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import Prompts
 from sweet.tasks.registry import task_kind
@@ -170,7 +171,7 @@ def test_the_fix_of_a_missing_file_fits_the_command(
 ) -> None:
     """An argument and an option name the tasks, so the fix names the file alone."""
     assert run([*command, "mine.jsonl"]) == 2
-    assert "try    name a JSONL file, or micro, or micro-long, or colbench" in capsys.readouterr().err
+    assert f"try    {', or '.join(['name a JSONL file', *SPLITS])}" in capsys.readouterr().err
     (workplace / "mine-2.jsonl").touch()
     assert run([*command, "mine.jsonl"]) == 2
     assert "try    write mine-2.jsonl" in capsys.readouterr().err
