@@ -153,6 +153,12 @@ ATTEMPTS: tuple[Attempt, ...] = (
         "critic's training pays.",
         _changed("untrained", pair=SHARE, actor=PLUS.actor),
     ),
+    Attempt(
+        "sweet-plus, oracle",
+        "The generator's knowledge judges; pairs and actor as in `sweet-plus`.",
+        "The bound of these pairs and this training: ten points above `oracle`, eight above `sweet-plus`.",
+        _changed("oracle", pair=SHARE, actor=PLUS.actor),
+    ),
     Attempt("oracle", "The study's `oracle`, with the pairs and the actor of `sweet`.", "", METHODS["oracle"]),
 )
 
