@@ -24,6 +24,7 @@ from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.data import Pool, losses
 from sweet.learn.engine import TorchEngine, copy_weights
 from sweet.learn.logprobs import Scorer
+from sweet.learn.metrics import rounded
 from sweet.learn.trainee import Trainee
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
@@ -68,8 +69,8 @@ class RewardFigures:
         """Return them under their names in the metrics of a training."""
         return {
             "reward_preferences": self.preferences,
-            "reward_loss": self.loss,
-            "reward_accuracy": self.accuracy,
+            "reward_loss": rounded(self.loss),
+            "reward_accuracy": rounded(self.accuracy),
         }
 
     def __str__(self) -> str:

@@ -149,6 +149,17 @@ def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: 
     assert not torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(grpo.artifacts[0])))
 
 
+def test_an_adapter_s_reward_model_is_an_adapter_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=3)
+    options = ["reward-epochs=4", "reward-batch=4"]
+    config = TrainActorConfig(method="istar", rule_option=options, lora=4, lr=5e-3, epochs=1, batch=4, device="cpu")
+    result = run_train_actor(run, config, Silent())
+    assert result.metrics.reward_accuracy is not None
+    assert result.metrics.reward_accuracy > 0.5
+    assert result.metrics.trained_parameters < result.metrics.parameters  # type: ignore[operator]
+    assert not torch.equal(weights(run.file(result.artifacts[0])), weights(tmp_path / "agent"))
+
+
 def test_several_processes_cannot_train_a_second_model(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=2)
     config = TrainActorConfig(method="istar", engine="deepspeed", devices=2, device="cpu")
