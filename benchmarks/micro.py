@@ -1,26 +1,34 @@
-"""The study on the micro tasks, whose results are in the README: `sweet demo --study` with all its methods.
+"""The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
-    python -m benchmarks.micro [DIR] [--seeds 5] [--jobs N] [--methods a,b] [--no-figures] [--keep]
-                               [--out benchmarks/results/micro.json]
+    python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
+                               [--no-figures] [--keep] [--dry-run] [--out benchmarks/results/micro.json]
 
-It takes two or three hours on two cores. Finished steps in DIR (default: runs/study) are not repeated, also not after
-the process was killed. With `--keep`, methods and figures that DIR does not have are taken from the existing results,
-so that a new method does not need all others again; its study must have `sweet`, with the same success on each seed,
-because every difference is to `sweet` on the same tasks and seeds.
+It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
+also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
+a seed has finished a part: run `--seeds 1` first. The results of another family are in the file of its name. With
+`--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new method does not
+need all others again; its study must have `sweet`, with the same success on each seed, because every difference is to
+`sweet` on the same tasks and seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
+from sweet.cli import console
 from sweet.cli.commands.demo import STUDY
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
+from sweet.device import usable_cores
 from sweet.errors import InputError
+from sweet.study.forecast import Forecast, forecast
 from sweet.study.results import MethodResult, StudyResults, read_results
-from sweet.study.settings import METHODS, StudyConfig
-from sweet.study.study import RESULTS, run_study
+from sweet.study.settings import METHODS, Equal, StudyConfig
+from sweet.study.study import RESULTS, run_study, seed_jobs
+from sweet.tasks.micro.family import FAMILIES, MICRO
+from sweet.units import count, format_duration
 
 OUT = Path(__file__).parent / "results" / "micro.json"
 
@@ -53,6 +61,25 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     )
 
 
+def show_forecast(planned: Forecast) -> None:
+    """Print what is finished and missing, and the time of the rest."""
+    rows = [
+        [
+            part.part,
+            f"{part.finished:,}",
+            f"{part.missing:,}",
+            "" if part.seconds is None else format_duration(part.seconds),
+        ]
+        for part in planned.parts
+    ]
+    console.show_rows(
+        ["part", "finished", "missing", "time of one"], rows, right=["finished", "missing", "time of one"]
+    )
+    rest = f"the missing parts take about {format_duration(planned.seconds)}"
+    unknown = f", and {count(len(planned.unknown), 'part')} that no seed has finished" if planned.unknown else ""
+    console.show(console.safe_text(rest + unknown))
+
+
 def _not_comparable(path: Path) -> InputError:
     return InputError(
         "The seeds, the settings, or the results of sweet are not those of the existing results.",
@@ -68,22 +95,31 @@ def _success_of_sweet(methods: dict[str, MethodResult]) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?", default=STUDY)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--tasks", choices=FAMILIES, default=MICRO.name)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--equal", choices=get_args(Equal), default="tokens")
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    chosen = {"seeds": options.seeds, "jobs": options.jobs, "methods": options.methods}
+    others = options.tasks != MICRO.name
+    folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
+    out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
+    chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks", "equal")}
     config = StudyConfig.model_validate({**chosen, "figures": not options.no_figures})
-    result = run_study(options.folder, config, ConsoleReporter())
-    results = read_results(options.folder / RESULTS)
+    if options.dry_run:
+        show_forecast(forecast(seed_jobs(folder.absolute(), config), config.jobs or usable_cores()))
+        return
+    result = run_study(folder, config, ConsoleReporter())
+    results = read_results(folder / RESULTS)
     if options.keep:
-        results = kept(read_results(options.out), results, options.out)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        results = kept(read_results(out), results, out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
     show_study(result)
 
 

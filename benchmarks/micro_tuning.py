@@ -1,10 +1,12 @@
 """Tune the hyperparameters of the study's methods on the validation tasks, with the same budget for each.
 
-    python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256]
+    python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256] [--family micro]
 
-Each main method runs with BUDGET settings, on seeds that the study does not use; ablations and controls use the
-settings of `sweet`. No test task is used. The results contain all settings, and which was best in the mean over seeds;
-sweet/training/hyperparameters.py is updated by hand. Finished steps in DIR are not repeated.
+Each method of `TUNED` runs with BUDGET settings, on seeds that the study does not use, at as many generated tokens as
+in the study; ablations and controls use the settings of `sweet`. No test task is used. The results contain all
+settings, and which was best in the mean over seeds; the values of the rules are updated by hand. Finished steps in DIR
+are not repeated, also not after the process was killed. The results of methods that are not named are kept, with the
+sizes that they were tuned at.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ from sweet.study.plan import SAMPLED, SeedJob, read_seeds
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, TUNED, Method, Options, StudySizes
 from sweet.study.study import claimed
+from sweet.tasks.micro.family import FAMILIES, MICRO
 
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
 """Far from the seeds of the study."""
+SIZES: dict[str, Any] = {}
+"""Sizes that are not those of the study."""
 BUDGET = 11
 """The number of settings of each method."""
 
@@ -68,12 +73,46 @@ SWEET: list[tuple[Options, Options, Options]] = [
 """Settings of critic, pairing and actor, which share the budget."""
 
 
+POLICY_GRADIENT: list[Options] = [
+    {"lr": 5e-4, "epochs": 1},
+    {"lr": 5e-4, "epochs": 2},
+    {"lr": 5e-4, "epochs": 4},
+    {"lr": 1e-3, "epochs": 1},
+    {"lr": 1e-3, "epochs": 2},
+    {"lr": 1e-3, "epochs": 4},
+    {"lr": 2e-3, "epochs": 1},
+    {"lr": 2e-3, "epochs": 2},
+    {"lr": 2e-3, "epochs": 4},
+    {"lr": 5e-4, "epochs": 2, "rule_option": ["std=no"]},
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["std=no"]},
+]
+RLOO: list[Options] = [
+    *POLICY_GRADIENT[:9],
+    {"lr": 5e-4, "epochs": 8},
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["clip_high=0.28"]},
+]
+"""It never divides by the standard deviation."""
+
+
+def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
+    return [({}, {}, actor) for actor in tried]
+
+
+GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
+    "rft": _actors(RFT),
+    "multi-turn-dpo": _actors(MULTI_TURN_DPO),
+    "grpo": _actors(POLICY_GRADIENT),
+    "rloo": _actors(RLOO),
+    "sweet-pg": _actors(POLICY_GRADIENT),
+    "sweet-pg-candidates": _actors(POLICY_GRADIENT),
+    "sweet": SWEET,
+}
+"""By method: what is changed in its critic, its pairing and its actor."""
+
+
 def variants(method: Method) -> Iterator[Method]:
     """Yield the method with each of its settings, under numbered names."""
-    if method.learns == "sweet":
-        changes = SWEET
-    else:
-        changes = [({}, {}, actor) for actor in (RFT if method.learns == "rft" else MULTI_TURN_DPO)]
+    changes = GRIDS[method.name]
     assert len(changes) == BUDGET, "the budget is the same for all"
     for number, (critic, pair, actor) in enumerate(changes, 1):
         update = {
@@ -92,10 +131,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tasks", type=int, default=256)
+    parser.add_argument("--family", choices=FAMILIES, default=MICRO.name)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    sizes = StudySizes(split="validation", eval_tasks=options.tasks)
     names = options.methods.split(",")
+    if unknown := set(names) - set(GRIDS):
+        parser.error(f"no settings to try for {', '.join(sorted(unknown))}; there are {', '.join(GRIDS)}")
+    sizes = StudySizes(tasks=options.family, split="validation", eval_tasks=options.tasks, **SIZES)
     methods = {name: tuple(variants(METHODS[name])) for name in names}
     jobs = [
         SeedJob(
@@ -110,19 +152,38 @@ def main() -> None:
     ]
     with claimed(options.folder, sizes):
         failed = run_seeds(jobs, options.jobs, ConsoleReporter())
-    results = {
-        "schema_version": 1,
-        "split": "validation",
-        "tasks": options.tasks,
-        "seeds": [job.seed for job in jobs],
-        "budget": BUDGET,
-        "sizes": sizes.outcome_settings(),
-        "methods": {name: _results(jobs, rows) for name, rows in methods.items()},
-        "failed": failed,
-    }
+    results = with_kept(
+        json.loads(options.out.read_bytes()) if options.out.exists() else {},
+        {
+            "schema_version": 1,
+            "split": "validation",
+            "tasks": options.tasks,
+            "seeds": [job.seed for job in jobs],
+            "budget": BUDGET,
+            "sizes": sizes.outcome_settings(),
+            "methods": {name: _results(jobs, rows) for name, rows in methods.items()},
+            "failed": failed,
+        },
+    )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))
+
+
+def with_kept(existing: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new results, with the methods of the existing ones that they lack.
+
+    A method that is kept names the sizes, the tasks and the seeds that it was tuned with, where they are others.
+    """
+    conditions = ("sizes", "tasks", "seeds")
+    kept = {}
+    for name, method in existing.get("methods", {}).items():
+        if name not in new["methods"]:
+            tuned_with = {key: method.get(key, existing[key]) for key in conditions}
+            others = {key: value for key, value in tuned_with.items() if value != new[key]}
+            kept[name] = {**{key: value for key, value in method.items() if key not in conditions}, **others}
+    methods = kept | new["methods"]
+    return {**new, "methods": {name: methods[name] for name in (*GRIDS, *methods) if name in methods}}
 
 
 def _results(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:

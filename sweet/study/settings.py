@@ -42,10 +42,15 @@ def _usual(learner: str) -> Options:
     return {"beta": 0.1, **asdict(defaults(learner, large=False))}
 
 
+def _weighted(rule: str) -> Options:
+    """Return those of a rule that compares no two examples, which has no beta."""
+    return {name: value for name, value in _usual(rule).items() if name in ("lr", "epochs", "batch")}
+
+
 CRITIC: Options = _usual("critic")
 SWEET: Options = _usual("sweet")
 MULTI_TURN_DPO: Options = _usual("multi-turn-dpo")
-RFT: Options = {name: value for name, value in _usual("rft").items() if name in ("lr", "epochs", "batch")}
+RFT: Options = _weighted("rft")
 PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
 """Differs from the paper's 4 pairs of random halves: hardly five of sixteen replies to a micro task are useful, so half
 of the upper half is as useless as the lower half."""
@@ -73,7 +78,7 @@ class Method(BaseModel):
     judge: Literal["critic", "oracle", "random", "untrained"] | None = None
     """The judge of the sampled replies, where the actor learns from replies to one turn instead of whole dialogues."""
     critic: Options = Field(default_factory=dict)
-    """Options of the critic's training, where a critic judges."""
+    """Options of the critic's training, where a critic judges, or the credit rule asks one."""
     rank: Options = Field(default_factory=dict)
     """Options of the critic's ranking."""
     pair: Options = Field(default_factory=dict)
@@ -117,6 +122,16 @@ METHODS: dict[str, Method] = {
         Method(name="zero-shot", learns="nothing"),
         Method(name="rft", learns="rft", actor=RFT),
         Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
+        Method(name="grpo", learns="grpo", actor=_weighted("grpo")),
+        Method(name="rloo", learns="rloo", actor=_weighted("rloo")),
+        Method(name="sweet-pg", learns="sweet-pg", critic=CRITIC, actor=_weighted("sweet-pg")),
+        Method(
+            name="sweet-pg-candidates",
+            learns="sweet-pg-candidates",
+            judge="critic",
+            critic=CRITIC,
+            actor=_weighted("sweet-pg-candidates"),
+        ),
         _by_critic("sweet"),
         _by_critic("sweet-plus", rank={"reference_context": "dialogue"}, pair=WIDE_PAIRS, actor=SUMMED),
         _by_critic("no-info", critic={"variant": "no-info"}),
@@ -140,10 +155,10 @@ METHODS: dict[str, Method] = {
 }
 """All methods, in the order in which they are made and reported."""
 
-TUNED = ("rft", "multi-turn-dpo", "sweet")
+TUNED = ("rft", "multi-turn-dpo", "grpo", "rloo", "sweet-pg", "sweet-pg-candidates", "sweet")
 """The methods whose settings are tuned."""
 
-CURVES = (*TUNED, "no-info-reference", "untrained")
+CURVES = (*TUNED, "sweet-plus", "untrained")
 """The methods that have a learning curve over generated tokens."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}

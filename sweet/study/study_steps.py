@@ -74,6 +74,8 @@ class StudySteps:
     def _actor(self, method: Method) -> Step:
         if method.judge is not None:
             judged = self._judged(method, self._replies())
+            if rule_class(method.learns).reads == "candidates":
+                return self._train(method, judged)
             pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
             return self._train(method, pairs)
         dialogues = self._whole_dialogues()
@@ -156,6 +158,8 @@ class StudySteps:
 
     def _train(self, method: Method, source: Step) -> Step:
         options = _options(method.actor) | {"method": method.learns}
+        if rule_class(method.learns).asks_critic:
+            options["critic"] = self._critic(method.critic).id
         return self._do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
     def _replies(self) -> Step:

@@ -31,9 +31,12 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     ):
         assert config.model_validate(options).model_dump(include=set(options)) == options
     check_options(RankConfig.model_validate(method.rank))
-    assert bool(method.critic) == (method.judge == "critic")
-    assert (method.judge is not None) == (method.learns == "sweet")
-    assert method.learns == "nothing" or rule_class(method.learns).name == method.learns
+    if method.learns == "nothing":
+        assert method.settings() == {"learns": "nothing"}
+        return
+    rule = rule_class(method.learns)
+    assert bool(method.critic) == (method.judge == "critic" or rule.asks_critic)
+    assert (method.judge is not None) == (rule.reads in ("pairs", "candidates"))
 
 
 def test_recipe_and_published_settings_are_varied_separately() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.pipeline.steps import Function, StepCache
+from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Kind
@@ -17,6 +18,7 @@ from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.study.settings import METHODS, StudySizes
 from sweet.study.study_steps import StudySteps
+from sweet.training.config import TrainActorConfig
 
 
 def toy(name: str, makes: Kind) -> Function:
@@ -56,6 +58,22 @@ def test_the_same_critic_ranks_with_a_reference_model_that_does_not_see_the_solu
         ("critic-1", "candidates-1", None),
         ("critic-1", "candidates-1", "dialogue"),
     ]
+
+
+def test_a_credit_rule_learns_from_what_it_reads(steps: StudySteps) -> None:
+    steps.making(METHODS["sweet-pg-candidates"])
+    (actor,) = configs(steps, TrainActorConfig)
+    assert (actor.method, actor.from_, actor.critic) == ("sweet-pg-candidates", ["candidates-2"], None)
+    assert configs(steps, PairConfig) == [], "it reads the ranked replies themselves"
+    steps.making(METHODS["sweet"])
+    assert [one.from_ for one in configs(steps, TrainActorConfig)][1:] == [["pairs-1"]]
+
+
+def test_a_rule_that_asks_a_critic_gets_the_one_of_the_offline_dialogues(steps: StudySteps) -> None:
+    steps.sizes = steps.sizes.model_copy(update={"equal": "dialogues"})
+    steps.making(METHODS["sweet-pg"])
+    (actor,) = configs(steps, TrainActorConfig)
+    assert (actor.method, actor.from_, actor.critic) == ("sweet-pg", ["scores-1"], "critic-1")
 
 
 def test_each_judge_chooses_the_best_of_n_replies_at_the_turns_of_the_same_tasks(steps: StudySteps) -> None:

@@ -59,7 +59,7 @@ def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for(drawn: dict[str
     for png in drawn.values():
         width, height = picture(png).size
         assert 1100 < width < 1500
-        assert 600 < height < 1200
+        assert 600 < height < 1600
     assert wanted(plots.BLUE, plots.SKY, plots.ORANGE, plots.GREY) <= colours(drawn["success"])
     judges = wanted(plots.BLUE, plots.VERMILION, plots.GREEN, plots.INK)
     assert judges <= colours(drawn["best-of"])

@@ -17,6 +17,12 @@ GROUPS: dict[str, dict[str, str]] = {
         SWEET: "better against worse replies of one turn, ranked by the critic",
         "sweet-plus": "the same with another reference at ranking, clearer pairs and a summed likelihood",
     },
+    "policy gradients": {
+        "grpo": "rewards of whole dialogues against the mean of their task",
+        "rloo": "rewards against the mean of the task's other dialogues",
+        "sweet-pg": "the critic's advantages of the turns that were taken",
+        "sweet-pg-candidates": "the critic's advantages of all replies of one turn",
+    },
     "sweet with one change": {
         "no-info": "the critic does not see the reference solution",
         "no-info-reference": "at ranking, the reference model does not see the reference solution",
