@@ -94,6 +94,18 @@ RLOO: list[Options] = [
 """It never divides by the standard deviation."""
 
 
+ISTAR: list[Options] = [
+    *POLICY_GRADIENT[:9],
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["weight=0.3"]},
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["std=no"]},
+]
+OPSD: list[Options] = [
+    *POLICY_GRADIENT[:9],
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["form=top"]},
+    {"lr": 1e-3, "epochs": 2, "rule_option": ["answers=no"]},
+]
+
+
 def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
     return [({}, {}, actor) for actor in tried]
 
@@ -103,6 +115,8 @@ GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
     "multi-turn-dpo": _actors(MULTI_TURN_DPO),
     "grpo": _actors(POLICY_GRADIENT),
     "rloo": _actors(RLOO),
+    "istar": _actors(ISTAR),
+    "opsd": _actors(OPSD),
     "sweet-pg": _actors(POLICY_GRADIENT),
     "sweet-pg-candidates": _actors(POLICY_GRADIENT),
     "sweet": SWEET,

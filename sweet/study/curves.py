@@ -1,9 +1,9 @@
 """Learning curves: the success on validation tasks by what a method had cost, in generated tokens and in seconds.
 
 All curves start at the agent that all methods start from, which costs nothing. A method that is trained once has a
-point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own dialogues; an
-online training has one for each time that it played the validation tasks. At equal wall clock, every method is read at
-the seconds that `sweet` needs on the same seed: its last point by then.
+point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own dialogues; a
+method with rounds has one for each of its actors. At equal wall clock, every method is read at the seconds that `sweet`
+needs on the same seed: its last point by then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from sweet.scoring.results.statistics import t_interval
 from sweet.study.accounting import generated_tokens, seconds
-from sweet.study.plan import SeedJob, read_seeds
+from sweet.study.plan import SeedJob, divisors_of, read_seeds
 from sweet.study.results import AtEqualSeconds, Bounds, CurvePoint
 from sweet.study.settings import CURVES, Method
 from sweet.study.study_steps import StudySteps
@@ -49,23 +49,26 @@ def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
     methods = {method.name: method for method in jobs[0].methods}
     if "zero-shot" not in methods:
         return {}
-    starts = read_seeds(jobs, partial(_point, method=methods["zero-shot"]))
+    starts = read_seeds(jobs, partial(_points, method=methods["zero-shot"]))
     found: dict[str, BySeed] = {}
     for name in CURVES:
         if name in methods:
-            divisors = (*jobs[0].sizes.parts, 1)
-            parts = [read_seeds(jobs, partial(_point, method=methods[name]), divisor) for divisor in divisors]
+            read = partial(_points, method=methods[name])
+            parts = [read_seeds(jobs, read, divisor) for divisor in divisors_of(methods[name], jobs[0])]
             whole = set(starts).intersection(*parts)
-            by_seed = {seed: [starts[seed], *(part[seed] for part in parts)] for seed in sorted(whole)}
+            by_seed = {
+                seed: [*starts[seed], *(point for part in parts for point in part[seed])] for seed in sorted(whole)
+            }
             if by_seed:
                 found[name] = by_seed
     return found
 
 
-def _point(steps: StudySteps, method: Method) -> Reached:
-    success = float(steps.validate(method).metrics[RATE])
-    making = steps.making(method)
-    return Reached(generated_tokens(making, steps.cache), seconds(making), success)
+def _points(steps: StudySteps, method: Method) -> list[Reached]:
+    return [
+        Reached(generated_tokens(making, steps.cache), seconds(making), float(scores.metrics[RATE]))
+        for making, scores in steps.validated_actors(method)
+    ]
 
 
 def mean_curve(by_seed: BySeed) -> list[CurvePoint]:

@@ -99,7 +99,7 @@ class SeedJob(BaseModel):
         for divisor in (*self.sizes.parts, 1):
             run, sizes = self.part_run(divisor)
             for name in CURVES:
-                if name in by_name:
+                if name in by_name and divisor in divisors_of(by_name[name], self):
                     title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
                     parts.append(Part(title, run, sizes, partial(_validate, method=by_name[name])))
         if "zero-shot" in by_name:
@@ -144,13 +144,19 @@ def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor
     return by_seed
 
 
+def divisors_of(method: Method, job: SeedJob) -> tuple[int, ...]:
+    """Return the parts of the training tasks that the method's learning curve needs; a method with rounds has its
+    points in the run of all tasks."""
+    return (1,) if method.rounds > 1 else (*job.sizes.parts, 1)
+
+
 def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, ...]) -> None:
     for temperature in temperatures:
         steps.evaluate(method, temperature)
 
 
 def _validate(steps: StudySteps, *, method: Method) -> None:
-    steps.validate(method)
+    steps.validated_actors(method)
 
 
 def _best_of(steps: StudySteps, *, method: Method) -> None:

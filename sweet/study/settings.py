@@ -77,6 +77,11 @@ class Method(BaseModel):
     """The credit rule of the actor's training; `nothing` for the agent as it is."""
     judge: Literal["critic", "oracle", "random", "untrained"] | None = None
     """The judge of the sampled replies, where the actor learns from replies to one turn instead of whole dialogues."""
+    rounds: int = Field(default=1, ge=1)
+    """Actors that are trained one after the other, each on dialogues that the one before it plays; they share the
+    tokens. With one, the agent that all methods start from plays all dialogues."""
+    samples: int | None = Field(default=None, ge=2)
+    """Dialogues for each task of a round, where there are several; where not given those of the sizes."""
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges, or the credit rule asks one."""
     rank: Options = Field(default_factory=dict)
@@ -87,9 +92,20 @@ class Method(BaseModel):
     """Options of the actor's training."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """Return all fields but the name, without the empty ones."""
+        """Return all fields but the name, without the empty ones and a single round."""
         fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name"})
-        return {name: value for name, value in fields.items() if value}
+        return {name: value for name, value in fields.items() if value and (name, value) != ("rounds", 1)}
+
+
+ROUNDS = 8
+"""Rounds of the methods whose rule is meant for dialogues of the policy that is trained."""
+GROUP = 8
+"""Their dialogues for each task, whose rewards are compared."""
+
+
+def _on_policy(rule: str, *, critic: Options | None = None) -> Method:
+    """Return a method whose actors learn from their own dialogues, in rounds."""
+    return Method(name=rule, learns=rule, rounds=ROUNDS, samples=GROUP, critic=critic or {}, actor=_weighted(rule))
 
 
 def _by_critic(
@@ -122,9 +138,11 @@ METHODS: dict[str, Method] = {
         Method(name="zero-shot", learns="nothing"),
         Method(name="rft", learns="rft", actor=RFT),
         Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
-        Method(name="grpo", learns="grpo", actor=_weighted("grpo")),
-        Method(name="rloo", learns="rloo", actor=_weighted("rloo")),
-        Method(name="sweet-pg", learns="sweet-pg", critic=CRITIC, actor=_weighted("sweet-pg")),
+        _on_policy("grpo"),
+        _on_policy("rloo"),
+        _on_policy("istar"),
+        _on_policy("opsd"),
+        _on_policy("sweet-pg", critic=CRITIC),
         Method(
             name="sweet-pg-candidates",
             learns="sweet-pg-candidates",
@@ -155,7 +173,7 @@ METHODS: dict[str, Method] = {
 }
 """All methods, in the order in which they are made and reported."""
 
-TUNED = ("rft", "multi-turn-dpo", "grpo", "rloo", "sweet-pg", "sweet-pg-candidates", "sweet")
+TUNED = ("rft", "multi-turn-dpo", "grpo", "rloo", "istar", "opsd", "sweet-pg", "sweet-pg-candidates", "sweet")
 """The methods whose settings are tuned."""
 
 CURVES = (*TUNED, "sweet-plus", "untrained")

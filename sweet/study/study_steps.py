@@ -6,7 +6,7 @@ cache, so it is done once. Every step names its inputs, so none depends on which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import StageConfig
+from sweet.stages.rounds import ROUND_SEEDS
 from sweet.study.accounting import TOKENS, generated_tokens
 from sweet.study.settings import Method, Options, StudySizes
 from sweet.tasks.registry import task_kind
@@ -41,19 +42,29 @@ class StudySteps:
 
     def evaluate(self, method: Method, temperature: float) -> Step:
         """Return the scores of the method's actor on the tasks of the evaluation."""
-        return self._evaluated(method, self.sizes.split, self.sizes.eval_tasks, temperature)
+        return self._scores_of(self.making(method), self.sizes.split, self.sizes.eval_tasks, temperature)
 
-    def validate(self, method: Method) -> Step:
-        """Return the scores of the method's actor, at temperature 1, on the validation tasks of the learning curves."""
-        return self._evaluated(method, "validation", self.sizes.curve_tasks, 1.0)
+    def validated_actors(self, method: Method) -> list[tuple[list[Step], Step]]:
+        """Return for each of the method's actors the steps until then, and its scores on the validation tasks of the
+        learning curves, at temperature 1; for a method that learns nothing those of the agent."""
+        return [
+            (making, self._scores_of(making, "validation", self.sizes.curve_tasks, 1.0))
+            for making in self.learning(method) or [[]]
+        ]
 
     def making(self, method: Method) -> list[Step]:
         """Return every step that the method needs when it runs alone, from its dialogues to the actor, the last step;
         empty where nothing is learned."""
+        found = self.learning(method)
+        return found[-1] if found else []
+
+    def learning(self, method: Method) -> list[list[Step]]:
+        """Return the steps until each of the method's actors, which is the last of them: one for each round."""
         self._used.clear()
-        if method.learns != "nothing":
-            self._actor(method)
-        return list(self._used.values())
+        if method.learns == "nothing":
+            return []
+        actors = [self._actor(method)] if method.rounds == 1 else self._rounds(method)
+        return [list(self._used.values()) for _ in actors]
 
     def budget(self) -> int:
         """Return the tokens that the agent generates for `sweet`: its dialogues and the sampled replies.
@@ -78,12 +89,42 @@ class StudySteps:
                 return self._train(method, judged)
             pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
             return self._train(method, pairs)
-        dialogues = self._whole_dialogues()
-        learns_scores = rule_class(method.learns).reads == "scores"
-        return self._train(method, self._score(dialogues) if learns_scores else self._preferences(dialogues))
+        return self._train(method, self._read(method, self._whole_dialogues()))
 
-    def _evaluated(self, method: Method, split: str, tasks: int, temperature: float) -> Step:
-        making = self.making(method)
+    def _rounds(self, method: Method) -> Iterator[Step]:
+        """Yield the actor of each round, which has played the dialogues of the next one.
+
+        The tokens that are left are shared evenly among the rounds that are left, by the tokens of a dialogue in the
+        round before. A rule that asks a critic has one of the offline dialogues, which are its first round.
+        """
+        sizes, agent = self.sizes, self.sizes.agent
+        tokens = int(StudySteps(self.cache, sizes, self.seed)._offline().metrics[TOKENS])
+        left = tokens if sizes.equal == "dialogues" else self.budget()
+        length = tokens / (sizes.train_tasks * sizes.samples)
+        group, critic = method.samples or sizes.samples, rule_class(method.learns).asks_critic
+        for number in range(1, method.rounds + 1):
+            if critic and number == 1:
+                dialogues = self._offline()
+            else:
+                share = left / (method.rounds + 1 - number)
+                tasks = min(number_of_tasks(sizes.tasks), max(1, round(share / max(1.0, length * group))))
+                seed = self.seed + ROUND_SEEDS * number
+                dialogues = self._play("train", tasks, samples=group, agent=agent, seed=seed)
+            left -= int(dialogues.metrics[TOKENS])
+            length = int(dialogues.metrics[TOKENS]) / int(dialogues.metrics["episodes"])
+            actor = self._train(method, self._read(method, dialogues), agent)
+            agent = str(self.cache.file(actor))
+            yield actor
+
+    def _read(self, method: Method, dialogues: Step) -> Step:
+        """Return what the method's rule reads of dialogues."""
+        reads = rule_class(method.learns).reads
+        if reads == "rollouts":
+            return dialogues
+        return self._preferences(dialogues) if reads == "preferences" else self._score(dialogues)
+
+    def _scores_of(self, making: Sequence[Step], split: str, tasks: int, temperature: float) -> Step:
+        """Return the scores of the actor that these steps end with; of the agent without any."""
         agent = str(self.cache.file(making[-1])) if making else self.sizes.agent
         return self._score(self._play(split, tasks, agent=agent, temperature=temperature))
 
@@ -156,11 +197,16 @@ class StudySteps:
             )
         )
 
-    def _train(self, method: Method, source: Step) -> Step:
+    def _train(self, method: Method, source: Step, agent: str | None = None) -> Step:
+        """Return the actor that learns from a step.
+
+        Args:
+            agent: that the training starts from; the one of all methods where None.
+        """
         options = _options(method.actor) | {"method": method.learns}
         if rule_class(method.learns).asks_critic:
             options["critic"] = self._critic(method.critic).id
-        return self._do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
+        return self._do(TrainActorConfig(model=agent or self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
     def _replies(self) -> Step:
         """Return the replies that all judges judge."""
@@ -199,11 +245,13 @@ class StudySteps:
         samples: int = 1,
         agent: str | None = None,
         temperature: float = 1.0,
+        seed: int | None = None,
         choice: Options | None = None,
     ) -> Step:
         """Play dialogues.
 
         Args:
+            seed: of the tasks and of sampling; that of the study's seed where None.
             choice: options by which one of several replies is chosen at each turn.
         """
         return self._do(
@@ -217,7 +265,7 @@ class StudySteps:
                 temperature=temperature,
                 max_turns=self.sizes.turns,
                 max_tokens=self.sizes.reply_tokens,
-                seed=self.seed,
+                seed=self.seed if seed is None else seed,
                 new=True,
                 **_options(choice or {}),
             )

@@ -15,13 +15,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "rft": "likelihood of the dialogues that succeeded",
         "multi-turn-dpo": "better against worse whole dialogues",
         SWEET: "better against worse replies of one turn, ranked by the critic",
+        "sweet-pg-candidates": "a policy gradient of the critic's advantages of all replies of one turn",
         "sweet-plus": "the same with another reference at ranking, clearer pairs and a summed likelihood",
     },
-    "policy gradients": {
+    "learning from their own dialogues": {
         "grpo": "rewards of whole dialogues against the mean of their task",
         "rloo": "rewards against the mean of the task's other dialogues",
+        "istar": "rewards of turns by a reward model that is trained in turns with the actor",
+        "opsd": "likelihood under the agent that sees the reference solution",
         "sweet-pg": "the critic's advantages of the turns that were taken",
-        "sweet-pg-candidates": "the critic's advantages of all replies of one turn",
     },
     "sweet with one change": {
         "no-info": "the critic does not see the reference solution",

@@ -74,7 +74,7 @@ BEST_OF = (
 LEARNING = (
     "Success on validation tasks by the tokens that the agent generated for the method, its evaluations excluded. All "
     "methods start at the same agent. A method that is trained once has a point for each part of the tokens, each a "
-    "whole training; an online training has one for each time that it played the validation tasks."
+    "whole training; a method with rounds, whose actors learn from their own dialogues, has one for each of them."
 )
 
 EQUAL_SECONDS = (
