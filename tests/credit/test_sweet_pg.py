@@ -15,6 +15,7 @@ from sweet.credit.clipped import EPSILON
 from sweet.credit.sweet_pg import SweetPG
 from sweet.credit.sweet_pg_candidates import SweetPGCandidates
 from sweet.errors import SweetError, UsageError
+from sweet.inspection.next_commands import suggest_next
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -31,7 +32,7 @@ from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.run_critic import RunCritic
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.learn.builders import build_trajectory
-from tests.stages.learn_runs import make_agent, make_run
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import _StoppedError, _Stopper, weights
 
 RULE = task_kind("code").rewards
@@ -200,3 +201,21 @@ def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(run: Run,
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
     assert torch.equal(weights(first), weights(second))
     assert again.metrics.loss == whole.metrics.loss
+
+
+def test_the_next_round_is_ranked_and_learned_by_the_same_rule(run: Run) -> None:
+    actor = run_train_actor(run, config("sweet-pg-candidates", limit=4, epochs=1), Silent()).artifacts[0]
+    played = [dialogue.model_copy(update={"id": f"new-{n}"}) for n, (dialogue, _) in enumerate(make_dialogues(2, 2))]
+    rollouts = put(run, "rollout", "rollouts", played, agent=str(run.file(actor)), split="train", tasks="toy")
+
+    def suggested() -> str:
+        return " ".join(suggest_next(run.manifest(), "RUN", has_splits=lambda _: False))
+
+    put(run, "eval", "scores", [score(one, n / 4) for n, one in enumerate(played)], [rollouts])
+    assert "sweet label" in suggested(), "the critic learns from both rounds first"
+    row = candidate_row(1, 0.3, 0.1).model_copy(update={"trajectory_id": "new-0"})
+    put(run, "rank", "candidates", [row], [rollouts])
+    found = suggested()
+    assert found.startswith("sweet train-actor RUN ")
+    assert "--from candidates-1 --from candidates-2" in found
+    assert "--method sweet-pg-candidates" in found
