@@ -41,8 +41,9 @@ def steps_done(run: Path) -> int:
 
 
 def killed(run: Path, words: list[str], kills: int, draw: random.Random) -> list[int]:
-    """Train with kills; return the number of steps that were logged at each."""
+    """Train with kills; return the number of steps that were logged until each."""
     found: list[int] = []
+    earlier = steps_done(run)
     for number in range(kills + 1):
         before = steps_done(run)
         more = draw.randint(1, 4)
@@ -58,7 +59,7 @@ def killed(run: Path, words: list[str], kills: int, draw: random.Random) -> list
             raise SystemExit(f"{' '.join(words)} ended with status {process.returncode}")
         if process.returncode == 0:
             return found
-        found.append(steps_done(run))
+        found.append(steps_done(run) - earlier)
     return found
 
 
