@@ -216,17 +216,22 @@ def check_torch(timeout: float) -> list[Check]:
 
 
 def check_micro_agent() -> list[Check]:
-    from sweet.tasks.micro import AGENT
+    from sweet.tasks.micro import PACKAGED
 
-    why = "the agent of sweet demo, and the default agent of every command"
-    fix = install_command()
-    folder = Path(AGENT)
+    reasons = {
+        "micro": "the agent of sweet demo, and the default agent of every command",
+        "micro-parts": "the agent of the generated tasks micro-parts",
+    }
+    return [_packaged_agent(f"{name} agent", PACKAGED[name], why) for name, why in reasons.items()]
+
+
+def _packaged_agent(name: str, folder: Path, why: str) -> Check:
     wrong = checkpoint_problem(folder)
     if wrong is None:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-        return [Check("micro agent", "ok", f"{folder}, {format_bytes(size)}", why, required=True)]
+        return Check(name, "ok", f"{folder}, {format_bytes(size)}", why, required=True)
     status: Status = "problem" if folder.is_dir() else "missing"
-    return [Check("micro agent", status, wrong, why, fix, required=True)]
+    return Check(name, status, wrong, why, install_command(), required=True)
 
 
 def checkpoint_problem(folder: Path) -> str | None:

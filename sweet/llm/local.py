@@ -31,6 +31,7 @@ from sweet.llm.base import Role
 from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
 from sweet.llm.roles import URL_OPTIONS
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_installed, option_value
+from sweet.tasks.micro import PACKAGED
 from sweet.units import format_duration
 
 EngineChoice = Literal["auto", "vllm", "embedded"]
@@ -146,7 +147,7 @@ class LocalServing:
         return self._choices[model]
 
     def _choose(self, model: str) -> Choice:
-        if model == "micro":
+        if model in PACKAGED:
             return Choice("the packaged agent needs no server")
         adapter = find_adapter(model)
         if self.engine == "embedded":

@@ -1,8 +1,8 @@
 """Locates and loads models and tokenizers in Hugging Face layout.
 
-A name is `micro` (the checkpoint packaged with sweet), an existing directory, which may be that of a LoRA adapter (see
-`sweet.llm.adapter`), or a hub id (see `sweet.hf`). Any failure to load is reported as a UsageError with the library's
-message: a model that cannot be loaded is an invalid argument.
+A name is `micro` or `micro-parts` (the checkpoints packaged with sweet), an existing directory, which may be that of a
+LoRA adapter (see `sweet.llm.adapter`), or a hub id (see `sweet.hf`). Any failure to load is reported as a UsageError
+with the library's message: a model that cannot be loaded is an invalid argument.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
+from sweet.tasks.micro import PACKAGED
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.model", "*.tiktoken", "tekken.json", "*.codes")
 """Files of which a tokenizer has one, as patterns."""
@@ -37,12 +38,8 @@ _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def model_path(name: str) -> str:
-    """The location of `name`: the packaged checkpoint for `micro`, an existing directory as is, otherwise a hub id."""
-    if name == "micro":
-        from sweet.tasks.micro import AGENT
-
-        return str(AGENT)
-    return name
+    """The location of `name`: that of a packaged checkpoint (`PACKAGED`), an existing directory as is, or a hub id."""
+    return str(PACKAGED.get(name, name))
 
 
 def absolute_name(name: str) -> str:

@@ -13,6 +13,7 @@ from sweet.llm.base import Role
 from sweet.llm.http import AnswerError, Channel
 from sweet.llm.response_schema import Served
 from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
+from sweet.tasks.micro import PACKAGED
 
 MOST_BYTES = 32 << 20
 """Bytes of the list of models that are accepted: more than 100,000 models need."""
@@ -97,4 +98,4 @@ def _shown(name: str) -> str:
 
 def _is_path(model: str) -> bool:
     """Whether the name is a location on some machine rather than the name under which a server serves it."""
-    return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()
+    return model in PACKAGED or model.startswith((".", "/", "~")) or Path(model).is_dir()

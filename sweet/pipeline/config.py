@@ -22,8 +22,8 @@ class LoopConfig(StageConfig):
     tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
     """Dataset by name or a JSONL file; default: the one of the kind of task."""
     agent: str = Field(default="micro", json_schema_extra=about("Agent", MAIN))
-    """The model to start from: micro, a directory or a hub id. It plays first, and every critic and actor is trained
-    from it."""
+    """The model to start from: micro, micro-parts, a directory or a hub id. It plays first, and every critic and
+    actor is trained from it."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", OPERATIONAL))
     """OpenAI-compatible server of this model; may be given several times. Trained actors are run here, or by the
     servers of the recipe."""

@@ -43,6 +43,7 @@ from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig, former_spellings, option_key
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
+from sweet.tasks.micro import PACKAGED
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
@@ -208,7 +209,8 @@ def _base(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> Rec
         own = None if run is None else read_run(run)
         if own is not None:
             return own
-    name = config.recipe or ("micro" if given.get("agent", "micro") == "micro" and config.task == "code" else "paper")
+    packaged_agent = given.get("agent", "micro") in PACKAGED
+    name = config.recipe or ("micro" if packaged_agent and config.task == "code" else "paper")
     known = packaged()
     if name in known:
         return parse(known[name].read_text(encoding="utf-8"), f"recipe {name}")

@@ -34,6 +34,7 @@ from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.micro import PACKAGED
 from sweet.units import count
 
 
@@ -136,10 +137,10 @@ def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
                 where=option("agent", "scripted"),
                 fix=option("agent", "micro"),
             )
-    elif config.agent == "micro" and kind.visual:
+    elif config.agent in PACKAGED and kind.visual:
         raise UsageError(
-            f"The packaged agent micro writes no pages, which {kind.name} tasks require.",
-            where=option("agent", "micro"),
+            f"The packaged agent {config.agent} writes no pages, which {kind.name} tasks require.",
+            where=option("agent", config.agent),
             fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
         )
 

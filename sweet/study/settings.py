@@ -247,10 +247,10 @@ def _family(fields: Mapping[str, Any]) -> Family:
 class StudySizes(Sizes):
     """The settings that decide the outcome of a seed's steps. Each step depends only on those that it uses."""
 
-    agent: str = "micro"
-    """The model that everything starts from."""
     tasks: str = MICRO.name
     """The dataset."""
+    agent: str = Field(default_factory=lambda fields: FAMILIES.get(fields.get("tasks", ""), MICRO).agent)
+    """The model that everything starts from; where not given the packaged one that plays the dataset, or micro."""
     turns: int = Field(default_factory=lambda fields: _family(fields).turns, ge=1)
     """The agent's turns in a dialogue; the number that the dataset is made for where not given."""
     reply_tokens: int = Field(default_factory=lambda fields: _family(fields).reply_tokens, ge=1)

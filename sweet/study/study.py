@@ -20,7 +20,7 @@ from sweet.study.metrics import StudyMetrics
 from sweet.study.plan import SeedJob
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
-from sweet.tasks.micro import AGENT
+from sweet.tasks.micro import PACKAGED
 from sweet.tasks.registry import task_kind
 from sweet.units import count
 
@@ -128,7 +128,7 @@ def _check_same(folder: Path, sizes: StudySizes) -> None:
 
 def _basis(sizes: StudySizes) -> dict[str, JsonValue]:
     """Return the digests of the agent's weights and of the tasks."""
-    agent = AGENT if sizes.agent == "micro" else Path(sizes.agent)
+    agent = PACKAGED.get(sizes.agent, Path(sizes.agent))
     kind = task_kind("code")
     splits = ("train", "validation", sizes.split)
     tasks = {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from sweet.llm.pretrained import model_path
 from sweet.tasks.base import Message
-from sweet.tasks.micro import AGENT
-from sweet.tasks.micro.build import ASSISTANT, END, USER, AgentRecipe, BuildResult, build_agent
+from sweet.tasks.micro import AGENT, PACKAGED
+from sweet.tasks.micro.build import ASSISTANT, END, USER, AgentRecipe, BuildResult, _dialogues, build_agent
+from sweet.tasks.micro.family import FAMILIES
 
 TINY = AgentRecipe(
     dialogues=60, vocabulary=320, width=16, layers=1, heads=2, feed_forward=32, batch_tokens=1024, threads=1
@@ -112,3 +116,28 @@ def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Pa
     assert weighed(4.0) == "8"
     assert weighed(0.25) == f"The tax is 25 percent.{END}"
     assert Message(**TALK[1]).content in weighed(0.0)
+
+
+def test_two_agents_are_packaged_and_every_dataset_names_the_one_that_plays_it() -> None:
+    assert {name: family.agent for name, family in FAMILIES.items()} == {
+        "micro": "micro",
+        "micro-long": "micro",
+        "micro-parts": "micro-parts",
+    }
+    assert set(PACKAGED) == {"micro", "micro-parts"}
+    for name, folder in PACKAGED.items():
+        assert model_path(name) == str(folder)
+        assert (folder / "model.safetensors").stat().st_size < 4_000_000
+
+
+def test_an_agent_of_several_datasets_learns_from_equally_many_dialogues_of_each() -> None:
+    dialogues = list(_dialogues(AgentRecipe(tasks=("micro-long", "micro-parts"), dialogues=20)))
+    in_parts = ["PART:" in dialogue[1]["content"] for dialogue in dialogues]
+    assert in_parts == [False, True] * 10
+    with pytest.raises(ValidationError, match="no generated dataset 'macro', there are micro, micro-long, micro-parts"):
+        AgentRecipe(tasks="micro,macro")
+
+
+def test_the_packaged_agent_micro_is_the_one_that_all_figures_are_of() -> None:
+    digest = hashlib.sha256((AGENT / "model.safetensors").read_bytes()).hexdigest()
+    assert digest == "ec5624fc3b443331570eb37f52c78f5f4e4aab13268c5b7fd98d28b36f66ae32"

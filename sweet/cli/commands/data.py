@@ -251,7 +251,10 @@ COMMANDS = (
         config=MicroAgentConfig,
         summary="Build the packaged agent from scratch.",
         text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the packaged "
-        "agent.",
-        examples=(("sweet data micro-agent agent", "a few minutes on one CPU core"),),
+        "agent micro; micro-parts has half of its dialogues from each of the two other datasets.",
+        examples=(
+            ("sweet data micro-agent agent", "a few minutes on one CPU core"),
+            ("sweet data micro-agent agent --tasks micro-long,micro-parts --dialogues 30000", "the agent micro-parts"),
+        ),
     ),
 )

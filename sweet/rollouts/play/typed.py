@@ -15,6 +15,7 @@ from typing import Literal
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
+from sweet.tasks.micro import PACKAGED
 
 Seat = Literal["human", "agent"]
 """The side of a dialogue that a person plays."""
@@ -26,7 +27,7 @@ LONGEST_NAME = 40
 _NAME = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 _KEPT = frozenset("\n\t\u200c\u200d")
 _REMOVED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_RESERVED = frozenset({"scripted", "imported", "micro"})
+_RESERVED = frozenset({"scripted", "imported", *PACKAGED})
 
 
 def name_fault(name: str) -> str | None:

@@ -33,6 +33,7 @@ from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.played_tasks import tasks_of
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.micro import PACKAGED
 from sweet.tasks.splits import problem_digest
 
 _ACTOR = re.compile(r"(?:^|[/\\])actor-\d+[/\\]?$")
@@ -148,8 +149,8 @@ class _History:
 
 
 def _is_untrained(name: str) -> bool:
-    """Return whether an agent was trained on no task of any dataset or file: the packaged one, and rules."""
-    return name == "micro" or not has_model(name)
+    """Return whether an agent was trained on no task of any dataset or file: a packaged one, and rules."""
+    return name in PACKAGED or not has_model(name)
 
 
 def _place(model: _Model) -> tuple[Path, str]:

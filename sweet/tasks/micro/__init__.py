@@ -2,12 +2,13 @@
 
 The datasets are generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
 states the rate; the human knows three further rules, of the four that are typical of the function, and states those
-that are asked for. `micro-long` is the same with five of eight rules (`family`).
+that are asked for. `micro-long` is the same with five of eight rules, and in `micro-parts` the code is delivered line
+by line (`family`).
 
-The agent is a language model of about one million parameters in Hugging Face layout, trained from scratch by imitating
-a scripted agent of mixed quality (`dialogues`, `build`), which may ask five questions and does not know which rules are
-typical, asks useless questions, repeats itself, delivers too early and writes wrong values. It ships with the package
-(`AGENT`), and `sweet data micro-agent DIR` builds it again.
+The agents are language models of about one million parameters in Hugging Face layout, trained from scratch by imitating
+a scripted agent of mixed quality (`dialogues`, `build`), which does not know which rules are typical, asks useless
+questions, repeats itself, delivers too early and writes wrong values. Two ship with the package (`PACKAGED`): `micro`,
+which may ask five questions, and `micro-parts`, which also sends parts. `sweet data micro-agent DIR` builds them again.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from __future__ import annotations
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.tasks.base import Task
-from sweet.tasks.micro.family import MICRO, Family
+from sweet.tasks.micro.family import MICRO, PARTS, Family
 from sweet.tasks.micro.generator import Instance, as_task, instances
 
 AGENT = Path(__file__).parent / "agent"
-"""The folder of the packaged checkpoint."""
+"""The folder of the packaged checkpoint that plays `micro`."""
+
+PACKAGED = MappingProxyType({MICRO.agent: AGENT, PARTS.agent: Path(__file__).parent / "agent_parts"})
+"""The folders of the packaged checkpoints, by the names of the models."""
 
 
 def load(split: str, family: Family = MICRO) -> list[Task]:

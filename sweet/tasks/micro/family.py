@@ -53,6 +53,7 @@ class Family:
         reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
         splits: number of tasks in each split.
         mistakes: the mistakes of the scripted agent.
+        agent: the packaged model that plays it (`sweet.tasks.micro.PACKAGED`).
         part_lines: lines that one reply delivers at most; 0 if the answer is delivered as a whole.
     """
 
@@ -64,6 +65,7 @@ class Family:
     reply_tokens: int
     splits: Mapping[str, int]
     mistakes: Mistakes
+    agent: str
     part_lines: int = 0
 
     @property
@@ -102,6 +104,7 @@ MICRO = Family(
     reply_tokens=128,
     splits=MappingProxyType({"train": 2000, "validation": 256, "test": 512}),
     mistakes=Mistakes(early=0.03, useless=0.1, repeated=0.05, slip=0.2),
+    agent="micro",
 )
 
 LONG = Family(
@@ -113,6 +116,7 @@ LONG = Family(
     reply_tokens=192,
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
     mistakes=Mistakes(early=0.01, useless=0.05, repeated=0.03, slip=0.1),
+    agent="micro",
 )
 """Its scripted agent errs less often at each turn, because it has more turns."""
 
@@ -125,6 +129,7 @@ PARTS = Family(
     reply_tokens=64,
     splits=MappingProxyType({"train": 4000, "validation": 256, "test": 512}),
     mistakes=Mistakes(early=0.05, useless=0.1, repeated=0.06, slip=0.02),
+    agent="micro-parts",
     part_lines=2,
 )
 """Two lines: the first part has the signature too."""
