@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sweet.device import Device
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import MAIN, OPERATIONAL, StageConfig
+from sweet.stages.base import MAIN, OPERATIONAL, StageConfig, about
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.training.hyperparameters import defaults
@@ -224,15 +224,15 @@ class Sizes(StageConfig):
     """The defaults are the smallest sizes that show learning reliably with the micro agent, within a few minutes on two
     CPU cores."""
 
-    train_tasks: int = Field(default=300, ge=1, json_schema_extra=MAIN)
+    train_tasks: int = Field(default=300, ge=1, json_schema_extra=about("Data", MAIN))
     """Training tasks that dialogues are collected on."""
-    samples: int = Field(default=6, ge=2, json_schema_extra=MAIN)
+    samples: int = Field(default=6, ge=2, json_schema_extra=about("Data", MAIN))
     """Dialogues for each training task."""
-    candidates: int = Field(default=16, ge=2)
+    candidates: int = Field(default=16, ge=2, json_schema_extra=about("Selection"))
     """Replies sampled and ranked at each turn."""
-    fraction: float = Field(default=0.15, gt=0, le=1)
+    fraction: float = Field(default=0.15, gt=0, le=1, json_schema_extra=about("Selection"))
     """Share of the turns that are ranked."""
-    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Jail of the code that the agent writes."""
 
 

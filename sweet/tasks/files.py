@@ -140,7 +140,6 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)
     near = nearest(str(path), known)
-    some = ["name a JSONL file", *datasets, *beside[:3]]
-    fix = f"write {near}" if near else ", or ".join(some)
-    what = f"There is no such task file or dataset.{did_you_mean(str(path), known)}"
-    return InputError(what, path=path, fix=fix)
+    fix = f"write {near}" if near else "name a JSONL file or a dataset"
+    hint = did_you_mean(str(path), known) or f" Known here: {', '.join([*datasets, *beside[:3]])}."
+    return InputError(f"There is no such task file or dataset.{hint}", path=path, fix=fix)

@@ -29,7 +29,7 @@ from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective, PolicyGradient
 
 class Rule(CreditRule):
-    name = "odd"
+    name = "thirds"
     reads = "scores"
     large = small = Hyperparameters(lr=1e-4, nll=0.0, epochs=1, batch=8)
     scale: float = 1.0
@@ -51,10 +51,10 @@ def replaced(old: str, new: str) -> str:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Make a package of one module with the rule `odd` importable."""
+    """Make a package of one module with the rule `thirds` importable."""
     number = iter(range(100))
 
-    def put(source: str, name: str = "sweet-odd", point: str = "Rule", rule: str = "odd") -> None:
+    def put(source: str, name: str = "sweet-thirds", point: str = "Rule", rule: str = "thirds") -> None:
         # Another module name each time: what was imported once is not read again.
         module = f"{name}-{tmp_path.name}-{next(number)}".replace("-", "_")
         site = tmp_path / module
@@ -71,25 +71,25 @@ def run(tmp_path: Path) -> Run:
 
 
 def config(*options: str) -> TrainActorConfig:
-    return TrainActorConfig(method="odd", rule_option=list(options), device="cpu")
+    return TrainActorConfig(method="thirds", rule_option=list(options), device="cpu")
 
 
 def test_a_rule_of_another_package_trains(install: Install, run: Run) -> None:
     install(GOOD)
-    assert rule_names() == [*RULES, "odd"]
+    assert rule_names() == [*RULES, "thirds"]
     result = run_train_actor(run, config("scale=0.5"), Silent())
     meta = result.artifacts[0].meta
-    assert (meta["method"], meta["rule_option"], meta["lr"]) == ("odd", ["scale=0.5"], 1e-4)
+    assert (meta["method"], meta["rule_option"], meta["lr"]) == ("thirds", ["scale=0.5"], 1e-4)
     assert result.metrics.ratio is not None
-    assert rule_class("odd").__name__ == "Rule"
+    assert rule_class("thirds").__name__ == "Rule"
 
 
 def test_it_is_completed_and_listed(install: Install, tmp_path: Path) -> None:
     assert check_rules()[0].found.startswith("only the built-in ones: sweet, multi-turn-dpo, ")
     install(GOOD)
     [check] = check_rules()
-    assert (check.name, check.status, check.found) == ("--method odd", "ok", "sweet-odd 1.0")
-    assert [item.value for item in completions(build(), ["sweet", "train-actor", "--method", "o"])] == ["odd"]
+    assert (check.name, check.status, check.found) == ("--method thirds", "ok", "sweet-thirds 1.0")
+    assert [item.value for item in completions(build(), ["sweet", "train-actor", "--method", "t"])] == ["thirds"]
 
 
 def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
@@ -105,12 +105,12 @@ def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
     monkeypatch.setattr("sweet.plugins.entry_points", lambda group: ())
     assert rule_names() == [*RULES]
     found = suggest_next(run.manifest(), "RUN", has_splits=lambda _: False)
-    assert any("train-actor" in line and "--method odd" in line for line in found), found
+    assert any("train-actor" in line and "--method thirds" in line for line in found), found
 
 
 def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(install: Install) -> None:
-    with pytest.raises(UsageError, match="no credit rule called 'odd'") as error:
-        rule_class("odd")
+    with pytest.raises(UsageError, match="no credit rule called 'thirds'") as error:
+        rule_class("thirds")
     assert "install its package" in str(error.value.fix)
     with pytest.raises(UsageError) as error:
         rule_class("gpro")
@@ -120,13 +120,13 @@ def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(inst
 def test_two_packages_of_one_rule(install: Install) -> None:
     install(GOOD)
     install(GOOD, name="sweet-even")
-    with pytest.raises(UsageError, match=r"sweet-even 1\.0, sweet-odd 1\.0") as error:
-        rule_class("odd")
-    assert error.value.fix == "pip uninstall sweet-odd"
+    with pytest.raises(UsageError, match=r"sweet-even 1\.0, sweet-thirds 1\.0") as error:
+        rule_class("thirds")
+    assert error.value.fix == "pip uninstall sweet-thirds"
 
 
 def test_built_in_names_are_reserved(install: Install) -> None:
-    install(replaced('"odd"', '"grpo"'), rule="grpo")
+    install(replaced('"thirds"', '"grpo"'), rule="grpo")
     assert rule_class("grpo").__module__ == "sweet.credit.grpo"
     [check] = check_rules()
     assert check.status == "problem"
@@ -143,7 +143,7 @@ def test_built_in_names_are_reserved(install: Install) -> None:
         ("Rule = 3", "Rule", "is not a class derived from sweet.credit.base.CreditRule but 3"),
         (replaced('    reads = "scores"\n', ""), "Rule", "lacks reads"),
         (replaced("def credit(", "def other("), "Rule", "lacks credit"),
-        (replaced('name = "odd"', 'name = "even"'), "Rule", "calls itself 'even'"),
+        (replaced('name = "thirds"', 'name = "even"'), "Rule", "calls itself 'even'"),
         (replaced('reads = "scores"', 'reads = "rewards"'), "Rule", "reads 'rewards', and there are rollouts, scores"),
         (replaced("Hyperparameters(lr=1e-4, nll=0.0, epochs=1, batch=8)", "8"), "Rule", "has int instead of Hyperpara"),
     ],
@@ -151,12 +151,12 @@ def test_built_in_names_are_reserved(install: Install) -> None:
 def test_a_rule_that_cannot_be_loaded_is_reported(install: Install, source: str, point: str, said: str) -> None:
     install(source, point=point)
     with pytest.raises(UsageError) as error:
-        rule_class("odd")
-    assert "The credit rule 'odd' (sweet-odd 1.0) " in error.value.what
+        rule_class("thirds")
+    assert "The credit rule 'thirds' (sweet-thirds 1.0) " in error.value.what
     assert said in error.value.what
-    assert "entry point odd = " in str(error.value.where)
+    assert "entry point thirds = " in str(error.value.where)
     [check] = check_rules()
-    assert (check.status, said in check.found, check.fix) == ("problem", True, "correct sweet-odd")
+    assert (check.status, said in check.found, check.fix) == ("problem", True, "correct sweet-thirds")
 
 
 def crediting(returned: str) -> str:
@@ -186,10 +186,10 @@ def test_an_error_of_a_method_names_it_and_its_package(
     install(source)
     with pytest.raises(SweetError) as error:
         run_train_actor(run, config(), Silent())
-    assert f"{method} of the credit rule 'odd' (sweet-odd 1.0) " in error.value.what
+    assert f"{method} of the credit rule 'thirds' (sweet-thirds 1.0) " in error.value.what
     assert said in error.value.what
     if "raised" in said:
-        assert "/sweet_odd_test_an_error" in str(error.value.where)
+        assert "/sweet_thirds_test_an_error" in str(error.value.where)
 
 
 def test_weights_of_tokens_that_do_not_fit_name_the_turn(install: Install, run: Run) -> None:
@@ -211,7 +211,7 @@ def test_an_error_of_a_rule_is_shown_without_traceback(
     install: Install, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(crediting("1 / 0"))
-    assert sweet(["train-actor", str(run.path), "--method", "odd", "--device", "cpu"]) == 1
+    assert sweet(["train-actor", str(run.path), "--method", "thirds", "--device", "cpu"]) == 1
     errors = " ".join(capsys.readouterr().err.split())
-    assert "credit of the credit rule 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in errors
+    assert "credit of the credit rule 'thirds' (sweet-thirds 1.0) raised ZeroDivisionError" in errors
     assert "Traceback" not in errors

@@ -171,7 +171,9 @@ def test_the_fix_of_a_missing_file_fits_the_command(
 ) -> None:
     """An argument and an option name the tasks, so the fix names the file alone."""
     assert run([*command, "mine.jsonl"]) == 2
-    assert f"try    {', or '.join(['name a JSONL file', *SPLITS])}" in capsys.readouterr().err
+    shown = " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "try name a JSONL file or a dataset" in shown
+    assert f"Known here: {', '.join(SPLITS)}." in shown
     (workplace / "mine-2.jsonl").touch()
     assert run([*command, "mine.jsonl"]) == 2
     assert "try    write mine-2.jsonl" in capsys.readouterr().err

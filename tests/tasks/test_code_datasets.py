@@ -87,7 +87,7 @@ def test_a_missing_file_suggests_the_nearest(tmp_path: Path) -> None:
     assert "tasks.jsonl" in str(caught.value.fix)
     with pytest.raises(InputError) as caught:
         CodeKind().load("mirco", "train")
-    assert caught.value.fix == "--tasks micro"
+    assert caught.value.fix == "write micro"
 
 
 def test_a_folder_is_not_a_task_file(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         kind.load("websight", "train")
     with pytest.raises(InputError) as caught:
         kind.load("page", "train")
-    assert caught.value.fix == "--tasks pages"
+    assert caught.value.fix == "write pages"
     with pytest.raises(UsageError) as wrong:
         kind.load("pages", "tst")
     assert wrong.value.fix == "--split test"
