@@ -118,3 +118,22 @@ def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
     wrapped.peft_config["default"].base_model_name_or_path = base
     # The embeddings are not trained; peft would otherwise ask the hub for the base to detect this.
     wrapped.save_pretrained(str(folder), save_embedding_layers=False)
+
+
+def merged_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of a model with its adapter merged in, by the names that the model has without the adapter.
+
+    Without an adapter they are the model's own tensors and not copies. A regression head is not among them.
+    """
+    adapted = {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
+    found: dict[str, torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        owner = next((path for path in adapted if name.startswith(f"{path}.")), None)
+        if owner is None:
+            found[name] = parameter.detach()
+        elif name == f"{owner}.base_layer.weight":
+            delta = adapted[owner].get_delta_weight("default").detach()
+            found[f"{owner}.weight"] = parameter.detach() + delta.to(parameter.dtype)
+        elif name.startswith(f"{owner}.base_layer."):
+            found[name.replace(".base_layer.", ".")] = parameter.detach()
+    return found

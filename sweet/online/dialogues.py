@@ -1,0 +1,197 @@
+"""The dialogues of one step: played at once, recorded as they finish, and never played twice.
+
+A step has G dialogues on each of B tasks. The tasks are dealt from an order that is drawn for each pass over them, so a
+step is known by its number and the seed. A dialogue is named by (task, sample, seed) as everywhere; its sample counts
+on from step to step. Its row in the rollouts is that of any dialogue, with the step and the version of the weights that
+sampled each of the agent's turns. A row that is there already (after a crash) is used instead of playing the dialogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweet.errors import SweetError
+from sweet.hints import Hint, option
+from sweet.humans.base import Human
+from sweet.humans.deadline import deadline
+from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
+from sweet.llm.concurrency import AdaptiveLimiter
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
+from sweet.rollouts.humans import PlannedHumans
+from sweet.runs.jsonl import JsonlWriter
+from sweet.stages.base import Progress
+from sweet.stages.failures import first_cause
+from sweet.stages.live import LiveReporter
+from sweet.tasks.base import Message, Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.trajectory import Trajectory, dump
+from sweet.units import count
+
+TRIES = 2
+"""How often a dialogue that fails is played."""
+
+
+def tasks_of_step(tasks: Sequence[Task], step: int, size: int, seed: int) -> list[tuple[int, Task]]:
+    """Return the tasks of a step, each with its place among all.
+
+    Args:
+        step: number of the step, from 1.
+        size: tasks of a step; with fewer tasks than that a step has one more than once only in different passes.
+    """
+    found: list[tuple[int, Task]] = []
+    for number in range((step - 1) * size, step * size):
+        order = list(range(len(tasks)))
+        random.Random(f"{seed}/{number // len(tasks)}").shuffle(order)
+        place = order[number % len(tasks)]
+        found.append((place, tasks[place]))
+    return found
+
+
+def assignments_of_step(
+    tasks: Sequence[Task], step: int, size: int, group: int, seed: int, humans: PlannedHumans
+) -> list[Assignment]:
+    """Return the dialogues of a step, those of a task together."""
+    seen: dict[str, int] = {}
+    found: list[Assignment] = []
+    for place, task in tasks_of_step(tasks, step, size, seed):
+        first = ((step - 1) * size + seen.get(task.id, 0)) * group
+        seen[task.id] = seen.get(task.id, 0) + 1
+        found += [Assignment(task, first + k, seed, humans.of(place, first + k)) for k in range(group)]
+    return found
+
+
+@dataclass(frozen=True)
+class PlayedStep:
+    """The dialogues of a step that finished, in the order of their assignments, each with its agent's system prompt.
+
+    Attributes:
+        failed: dialogues that did not finish.
+        versions: of the weights that sampled the agent's turns, of all dialogues.
+        seconds: from the first turn to the last.
+    """
+
+    step: int
+    dialogues: list[Trajectory]
+    failed: int
+    versions: list[int]
+    seconds: float
+
+
+class _Versioned:
+    """A client of one dialogue, which notes the version of the weights at each turn."""
+
+    def __init__(self, client: ChatClient) -> None:
+        self.client, self.model = client, client.model
+        self.versions: list[int] = []
+
+    @property
+    def limiter(self) -> AdaptiveLimiter | None:
+        return self.client.limiter
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        completion = await self.client.chat(messages, sampling)
+        self.versions.append(completion.version or 0)
+        return completion
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+
+@dataclass
+class StepPlayer:
+    """Plays dialogues of steps; those of several steps may be under way at once.
+
+    Attributes:
+        human: of all dialogues, or one by each name that assignments have.
+        system: the agent's system prompt.
+        limit: dialogues at once at most. seconds: after which a dialogue fails.
+        allowed: share of a step's dialogues that may fail.
+        writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
+        recorded: the rows that are in the file already, by the id of their dialogue.
+        bar: shows the finished dialogues.
+    """
+
+    kind: TaskKind
+    rules: Rules
+    agent: ChatClient
+    human: Mapping[str | None, Human]
+    system: str
+    limit: int
+    seconds: float
+    allowed: float
+    writer: JsonlWriter | None
+    log: JsonlWriter
+    live: LiveReporter
+    bar: Progress
+    recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
+    counts: TokenCounts = field(default_factory=TokenCounts)
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.limit)
+
+    async def play(self, step: int, assignments: Sequence[Assignment]) -> PlayedStep:
+        """Play the dialogues of a step that are not recorded.
+
+        Raises:
+            SweetError: too many of them failed.
+            ServerError: a server could not be reached.
+        """
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(step, assignment)) for assignment in assignments]
+        except BaseExceptionGroup as errors:
+            raise first_cause(errors) from errors
+        rows = [row for task in tasks if (row := task.result()) is not None]
+        failed = len(tasks) - len(rows)
+        if failed > self.allowed * len(tasks):
+            raise SweetError(
+                f"{failed} of the {count(len(tasks), 'dialogue')} of step {step} failed.",
+                where=self.log.path,
+                fix=Hint("the log says why; the finished ones are kept. More may fail with ", option("fail_on_error")),
+            )
+        found = [Trajectory.model_validate(row) for row in rows]
+        dialogues = [
+            dialogue if dialogue.agent_system is not None else dialogue.model_copy(update={"agent_system": self.system})
+            for dialogue in found
+        ]
+        versions = [version for row in rows for version in row.get("versions", ())]
+        return PlayedStep(step, dialogues, failed, versions, asyncio.get_running_loop().time() - began)
+
+    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
+        """Return the row of a dialogue; None if it failed."""
+        row = self.recorded.pop(assignment.id, None)
+        if row is None:
+            async with self._places:
+                row = await self._played(step, assignment)
+        self.bar.advance()
+        return row
+
+    async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
+        for _ in range(TRIES):
+            agent, human = _Versioned(self.agent), self.human[assignment.human]
+            unpaused = self.live.unpaused
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, self.counts, None, unpaused)
+            why = ""
+            try:
+                async with deadline(self.seconds):
+                    row = dump(await dialogue.play()) | {"step": step, "versions": agent.versions}
+            except TimeoutError:
+                why = f"not finished within {self.seconds:g} seconds"
+            except RequestFailed as error:
+                why = str(error)
+            else:
+                if self.writer is not None:
+                    self.writer.write(row)
+                return row
+            self.log.write({"failed": assignment.id, "step": step, "error": why, **dialogue.record()})
+        return None
+
+
+def rows_after(rows: Iterable[dict[str, Any]], step: int) -> dict[str, dict[str, Any]]:
+    """Return the recorded dialogues of the steps after one, by id."""
+    return {row["id"]: row for row in rows if row.get("step", 0) > step}

@@ -1,0 +1,283 @@
+"""The steps of an online training: play, score, learn, give the weights to the sampler, and look at what happened.
+
+Step s learns from dialogues that the weights of step s-1 played. With staleness K the dialogues of up to K further steps
+are under way meanwhile; the sampler takes new weights between two replies, so a dialogue may have turns of several
+versions. Each token's probability is recorded when it is sampled, and the credit rule corrects for what changed since.
+
+A crash loses nothing. Dialogues and scores are written as they are known. A checkpoint has the weights, the optimizer,
+the random state and the records of all steps; after it, a step whose dialogues are recorded learns from these, so the
+training goes through the same weights as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweet.learn.best_checkpoint import BestCheckpoint
+from sweet.learn.metrics import Record, rounded
+from sweet.llm.updates import Policy
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
+from sweet.online.learner import Learner
+from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
+from sweet.rollouts.dialogue import Assignment
+from sweet.rollouts.humans import PlannedHumans
+from sweet.runs.jsonl import JsonlWriter
+from sweet.stages.base import Progress
+from sweet.stages.live import POLL_SECONDS, LiveReporter
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory
+
+SHOWN = {"reward": "reward", "success": "success", "leak_rate": "leaks", "kl_start": "KL", "validation": "validation"}
+"""Metrics that the progress bar shows, and their names there."""
+
+_USAGE = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
+
+
+@dataclass
+class Progressed:
+    """What a training has done so far; stored in its checkpoints.
+
+    Attributes:
+        steps: the records of all steps.
+        sums: tokens, dialogues, failures and seconds, over all steps.
+        seconds: of earlier attempts, until the checkpoint.
+        collapse: what showed a collapse, once one was seen.
+    """
+
+    steps: list[Record] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    collapse: str | None = None
+
+    @property
+    def step(self) -> int:
+        return len(self.steps)
+
+    def add(self, **more: float) -> None:
+        for name, value in more.items():
+            self.sums[name] = self.sums.get(name, 0) + value
+
+    def count(self, name: str) -> int:
+        return round(self.sums.get(name, 0))
+
+
+@dataclass
+class OnlineLoop:
+    """One online training.
+
+    Attributes:
+        tasks, validation: the tasks to learn from, and those that choose the actor.
+        model_plays: whether a model plays the human.
+        players: plays the dialogues to learn from, and those on validation tasks.
+        scorer: of the dialogues. scored: the scores that are recorded already, by id. scores: records them.
+        checkpoint: the file. digest: identifies the training.
+        on_row: called with the metrics of each step.
+    """
+
+    config: TrainOnlineConfig
+    kind: TaskKind
+    tasks: Sequence[Task]
+    validation: Sequence[Task]
+    humans: PlannedHumans
+    model_plays: bool
+    player: StepPlayer
+    validator: StepPlayer
+    scorer: TrajectoryScorer
+    scored: dict[str, Score]
+    scores: JsonlWriter
+    learner: Learner
+    policy: Policy
+    checkpoint: Path
+    digest: str
+    live: LiveReporter
+    bar: Progress
+    on_row: Callable[[Record], None]
+    done: Progressed = field(default_factory=Progressed)
+
+    def __post_init__(self) -> None:
+        self.best = BestCheckpoint(self.learner.engine, self.checkpoint)
+        self._began = time.monotonic()
+
+    def load(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        if not self.checkpoint.exists():
+            return
+        state = self.learner.load(self.checkpoint, self.digest)
+        self.done = Progressed(state["steps"], state["sums"], state["seconds"], state["collapse"])
+        self.best.restore(state["best"])
+        for _ in range(self.done.step):
+            self.bar.advance()
+
+    async def run(self) -> str:
+        """Train to the end; return what ended it."""
+        self._began = time.monotonic()
+        if self.done.step:
+            await self.policy.update(self.learner.sampled_weights(), self.done.step)
+        pending: deque[asyncio.Task[PlayedStep]] = deque()
+        ticking = asyncio.create_task(self._tick())
+        try:
+            while (ended := self._ended()) is None:
+                await self.live.unpaused()
+                step = self.done.step + 1
+                while len(pending) <= self.config.staleness and not self._is_last(step + len(pending) - 1):
+                    pending.append(asyncio.create_task(self._play(step + len(pending))))
+                waited = time.monotonic()
+                played = await pending.popleft()
+                await self._step(played, time.monotonic() - waited)
+            return ended
+        finally:
+            ticking.cancel()
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the training so far, those of earlier attempts included."""
+        return self.done.seconds + time.monotonic() - self._began
+
+    def _is_last(self, step: int) -> bool:
+        return self.config.most_steps is not None and step >= self.config.most_steps
+
+    def _ended(self) -> str | None:
+        config = self.config
+        if config.stop_on_collapse and self.done.collapse is not None:
+            return "collapse"
+        if self._is_last(self.done.step):
+            return "steps"
+        if config.generated_tokens is not None and self.done.count("completion_tokens") >= config.generated_tokens:
+            return "tokens"
+        return "seconds" if config.seconds is not None and self.seconds >= config.seconds else None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            self.live.poll()
+
+    # One step -----------------------------------------------------------------------------------------------------
+
+    async def _play(self, step: int) -> PlayedStep:
+        config = self.config
+        assigned = assignments_of_step(
+            self.tasks, step, config.tasks_per_step, config.group, config.seed, self.humans
+        )
+        return await self.player.play(step, assigned)
+
+    async def _step(self, played: PlayedStep, waited: float) -> None:
+        step, dialogues = played.step, played.dialogues
+        rewards = await asyncio.to_thread(self._score, dialogues)
+        began = time.monotonic()
+        learned = await asyncio.to_thread(self.learner.learn, step, dialogues, rewards)
+        trained = time.monotonic()
+        await self.policy.update(self.learner.sampled_weights(), step)
+        updated = time.monotonic()
+        self.done.add(
+            episodes=len(dialogues),
+            failed=played.failed,
+            play_seconds=waited,
+            train_seconds=trained - began,
+            update_seconds=updated - trained,
+            **{name: sum(getattr(one.usage, name) for one in dialogues) for name in _USAGE},
+        )
+        solved = self.kind.rewards.solved
+        figures = step_figures(dialogues, rewards, solved, model_plays=self.model_plays)
+        groups: dict[str, list[str]] = {}
+        for one in dialogues:
+            if one.id in rewards:
+                groups.setdefault(one.task_id, []).append(one.id)
+        behind = [step - 1 - version for version in played.versions]
+        record: Record = {
+            "step": step,
+            "tokens": self.done.count("completion_tokens"),
+            "seconds": self.seconds,
+            **figures.record(),
+            "failed": played.failed,
+            "equal_groups": equal_groups(groups, rewards),
+            "behind": sum(behind) / len(behind) if behind else None,
+            **learned,
+            "play_seconds": waited,
+            "train_seconds": trained - began,
+            "update_seconds": updated - trained,
+        }
+        if self.config.validate_every and step % self.config.validate_every == 0 and self.validation:
+            record["validation"] = await self._validate(step)
+            self.best.update(step, record["validation"])
+        self._finish_step(rounded(record))
+
+    def _score(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
+        """Score the dialogues whose scores are not recorded, and return the rewards of all."""
+        new = [one for one in dialogues if one.id not in self.scored]
+        for trajectory, score in self.scorer.score(iter(new)):
+            score = score.model_copy(update={"human": trajectory.human})
+            self.scores.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
+            self.scored[score.id] = score
+        found = [self.scored.pop(one.id) for one in dialogues]
+        return {score.id: score.reward for score in found if score.reward is not None}
+
+    async def _validate(self, step: int) -> float:
+        """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
+        assigned = [
+            Assignment(task, 0, self.config.seed, self.humans.of(place, 0))
+            for place, task in enumerate(self.validation)
+        ]
+        played = await self.validator.play(step, assigned)
+        self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))
+        scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
+        worth = [self.kind.rewards.worth(score.reward) for _, score in scored if score.reward is not None]
+        return sum(worth) / len(worth) if worth else 0.0
+
+    def _finish_step(self, record: Record) -> None:
+        self.done.steps.append(record)
+        step = self.done.step
+        steps = [StepFigures.read(one) for one in self.done.steps]
+        if self.done.collapse is None and (seen := collapse(steps)) is not None:
+            self.done.collapse = f"step {step}: {seen}"
+            self.live.warn(f"This looks like a collapse. {self.done.collapse}.")
+        by_reward = self.config.stop_on_collapse and not self.config.validate_every
+        if by_reward and step % WINDOW == 0 and (reward := moving_reward(steps)) is not None:
+            self.best.update(step, reward)
+        self.on_row(record)
+        self.bar.advance()
+        self.bar.note(**{shown: record[name] for name, shown in SHOWN.items() if record.get(name) is not None})
+        if step % self.config.save_every == 0 or self._ended() is not None:
+            self._save()
+
+    def _save(self) -> None:
+        done = self.done
+        state = {
+            "digest": self.digest,
+            "steps": done.steps,
+            "sums": done.sums,
+            "seconds": self.seconds,
+            "collapse": done.collapse,
+            "best": self.best.state(),
+        }
+        self.learner.save(self.checkpoint, state)
+        self.best.remove_outdated()
+
+    # The result ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> tuple[int, dict[str, Any]]:
+        """Return the step whose weights are the actor, and these weights: those that did best on validation tasks,
+        after a collapse those before it, else the last."""
+        chosen = self.config.validate_every or (self.config.stop_on_collapse and self.done.collapse is not None)
+        if not chosen or self.best.step is None or self.best.step == self.done.step:
+            return self.done.step, self.learner.engine.weights()
+        weights = self.best.weights()
+        assert weights is not None, "there is one rank"
+        return self.best.step, weights
+
+    def recent_reward(self) -> float | None:
+        """Return the mean reward of the last steps."""
+        found = moving_reward([StepFigures.read(one) for one in self.done.steps])
+        return None if found is None or math.isnan(found) else found

@@ -1,0 +1,97 @@
+"""Opens the sampler of an online training: a model that plays, and takes the weights of the one that is trained.
+
+Without an address the model runs in this process, with weights of its own beside those that are trained, or on a vLLM
+that is started for it; with addresses it is sampled there (`sweet.llm.updates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.learn.trainee import Trainee
+from sweet.llm.adapter import find_adapter
+from sweet.llm.connect import open_client
+from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.engine import Limits
+from sweet.llm.local import LocalServing
+from sweet.llm.pretrained import stored_type
+from sweet.llm.updates import Policy, ServedPolicy
+from sweet.online.config import TrainOnlineConfig
+
+DEVELOPER_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
+"""With it vLLM offers the interface by which weights are replaced."""
+
+
+@asynccontextmanager
+async def open_policy(
+    config: TrainOnlineConfig, base: str, trainee: Trainee, local: LocalServing, folder: Path
+) -> AsyncIterator[Policy]:
+    """Open the sampler with the weights of `base`.
+
+    Args:
+        trainee: the model that is trained.
+        folder: for the weights that a server loads.
+
+    Raises:
+        UsageError: the model cannot be sampled this way.
+        ServerError: a server could not be reached.
+    """
+    async with AsyncExitStack() as stack:
+        urls = list(config.agent_url)
+        if not urls and local.announce(base, "agent").build is None:
+            client = EmbeddedClient.load(base, device=config.device, limits=limits_of(config))
+            stack.push_async_callback(client.aclose)
+            yield client
+            return
+        check_served(config, base)
+        if not urls:
+            urls = [await stack.enter_async_context(local.serve(base, "agent"))]
+        opened = open_client(
+            base,
+            urls,
+            concurrency=config.concurrency,
+            retry_timeout=config.retry_timeout,
+            request_timeout=config.request_timeout,
+            follow_redirects=config.follow_redirects,
+            local=local,
+        )
+        served = await stack.enter_async_context(opened)
+        yield ServedPolicy(served, urls, saving(trainee), folder, timeout=config.request_timeout)
+
+
+def limits_of(config: TrainOnlineConfig) -> Limits | None:
+    """Return the limits of the embedded engine: alone and with nothing cached, a reply depends on its prompt, its seed
+    and the weights alone, to the last bit."""
+    return Limits(rows=1, prefix_bytes=0) if config.deterministic else None
+
+
+def check_served(config: TrainOnlineConfig, base: str) -> None:
+    """Raise UsageError if this model cannot be sampled by servers."""
+    if config.deterministic:
+        raise UsageError(
+            "Servers sample several replies at a time, so their results differ in the last bits.",
+            where=option("deterministic", True),
+            fix=option("engine", "embedded"),
+        )
+    if find_adapter(base) is not None:
+        raise UsageError(
+            f"{base} is a LoRA adapter: the weights that a server loads anew are those of a whole model.",
+            where=option("agent", base),
+            fix="start from a model that the adapter is merged into (train-actor --lora-output merged)",
+        )
+
+
+def saving(trainee: Trainee) -> Callable[[Mapping[str, Any], Path], None]:
+    """Return a function that writes the model with some weights, in the type its own are stored in."""
+
+    def save(weights: Mapping[str, Any], folder: Path) -> None:
+        kind = stored_type(trainee.start.base)
+        cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
+        trainee.model.save_pretrained(folder, state_dict=cast)
+
+    return save

@@ -1,0 +1,207 @@
+"""What is watched at each step, and when it is a collapse.
+
+Online training finds the weakness of a reward or of a simulated human before it finds better questions, and what is
+lost is lost within a few steps. So each step records what announces it, from its dialogues alone: rewards, leaks of the
+human, the mean of -log p of the sampled tokens at the first turn and at later ones (an estimate of the entropy), the
+length of replies, and the dialogues that met a limit.
+
+A collapse is judged over a window of `WINDOW` steps, against the first such window and the best one, so that a bad draw
+of tasks is none:
+
+    reward   the mean fell below `REWARD_SHARE` of the best window's, and by more than the sum of both windows'
+             standard errors
+    leaks    the human leaks more often than at the start: the 95 % intervals of both shares (Wilson's) are apart
+    entropy  the entropy at later turns over that at the first one grew to `ENTROPY_GROWTH` times that at the start
+    limits   the share of dialogues that ended at a limit came more than half of the way from that at the start to 1
+
+The numbers were chosen, not searched: they are far outside of what steps that learn show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+from sweet.stages.intervals import wilson
+from sweet.tasks.trajectory import Trajectory
+from sweet.units import percent
+
+WINDOW = 5
+"""Steps of a window."""
+REWARD_SHARE = 0.5
+ENTROPY_GROWTH = 3.0
+
+AT_LIMIT = ("out_of_turns", "token_limit", "context_overflow")
+"""Outcomes of dialogues that ended at a limit."""
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """What one step's dialogues show.
+
+    Attributes:
+        dialogues: their number.
+        reward: mean reward; None if none has one. success: share that solved their task.
+        leaks: dialogues in which the human leaked.
+        entropy_first, entropy_late: mean -log p of the sampled tokens, at the agent's first turn and at the later ones;
+            None where no token's probability is known.
+        entropy_by_turn: the same at each turn.
+        reply_tokens: mean tokens of a reply. turns: mean turns of a dialogue.
+        limits: share of the dialogues that ended at a limit, or with a reply that was cut off.
+    """
+
+    dialogues: int
+    reward: float | None
+    success: float | None
+    leaks: int
+    entropy_first: float | None
+    entropy_late: float | None
+    entropy_by_turn: list[float]
+    reply_tokens: float
+    turns: float
+    limits: float
+
+    @property
+    def entropy_ratio(self) -> float | None:
+        """The entropy at later turns over that at the first one."""
+        if self.entropy_late is None or not self.entropy_first:
+            return None
+        return self.entropy_late / self.entropy_first
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures for the metrics of the step."""
+        return {
+            "dialogues": self.dialogues,
+            "reward": self.reward,
+            "success": self.success,
+            "leak_rate": self.leaks / self.dialogues if self.dialogues else None,
+            "entropy_first": self.entropy_first,
+            "entropy_late": self.entropy_late,
+            "entropy_by_turn": self.entropy_by_turn,
+            "reply_tokens": self.reply_tokens,
+            "turns": self.turns,
+            "limits": self.limits,
+        }
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> StepFigures:
+        """Return the figures of a recorded step."""
+        names = [name for name in cls.__dataclass_fields__ if name != "leaks"]
+        leaks = round((record["leak_rate"] or 0.0) * record["dialogues"])
+        return cls(leaks=leaks, **{name: record[name] for name in names})
+
+
+def step_figures(
+    dialogues: Sequence[Trajectory], rewards: Mapping[str, float], solved: float | None, *, model_plays: bool
+) -> StepFigures:
+    """Measure the dialogues of a step.
+
+    Args:
+        rewards: by id, of those that have one.
+        solved: the least reward of a solved task; None if no task is ever solved.
+        model_plays: whether a model plays the human, so that it can leak.
+    """
+    by_turn: list[list[float]] = []
+    replies: list[int] = []
+    cut = 0
+    for dialogue in dialogues:
+        truncated = dialogue.outcome in AT_LIMIT
+        for number, index in enumerate(dialogue.agent_turns):
+            turn = dialogue.dialogue_history[index]
+            truncated = truncated or turn.finish_reason == "length"
+            if turn.token_ids is not None:
+                replies.append(len(turn.token_ids))
+            if turn.logprobs:
+                by_turn.extend([] for _ in range(number + 1 - len(by_turn)))
+                by_turn[number].extend(-value for value in turn.logprobs)
+        cut += truncated
+    known = [rewards[dialogue.id] for dialogue in dialogues if dialogue.id in rewards]
+    late = [value for values in by_turn[1:] for value in values]
+    size = max(len(dialogues), 1)
+    return StepFigures(
+        dialogues=len(dialogues),
+        reward=fmean(known) if known else None,
+        success=fmean(value >= solved for value in known) if known and solved is not None else None,
+        leaks=sum(dialogue.leaks.any for dialogue in dialogues) if model_plays else 0,
+        entropy_first=fmean(by_turn[0]) if by_turn and by_turn[0] else None,
+        entropy_late=fmean(late) if late else None,
+        entropy_by_turn=[fmean(values) if values else 0.0 for values in by_turn],
+        reply_tokens=fmean(replies) if replies else 0.0,
+        turns=sum(len(dialogue.agent_turns) for dialogue in dialogues) / size,
+        limits=cut / size,
+    )
+
+
+def equal_groups(groups: Mapping[str, Sequence[str]], rewards: Mapping[str, float]) -> float | None:
+    """Return the share of groups whose rewards are all equal, which a rule that compares within groups learns nothing
+    from; None without a group.
+
+    Args:
+        groups: ids of dialogues by task.
+    """
+    if not groups:
+        return None
+    return fmean(len({rewards[name] for name in names}) < 2 for names in groups.values())
+
+
+def moving_reward(steps: Sequence[StepFigures]) -> float | None:
+    """Return the mean reward of the last window; None without rewards."""
+    known = [step.reward for step in steps[-WINDOW:] if step.reward is not None]
+    return fmean(known) if known else None
+
+
+def collapse(steps: Sequence[StepFigures]) -> str | None:
+    """Return what shows a collapse in the last window, as a clause; None if nothing does, or too few steps are known.
+
+    Args:
+        steps: all steps so far, in their order.
+    """
+    if len(steps) < 2 * WINDOW:
+        return None
+    first, last = steps[:WINDOW], steps[-WINDOW:]
+    return _reward(steps) or _leaks(first, last) or _entropy(first, last) or _limits(first, last)
+
+
+def _reward(steps: Sequence[StepFigures]) -> str | None:
+    rewards = [step.reward for step in steps if step.reward is not None]
+    if len(rewards) < 2 * WINDOW:
+        return None
+    windows = [rewards[i : i + WINDOW] for i in range(len(rewards) - WINDOW + 1)]
+    best, now = max(windows, key=fmean), windows[-1]
+    error = (pstdev(best) + pstdev(now)) / math.sqrt(WINDOW)
+    high, low = fmean(best), fmean(now)
+    if low >= REWARD_SHARE * high or high - low <= error:
+        return None
+    return f"the mean reward fell from {high:.3f} to {low:.3f}"
+
+
+def _leaks(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
+    def rate(steps: Sequence[StepFigures]) -> tuple[float, float, float] | None:
+        size = sum(step.dialogues for step in steps)
+        if not size:
+            return None
+        found = sum(step.leaks for step in steps) / size
+        return (found, *wilson(found, size))
+
+    before, now = rate(first), rate(last)
+    if before is None or now is None or now[1] <= before[2]:
+        return None
+    return f"the human leaks in {percent(now[0])} of the dialogues, {percent(before[0])} at the start"
+
+
+def _entropy(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
+    before = [step.entropy_ratio for step in first if step.entropy_ratio is not None]
+    now = [step.entropy_ratio for step in last if step.entropy_ratio is not None]
+    if not before or not now or fmean(now) < ENTROPY_GROWTH * fmean(before):
+        return None
+    return f"the entropy at later turns over that at the first one grew from {fmean(before):.2f} to {fmean(now):.2f}"
+
+
+def _limits(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
+    before, now = fmean(step.limits for step in first), fmean(step.limits for step in last)
+    if now <= (1 + before) / 2:
+        return None
+    return f"{percent(now)} of the dialogues end at a limit, {percent(before)} at the start"
