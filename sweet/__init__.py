@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         train,
         train_actor,
         train_critic,
+        train_online,
     )
     from sweet.errors import SweetError
+    from sweet.online.config import TrainOnlineConfig
     from sweet.pipeline.config import LoopConfig
     from sweet.preferences.config import LabelConfig, PairConfig
     from sweet.ranking.config import RankConfig
@@ -60,6 +62,7 @@ _MODULES = {
     "Task": "sweet.tasks.base",
     "TrainActorConfig": "sweet.training.config",
     "TrainCriticConfig": "sweet.training.config",
+    "TrainOnlineConfig": "sweet.online.config",
     "Trajectory": "sweet.tasks.trajectory",
     "compare": "sweet.api",
     "evaluate": "sweet.api",
@@ -74,6 +77,7 @@ _MODULES = {
     "train": "sweet.api",
     "train_actor": "sweet.api",
     "train_critic": "sweet.api",
+    "train_online": "sweet.api",
 }
 
 __all__ = [
@@ -92,6 +96,7 @@ __all__ = [
     "Task",
     "TrainActorConfig",
     "TrainCriticConfig",
+    "TrainOnlineConfig",
     "Trajectory",
     "__version__",
     "compare",
@@ -107,6 +112,7 @@ __all__ = [
     "train",
     "train_actor",
     "train_critic",
+    "train_online",
 ]
 
 

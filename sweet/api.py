@@ -20,6 +20,8 @@ from sweet.stages.resuming import with_settings_of_unfinished
 
 if TYPE_CHECKING:
     from sweet.judges.function import ScoreReplies
+    from sweet.online.config import TrainOnlineConfig
+    from sweet.online.metrics import OnlineMetrics
     from sweet.pipeline.config import LoopConfig
     from sweet.pipeline.metrics import LoopMetrics
     from sweet.preferences.config import LabelConfig, PairConfig
@@ -226,6 +228,17 @@ def train_actor(run: Run, config: TrainActorConfig | None = None, *, reporter: R
         SweetError: the run lacks what the objective learns from, or the training failed.
     """
     return _call("train-actor", run, config, reporter)
+
+
+def train_online(
+    run: Run, config: TrainOnlineConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[OnlineMetrics]:
+    """Train the agent's model online: play, score and learn in many small steps, by a credit rule.
+
+    Raises:
+        SweetError: the configuration does not fit, too many dialogues of a step failed, or the training failed.
+    """
+    return _call("train-online", run, config, reporter)
 
 
 def compare(

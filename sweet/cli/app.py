@@ -32,6 +32,7 @@ MODULES = {
         "rank",
         "pair",
         "train_actor",
+        "train_online",
     ),
     "Results": ("view", "compare", "report", "status", "control"),
     "Data and machine": ("data", "doctor"),

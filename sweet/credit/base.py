@@ -239,9 +239,14 @@ class CreditRule(BaseModel):
         """
 
 
-def nothing_to_learn(what: str, batch: Batch) -> SweetError:
+class NothingToLearn(SweetError):
+    """A batch teaches nothing by a rule: a training on recorded dialogues fails, an online one goes on to the next
+    step."""
+
+
+def nothing_to_learn(what: str, batch: Batch) -> NothingToLearn:
     """Return the error of a rule that finds nothing to learn in a batch."""
-    return SweetError(
+    return NothingToLearn(
         f"{what}, so there is nothing to learn.",
         where=batch.source or None,
         fix=Hint(stage("rollout"), " with more ", option("samples"), ", then ", stage("eval")),

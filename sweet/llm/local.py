@@ -83,6 +83,7 @@ class LocalServing:
         record: filled with the engine that was used, why, and its version.
         other_users: number of other components in this process that need GPU memory.
         images: maximum number of images in a prompt, for each model that gets any.
+        variables: of the environment of the servers.
     """
 
     engine: EngineChoice = "auto"
@@ -95,6 +96,7 @@ class LocalServing:
     record: dict[str, Any] = field(default_factory=dict)
     other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
     _planned: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
@@ -277,7 +279,11 @@ class LocalServing:
     def _environment(self) -> dict[str, str]:
         """The environment of a vllm, which takes every GPU that it sees."""
         free = self.gpus if self.build and self.build.needs_gpu else []
-        return server_environment() | (restricted_to(free) if free and len(free) < len(visible_gpus()) else {})
+        return (
+            server_environment()
+            | dict(self.variables)
+            | (restricted_to(free) if free and len(free) < len(visible_gpus()) else {})
+        )
 
     def _memory(self, model: str) -> list[str]:
         """Options that divide the GPUs' memory: by default vllm takes nearly all of it."""

@@ -108,7 +108,7 @@ class TrainOnlineConfig(PlannedConfig):
     lora_alpha: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
     """Weight of the adapter, which is divided by its rank; default: twice the rank."""
     lora_target: list[str] = Field(default_factory=list, json_schema_extra=about("Adapter (LoRA)"))
-    """A linear layer to adapt, by the end of its name; may be given several times. Default: all but the output layer."""
+    """A linear layer to adapt, by the end of its name; several are allowed. Default: all but the output layer."""
     lora_output: LoraOutput = Field(default="merged", json_schema_extra=about("Adapter (LoRA)"))
     """merged: an ordinary model. adapter: peft's small folder."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Method"))

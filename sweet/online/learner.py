@@ -19,24 +19,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.credit.base import Batch, CreditRule, NothingToLearn, TurnLogprobs, Which
+from sweet.credit.base import Batch, CreditRule, NothingToLearn, Which
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.errors import SweetError
-from sweet.hints import Hint, option
+from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option, stage
 from sweet.learn.batches import epoch_order, step_share
 from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.data import losses
 from sweet.learn.engine import TorchEngine
-from sweet.learn.logprobs import Scorer, token_logprobs
+from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import base_alone, merged_weights
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.tokens import TokenSequence
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.examples import ExampleBuilder
 from sweet.training.model import StartingModel
-from sweet.training.starting_policy import DialogueEncoder
+from sweet.training.reward_model import RewardModel
+from sweet.training.starting_policy import AskedModels
 
 CLIP = 1.0
 """Maximum norm of a gradient."""
@@ -61,8 +63,8 @@ class LearnerSettings:
     share: bool = True
 
 
-class PolicyModels:
-    """Implements `sweet.credit.base.Models` for a policy that is being trained.
+class PolicyModels(AskedModels):
+    """The models of a policy that is being trained.
 
     Args:
         start: returns the scorer of the model that the policy started from, within the context.
@@ -76,18 +78,38 @@ class PolicyModels:
         start: Callable[[], AbstractContextManager[Scorer]],
         budget: int,
     ) -> None:
-        self.encoder, self._policy, self._start, self._budget = encoder, policy, start, budget
+        super().__init__(encoder, budget)
+        self._policy, self._start = policy, start
 
-    def logprobs(
-        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False
-    ) -> dict[str, dict[int, TurnLogprobs]]:
-        """See `sweet.credit.base.Models.logprobs`."""
-        with self._start() if model == "start" else nullcontext(self._policy) as scorer:
+    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
+        """See `AskedModels.open`; `check_online` refuses rules that ask for other models."""
+        return self._start() if model == "start" else nullcontext(self._policy)
 
-            def read(sequences: list[TokenSequence]) -> list[list[float]]:
-                return token_logprobs(scorer, sequences, self._budget)
+    def reward_model(self) -> RewardModel | None:
+        raise UsageError("An online training has no reward model.", fix="a rule that trains none")
 
-            return self.encoder.logprobs(dialogues, read, informed=informed)
+
+def check_online(rule: CreditRule) -> None:
+    """Check that a rule can learn online, with the models that an online training has.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    where = option("algorithm", rule.name)
+    if not rule.online:
+        raise UsageError(f"The rule {rule.name} does not learn online.", where=where, fix=option("algorithm", "grpo"))
+    asked = {
+        "a reward model": rule.trains_reward,
+        "a critic": rule.asks_critic,
+        "the average of the policy's weights": rule.average_rate is not None,
+    }
+    for what, needed in asked.items():
+        if needed:
+            raise UsageError(
+                f"The rule {rule.name} asks for {what}, which an online training does not have yet.",
+                where=where,
+                fix=Hint(stage("train-actor"), " with this method learns from recorded dialogues"),
+            )
 
 
 class Learner:
@@ -134,9 +156,7 @@ class Learner:
             SweetError: a loss or a gradient is not finite.
         """
         batch = Batch({one.id: one for one in dialogues}, self.rewards, rewards=rewards, source=self.source)
-        build = ExampleBuilder(
-            self.model.encoder, recipe="paper", max_length=self.model.max_length, source=self.source
-        )
+        build = ExampleBuilder(self.model.encoder, recipe="paper", max_length=self.model.max_length, source=self.source)
         models = PolicyModels(build.encoder, self.scorer, self._starting, 2 * self.settings.token_budget)
         divergence = self._divergence(dialogues, models)
         try:

@@ -1,7 +1,7 @@
 """The steps of an online training: play, score, learn, give the weights to the sampler, and look at what happened.
 
-Step s learns from dialogues that the weights of step s-1 played. With staleness K the dialogues of up to K further steps
-are under way meanwhile; the sampler takes new weights between two replies, so a dialogue may have turns of several
+Step s learns from dialogues that the weights of step s-1 played. With staleness K those of up to K further steps are
+under way meanwhile; the sampler takes new weights between two replies, so a dialogue may have turns of several
 versions. Each token's probability is recorded when it is sampled, and the credit rule corrects for what changed since.
 
 A crash loses nothing. Dialogues and scores are written as they are known. A checkpoint has the weights, the optimizer,
@@ -168,9 +168,7 @@ class OnlineLoop:
 
     async def _play(self, step: int) -> PlayedStep:
         config = self.config
-        assigned = assignments_of_step(
-            self.tasks, step, config.tasks_per_step, config.group, config.seed, self.humans
-        )
+        assigned = assignments_of_step(self.tasks, step, config.tasks_per_step, config.group, config.seed, self.humans)
         return await self.player.play(step, assigned)
 
     async def _step(self, played: PlayedStep, waited: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from sweet.stages.record import Record, RecordedRecord
 
 
@@ -69,7 +71,7 @@ class OnlineMetrics(RecordedRecord):
     """seconds until the sampler had new weights"""
     seconds: float = 0.0
     """duration of the training, earlier attempts included"""
-    curve: list[CurvePoint] = []
+    curve: list[CurvePoint] = Field(default_factory=list)
     """each step: tokens and seconds so far, reward, success, validation"""
 
 

@@ -74,6 +74,7 @@ class Rules:
         max_thought_tokens: after which a thought is ended; they are allowed in addition to `max_tokens`.
         effort: how much the agent is asked to think.
         thoughts: whether the agent reads its earlier thoughts.
+        record_logprobs: record the log-probabilities with each turn, as recipe upstream does.
     """
 
     max_turns: int
@@ -87,6 +88,7 @@ class Rules:
     max_thought_tokens: int | None = None
     effort: Effort | None = None
     thoughts: Thoughts = "drop"
+    record_logprobs: bool = False
 
     def sampling(self, seed: int) -> Sampling:
         """Return the parameters of the agent's replies at one turn."""
@@ -213,7 +215,7 @@ class Dialogue:
                 thought=reply.thought,
                 thought_tokens=reply.thought_tokens,
                 token_ids=reply.token_ids,
-                logprobs=reply.logprobs if rules.recipe == "upstream" else None,
+                logprobs=reply.logprobs if rules.record_logprobs or rules.recipe == "upstream" else None,
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
                 choice=choice,

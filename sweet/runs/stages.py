@@ -152,6 +152,15 @@ STAGES = (
         plan_reference="sweet.training.stage:plan_train_actor",
         metrics_reference="sweet.training.metrics:TrainMetrics",
     ),
+    Stage(
+        name="train-online",
+        makes="actor",
+        resumes="if asked",
+        config_reference="sweet.online.config:TrainOnlineConfig",
+        run_reference="sweet.online.stage:run_train_online",
+        plan_reference="sweet.online.stage:plan_train_online",
+        metrics_reference="sweet.online.metrics:OnlineMetrics",
+    ),
 )
 """In the order of the pipeline. Of the stages that make a kind, the first is the one that programs call."""
 

@@ -1,0 +1,112 @@
+"""Online training on the packaged tasks: what it makes, and that a killed training ends with the same weights."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sweet.errors import UsageError
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.stage import run_train_online
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+
+OPTIONS: dict[str, Any] = {
+    "algorithm": "grpo",
+    "steps": 4,
+    "tasks_per_step": 2,
+    "group": 4,
+    "tasks": "micro",
+    "max_turns": 6,
+    "max_tokens": 64,
+    "seed": 3,
+    "save_every": 2,
+}
+
+
+def weights(run: Run, actor: str = "actor-1") -> dict[str, torch.Tensor]:
+    return load_file(run.path / "actor" / actor / "model.safetensors")
+
+
+def rows(run: Run, kind: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run.path / kind / f"{kind}-1.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("algorithm", "staleness"), [("grpo", 1), ("rft", 0)])
+def test_an_online_training_makes_an_actor_and_records_every_dialogue(
+    tmp_path: Path, algorithm: str, staleness: int
+) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    config = TrainOnlineConfig.model_validate(
+        OPTIONS | {"algorithm": algorithm, "staleness": staleness, "validate_every": 2, "validation_tasks": 4}
+    )
+    metrics = run_train_online(run, config, Silent()).metrics
+    assert (metrics.steps, metrics.ended, metrics.episodes) == (4, "steps", 32)
+    assert [point.step for point in metrics.curve] == [1, 2, 3, 4]
+    assert metrics.curve[-1].tokens == metrics.completion_tokens > 0
+    assert metrics.kept_step in (2, 4)
+    dialogues, scores = rows(run, "rollouts"), rows(run, "scores")
+    assert len({row["id"] for row in dialogues}) == 32
+    assert {row["id"] for row in dialogues} == {row["id"] for row in scores}
+    for row in dialogues:
+        spoken = [turn for turn in row["dialogue_history"] if turn["role"] == "assistant"]
+        assert len(row["versions"]) == len(spoken)
+        assert all(row["step"] - 1 - staleness <= version < row["step"] for version in row["versions"])
+        assert all(len(turn["logprobs"]) == len(turn["token_ids"]) for turn in spoken)
+    assert {artifact.status for artifact in run.manifest().artifacts} == {"done"}
+    assert not list((run.path / "actor" / "actor-1").glob("checkpoint*"))
+
+
+def test_a_budget_of_tokens_ends_the_training(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    config = TrainOnlineConfig.model_validate(OPTIONS | {"steps": None, "generated_tokens": 1})
+    metrics = run_train_online(run, config, Silent()).metrics
+    assert (metrics.steps, metrics.ended) == (1, "tokens")
+
+
+def test_a_rule_that_learns_from_recorded_rows_alone_is_refused(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    with pytest.raises(UsageError, match="does not learn online"):
+        run_train_online(run, TrainOnlineConfig.model_validate(OPTIONS | {"algorithm": "sweet"}), Silent())
+
+
+PROGRAM = """
+import json, sys
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.stage import run_train_online
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+run_train_online(Run.open(sys.argv[1]), TrainOnlineConfig.model_validate(json.loads(sys.argv[2])), Silent())
+"""
+
+
+def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path) -> None:
+    options = OPTIONS | {"deterministic": True, "resume": True}
+    whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
+    run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent())
+    command = [sys.executable, "-c", PROGRAM, str(killed.path), json.dumps(options)]
+    path = killed.path / "rollouts" / "rollouts-1.jsonl"
+    with subprocess.Popen(command) as process:
+        # In the fourth step, after the checkpoint of the second: one step is learned again, one is half played.
+        while not path.exists() or path.read_bytes().count(b"\n") < 26:
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    before = rows(killed, "rollouts")
+    run_train_online(killed, TrainOnlineConfig.model_validate(options), Silent())
+    after = rows(killed, "rollouts")
+    assert after[: len(before)] == before, "no dialogue is played twice"
+    assert len(after) == 32
+    assert [artifact.id for artifact in killed.manifest().of_kind("actor")] == ["actor-1"]
+    expected, found = weights(whole), weights(killed)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
