@@ -22,7 +22,7 @@ SECTIONS = {
     "Runs": ("Run", "StageResult"),
     "Tasks and trajectories": ("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory"),
     "All stages in one call": ("train", "LoopConfig"),
-    "Stages": ("rollout", "play", "evaluate", "label", "train_critic", "rank", "pair", "train_actor"),
+    "Stages": ("rollout", "play", "evaluate", "label", "train_critic", "rank", "pair", "train_actor", "train_online"),
     "Configurations": (
         "RolloutConfig",
         "PlayConfig",
@@ -32,6 +32,7 @@ SECTIONS = {
         "RankConfig",
         "PairConfig",
         "TrainActorConfig",
+        "TrainOnlineConfig",
         "CompareConfig",
     ),
     "Results": ("compare",),
