@@ -174,6 +174,7 @@ def _post(address: str, content: dict[str, Any]) -> str | None:
 
     headers = {"Content-Type": "application/json", "User-Agent": f"sweet/{VERSION}"}
     request = urllib.request.Request(address, json.dumps(content).encode(), headers, method="POST")
+    unanswered = f"no answer within {TIME_LIMIT:g} s"
     failures: list[str | None] = []
 
     def send() -> None:
@@ -184,9 +185,10 @@ def _post(address: str, content: dict[str, Any]) -> str | None:
             error.close()
             failures.append(f"it answered {error.code}")
         except Exception as error:  # the text of the error may have the address
-            failures.append(type(getattr(error, "reason", error)).__name__)
+            cause = getattr(error, "reason", error)
+            failures.append(unanswered if isinstance(cause, TimeoutError) else type(cause).__name__)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     thread.join(TIME_LIMIT)
-    return failures[0] if failures else f"no answer within {TIME_LIMIT:g} s"
+    return failures[0] if failures else unanswered

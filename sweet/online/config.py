@@ -23,10 +23,12 @@ from sweet.training.loggers import LogTarget
 
 
 class TrainOnlineConfig(PlannedConfig):
+    task: str = Field(default="code", json_schema_extra=about("Dialogue"))
+    """Kind of task: code, or that of an installed package (sweet doctor lists them)."""
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method", MAIN))
     """The credit rule: grpo (rewards against the mean of the task's dialogues), rft (likelihood of the dialogues that
     solved their task), another one that learns online, or that of an installed package."""
-    rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", MAIN))
+    rule_option: list[str] = Field(default=[], json_schema_extra=about("Method"))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
     tasks_per_step: int = Field(default=16, ge=1, json_schema_extra=about("Method", MAIN))
     """Tasks that are played for each step."""
@@ -44,7 +46,7 @@ class TrainOnlineConfig(PlannedConfig):
     every dialogue is played by the newest weights."""
     stop_on_collapse: bool = Field(default=False, json_schema_extra=about("Method", MAIN))
     """End when rewards, leaks, entropies or limits show a collapse (docs/online.md), and keep the best actor."""
-    validate_every: int = Field(default=0, ge=0, json_schema_extra=about("Method", MAIN))
+    validate_every: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Play validation tasks after every N steps and keep the actor that solves most of them; 0 never does."""
     validation_tasks: int = Field(default=100, ge=1, json_schema_extra=about("Method"))
     """Validation tasks to play, at most."""
@@ -57,7 +59,7 @@ class TrainOnlineConfig(PlannedConfig):
     """With a file: share of its tasks that are the split test, as for sweet rollout."""
     holdout_validation: float | None = Field(default=None, gt=0, lt=1, json_schema_extra=about("Data"))
     """With a file: share of its tasks that are the split validation, in the same way."""
-    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
+    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Play only the first N training tasks."""
     skip_invalid: bool = Field(default=False, json_schema_extra=about("Data"))
     """Leave out tasks that cannot be scored instead of refusing them all."""
@@ -78,7 +80,7 @@ class TrainOnlineConfig(PlannedConfig):
     """Whether the agent reads its thoughts of earlier turns."""
     sim: OneOrMore = Field(default="scripted", json_schema_extra=about("Simulated human", MAIN))
     """The simulated human: scripted, or a model that sees the reference; may be given several times, as for rollout."""
-    sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
+    sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times."""
     human: HumanSees = Field(default="code", json_schema_extra=about("Simulated human"))
     """What a model that plays the human knows the task by: code, or spec, its specification."""
@@ -90,20 +92,20 @@ class TrainOnlineConfig(PlannedConfig):
     """TOML file of personas, as for sweet rollout."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
     """Folder with prompts instead of the packaged ones, as for sweet rollout."""
-    lr: float | None = Field(default=None, gt=0, json_schema_extra=about("Optimization", MAIN))
+    lr: float | None = Field(default=None, gt=0, json_schema_extra=about("Optimization"))
     """Learning rate, the same at each step; default: that of the rule for a model of this size, ten times that for
     LoRA."""
     beta: float = Field(default=0.1, ge=0, json_schema_extra=about("Optimization"))
     """Weight of the log-ratios, of a rule with a preference loss."""
     nll: float | None = Field(default=None, ge=0, json_schema_extra=about("Optimization"))
     """Weight of the likelihood; default: that of the rule."""
-    epochs: int = Field(default=1, ge=1, json_schema_extra=about("Optimization", MAIN))
+    epochs: int = Field(default=1, ge=1, json_schema_extra=about("Optimization"))
     """Passes over the dialogues of a step."""
-    batch: int | None = Field(default=None, ge=1, json_schema_extra=about("Optimization", MAIN))
+    batch: int | None = Field(default=None, ge=1, json_schema_extra=about("Optimization"))
     """Examples for each update of the weights; default: all of a step together."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Optimization"))
     """Seed of the order of the tasks, of sampling and of training."""
-    lora: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)", MAIN))
+    lora: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
     """Rank of a LoRA adapter to train instead of the whole model; needs peft."""
     lora_alpha: int | None = Field(default=None, ge=1, json_schema_extra=about("Adapter (LoRA)"))
     """Weight of the adapter, which is divided by its rank; default: twice the rank."""
@@ -116,11 +118,11 @@ class TrainOnlineConfig(PlannedConfig):
     turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Method"))
     """The tokens of a thinking agent's turns that are learned: both, thought and reply together (default), reply or
     separate."""
-    device: Device = Field(default="auto", json_schema_extra=about("Machine", MAIN, OPERATIONAL))
+    device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Where to train, and where the embedded engine samples."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """Engine of a model without an address: auto, vllm, or embedded; a vllm is started and stopped by this command."""
-    concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", MAIN, OPERATIONAL))
+    concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Maximum number of dialogues at once."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Seconds after which a dialogue fails."""
@@ -163,7 +165,7 @@ class TrainOnlineConfig(PlannedConfig):
     def lora_options(self) -> LoraOptions:
         return LoraOptions(self.lora, self.lora_alpha, self.lora_target, self.lora_output, self.seed)
 
-    def rollout(self, kind: str, *, validation: bool = False) -> RolloutConfig:
+    def rollout(self, *, validation: bool = False) -> RolloutConfig:
         """Return the options by which the dialogues on training or validation tasks are played.
 
         Tokens are sampled from the model's own distribution, temperature 1 without top-p: the recorded probabilities
@@ -173,7 +175,7 @@ class TrainOnlineConfig(PlannedConfig):
         options: dict[str, Any] = {name: getattr(self, name) for name in shared if name in self.model_fields_set}
         split = VALIDATION if validation else TRAIN
         number = {"num_tasks": self.validation_tasks} if validation else {}
-        more: dict[str, Any] = {"task": kind, "split": split, "agent": self.agent, "max_turns": self.max_turns}
+        more: dict[str, Any] = {"task": self.task, "split": split, "agent": self.agent, "max_turns": self.max_turns}
         return RolloutConfig.model_validate(options | number | more)
 
 

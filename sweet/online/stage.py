@@ -64,7 +64,7 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
     check_logs(config.log_to)
     base = given_model(run, config.agent)
     data = _data(run, config, reporter)
-    rollout = config.rollout(data.kind.name)
+    rollout = config.rollout()
     models = [(base, config.agent_url), *((sim, config.sim_url) for sim in data.humans.sims)]
     local = plan_models(config, models, reporter, others=1)
     local.variables = DEVELOPER_MODE
@@ -186,7 +186,7 @@ async def _train(
     from sweet.render.store import SCREENSHOTS
     from sweet.rollouts.sides import open_players
 
-    rollout = config.rollout(data.kind.name)
+    rollout = config.rollout()
     async with AsyncExitStack() as stack:
         trainee = learner.model.trainee
         policy = await stack.enter_async_context(
@@ -252,20 +252,19 @@ async def _train(
         return loop, await loop.run()
 
 
-def _data(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> _Data:
-    kind_name = run.manifest().task
-    rollout = config.rollout(kind_name)
+def _data(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> _Data:
+    rollout = config.rollout()
     kind, source, tasks, note = load_tasks(run, rollout, reporter)
     if note is not None:
         reporter.say(note)
     if kind.visual:
-        what = "Online training plays dialogues without pages: the tasks of this run show pages."
-        raise UsageError(what, where=run.path, fix="the stages of sweet train")
+        what = "Online training plays dialogues without pages: these tasks show pages."
+        raise UsageError(what, where=source, fix="the stages of sweet train")
     if config.sim == "scripted":
         kind.check_scripted_human(tasks)
     validation: list[Task] = []
     if config.validate_every:
-        validation = load_tasks(run, config.rollout(kind_name, validation=True), reporter)[2]
+        validation = load_tasks(run, config.rollout(validation=True), reporter)[2]
         if not validation:
             raise UsageError(
                 "There are no validation tasks.",
@@ -335,13 +334,13 @@ def _model(config: TrainOnlineConfig, base: str, *, weights: bool) -> Any:
     return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=False, max_length=length)
 
 
-def plan_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> Plan[OnlineWork]:
+def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan[OnlineWork]:
     """Return the work that `run_train_online` would do at most."""
     from sweet.credit.registry import credit_rule
     from sweet.online.learner import check_online
 
     check_online(credit_rule(config.algorithm, config.rule_option))
-    base = given_model(run, config.agent)
+    base = config.agent if run is None else given_model(run, config.agent)
     data = _data(run, config, reporter)
     model = _model(config, base, weights=False)
     gpus = gpus_held(config.device, [(), config.agent_url, config.sim_url])

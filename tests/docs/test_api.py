@@ -17,8 +17,9 @@ from tests.docs.pages import ROOT
 
 NAMES = """
     CompareConfig EvalConfig LabelConfig LoopConfig PairConfig PlayConfig RankConfig Reporter RolloutConfig Run
-    StageResult SweetError Task TrainActorConfig TrainCriticConfig Trajectory __version__ compare evaluate
-    import_trajectories label load_tasks pair play rank read_trajectories rollout train train_actor train_critic
+    StageResult SweetError Task TrainActorConfig TrainCriticConfig TrainOnlineConfig Trajectory __version__ compare
+    evaluate import_trajectories label load_tasks pair play rank read_trajectories rollout train train_actor
+    train_critic train_online
 """
 
 

@@ -12,7 +12,7 @@ COMMANDS = (
         config=TrainOnlineConfig,
         stage=run_train_online,
         plan=plan_train_online,
-        name_run=lambda config: ("code", f"online-{config.algorithm}"),
+        name_run=lambda config: (config.task, f"online-{config.algorithm}"),
         summary="Train the agent online: play, score and learn in many small steps.",
         text="Each step plays some tasks with the newest weights, scores the dialogues, learns from them by a credit "
         "rule, and gives the new weights to the running sampler. Dialogues, scores and a checkpoint are written "
