@@ -5,18 +5,26 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Generator
+import shlex
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from sweet import collector
-from tests import schedule
+from tests import programs, schedule
 from tests.environment import isolate
 
 # Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
-_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else isolate()
+_IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ
+_UNTIL_END = ExitStack()
+if _IS_FIRST:
+    _folder = _UNTIL_END.enter_context(isolate())
+    _UNTIL_END.enter_context(programs.zygotes(Path(_folder, "zygotes")))
 # readline, which pytest imports, sets these for the workers: messages would wrap, as on a terminal.
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
@@ -38,13 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: takes little time (tests/schedule.py); for the loop of daily work")
-    if config.getoption("--update-durations") and _FOLDER is not None:
+    if config.getoption("--update-durations") and _IS_FIRST:
         config.pluginmanager.register(schedule.Recorder())
 
 
 def pytest_unconfigure() -> None:
-    if _FOLDER is not None:
-        _FOLDER.cleanup()
+    _UNTIL_END.close()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,6 +65,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         items[:] = schedule.arranged(items, _SECONDS, workers)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
+    """Let workers be forked where programs are."""
+    for spec in specs:
+        if programs.FOLDER in os.environ and spec.popen and spec.python is None:
+            spec.python = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("worker.py"))])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,8 @@
 """Python programs in processes of their own, most of them forked by a zygote that has imported `sweet`.
 
-`tests.zygote` is that process. Each process of pytest has one, from the first program to its own end, and a second one
-for the programs that need torch: the fork and the exit of a process that has torch take seven times as long.
+`tests.zygote` explains zygotes. The first process of pytest starts them and ends them (`zygotes`), and its workers use
+the same ones, and are forked by one themselves (`tests.worker`). A program that does not need torch is forked by a
+process that has not imported it: the fork and the exit of one that has take seven times as long.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import select
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.zygote import address
 
 ROOT = Path(__file__).parents[1]
 SWEET = ("-m", "sweet")
@@ -26,8 +29,12 @@ TRAIN = {"train-critic", "train-actor"}
 SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
 """Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without them, each
 sets its variable to the same."""
-AT_START = dict(os.environ)
-"""The environment of a zygote, whatever the first test that needs it has set."""
+FOLDER = "ZYGOTES_OF_TESTS"
+"""Variable with the folder of the zygotes' sockets. It has two files more:"""
+ENVIRONMENT = "environment.json"
+"""Their environment."""
+ERRORS = "errors"
+"""What they write before they end with an error."""
 READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR", *SET_BY_IMPORTS)
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 
@@ -46,13 +53,12 @@ def start(
     """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
-    needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
-    if hasattr(os, "pidfd_open") and options.get("preexec_fn") is None:
-        zygote = _zygote(needs_torch)
-        own = zygote.environment
-        different = {name for name in own.keys() | environment.keys() if own.get(name) != environment.get(name)}
+    if FOLDER in os.environ and options.get("preexec_fn") is None:
+        theirs = _environment()
+        different = {name for name in theirs.keys() | environment if theirs.get(name) != environment.get(name)}
         if all(name.startswith(READ_BY_CALLS) for name in different):
-            return Forked(zygote, words, environment, **options)
+            needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
+            return Forked(zygote("torch" if needs_torch else "commands"), words, environment, **options)
     return subprocess.Popen([sys.executable, *words], env=environment, **options)
 
 
@@ -68,41 +74,50 @@ def run(arguments: Sequence[str | Path], *, timeout: float = 120, **options: Any
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-class _Zygote:
-    """A zygote of this process, with torch or without."""
-
-    def __init__(self, torch: bool) -> None:
-        self.environment = AT_START
-        self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open until the zygote ends)
-        with other:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.zygote", str(other.fileno()), "torch" * torch, "." * 8192],
-                cwd=ROOT,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                pass_fds=[other.fileno()],
-            )
-
-    def close(self) -> None:
-        self.control.close()
-        self.process.wait()
-        self._errors.close()
-
-    def failure(self) -> str:
-        """What it wrote before it ended."""
-        self.process.wait()
-        self._errors.seek(0)
-        return self._errors.read().decode()
+@contextmanager
+def zygotes(folder: Path) -> Iterator[None]:
+    """Start the zygotes of this process and of its workers. Elsewhere than on Linux, programs are not forked."""
+    if not hasattr(os, "pidfd_open"):
+        yield
+        return
+    folder.mkdir()
+    os.environ[FOLDER] = str(folder)
+    (folder / ENVIRONMENT).write_text(json.dumps(dict(os.environ)))
+    command = [sys.executable, "-m", "tests.zygote", str(folder), "." * 8192]
+    with (folder / ERRORS).open("wb") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()  # they listen
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
 
 
 @functools.cache
-def _zygote(torch: bool) -> _Zygote:
-    zygote = _Zygote(torch)
-    atexit.register(zygote.close)
-    return zygote
+def zygote(level: str) -> socket.socket:
+    """Return this process's connection to a zygote."""
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    atexit.register(control.close)
+    folder = os.open(os.environ[FOLDER], os.O_DIRECTORY)
+    try:
+        control.connect(address(folder, level))
+    finally:
+        os.close(folder)
+    return control
+
+
+@functools.cache
+def _environment() -> dict[str, str]:
+    found: dict[str, str] = json.loads(Path(os.environ[FOLDER], ENVIRONMENT).read_text())
+    return found
+
+
+def _failure() -> RuntimeError:
+    return RuntimeError(Path(os.environ[FOLDER], ERRORS).read_text(errors="replace"))
 
 
 class Forked(subprocess.Popen[Any]):
@@ -110,7 +125,7 @@ class Forked(subprocess.Popen[Any]):
 
     def __init__(
         self,
-        zygote: _Zygote,
+        zygote: socket.socket,
         arguments: Sequence[str],
         environment: Mapping[str, str],
         start_new_session: bool = False,
@@ -129,7 +144,7 @@ class Forked(subprocess.Popen[Any]):
         try:
             with other:
                 message = json.dumps(self._request).encode()
-                socket.send_fds(self._zygote.control, [message], [*streams, folder, other.fileno()])
+                socket.send_fds(self._zygote, [message], [*streams, folder, other.fileno()])
             pid = self._end.recv(64)
         except (BrokenPipeError, ConnectionResetError):
             pid = b""
@@ -137,7 +152,7 @@ class Forked(subprocess.Popen[Any]):
             os.close(folder)
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
         if not pid:
-            raise RuntimeError(self._zygote.failure())
+            raise _failure()
         self.pid, self._child_created = int(pid), True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
@@ -147,7 +162,7 @@ class Forked(subprocess.Popen[Any]):
         with self._end:
             status = self._end.recv(64)
         if not status:
-            raise RuntimeError(self._zygote.failure())
+            raise _failure()
         return self.pid, int(status)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:

@@ -45,8 +45,7 @@ def test_a_forked_program_is_like_one_of_a_new_interpreter(tmp_path: Path, how: 
 
 
 @linux
-def test_what_the_first_test_has_set_is_not_in_the_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
-    programs._zygote.cache_clear()
+def test_what_a_test_sets_is_not_in_the_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("LC_ALL", "C")
         programs.run(["-c", ""])

@@ -1,9 +1,11 @@
-"""A process that has imported `sweet` and forks a child for each program to run.
+"""Processes that have imported what the tests' processes need, and fork a child for each of these.
 
-`python -m tests.zygote SOCKET torch PAD`; without `torch`, an empty word is in its place. Imports take most of the time
-of a short program. A forked child is a process of its own, with its own arguments, environment, folder, streams,
-signals and exit, and it runs what `python` with the same arguments runs. `tests.programs` sends the requests; this
-process ends when the other end of the socket is closed.
+Imports take most of the time of a short program, and a third of that of a process of pytest. `python -m tests.zygote
+FOLDER PAD` imports nothing, and listens at a socket in FOLDER for each of `LEVELS`. With the first request for a level,
+it forks the zygote of the first level, which imports what the level needs and forks that of the next one; so nothing is
+imported twice, and nothing that nobody asks for. A zygote forks a child for each request, which runs what `python` with
+the same arguments runs: a process of its own, with its own arguments, environment, folder, streams, signals and exit.
+`tests.programs` sends the requests; all zygotes end when their standard input is closed.
 """
 
 from __future__ import annotations
@@ -19,18 +21,28 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 from sweet import collector
 
+Call: TypeAlias = tuple[dict[str, Any], list[int]]
+"""A request, and the files that came with it."""
+LIFE = 0
+"""Standard input, which is closed when the tests have ended."""
 STREAMS = 3
+LARGEST = 1 << 20
+"""Bytes of a request."""
 TRAINING = ("sweet.training.trainer", "sweet.learn.reference", "sweet.learn.worker", "torch._dynamo", "tokenizers")
 LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "PreTrainedTokenizerFast")
 """Names that transformers imports when they are used."""
+TESTING = ("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image")
+"""What modules of tests import, those of the package apart."""
 
 
 def import_commands() -> None:
@@ -50,34 +62,126 @@ def import_training() -> None:
         getattr(transformers, name)
 
 
-def serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Fork a child for each request. Return the request and its files in the child, None in the zygote at its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with selectors.DefaultSelector() as selector:
-        selector.register(control, selectors.EVENT_READ)
+def import_testing() -> None:
+    """What pytest's processes need. An optional package may be missing."""
+    for name in TESTING:
+        with suppress(ModuleNotFoundError):
+            import_module(name)
+
+
+LEVELS = {"commands": import_commands, "torch": import_training, "tests": import_testing}
+"""What each zygote imports in addition to the one before, by the name of its socket."""
+
+
+def address(folder: int, level: str) -> str:
+    """Return the address of a zygote's socket in an open folder, whose own path may be too long for an address."""
+    return f"/proc/self/fd/{folder}/{level}"
+
+
+def listen(folder: str) -> list[socket.socket]:
+    """Return a socket for each level."""
+    listening = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in LEVELS]
+    opened = os.open(folder, os.O_DIRECTORY)
+    for level, one in zip(LEVELS, listening, strict=True):
+        one.bind(address(opened, level))
+        one.listen()
+    os.close(opened)
+    print(flush=True)
+    return listening
+
+
+class Zygote:
+    """One of these processes.
+
+    Args:
+        listening: the sockets of its level and of the later ones. The first process has no level.
+        level: the name of its level.
+    """
+
+    def __init__(self, listening: Sequence[socket.socket], level: str | None = None) -> None:
+        self._own = listening[0] if level else None
+        self._later = list(listening[1:] if level else listening)
+        self._next: int | None = None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(LIFE, selectors.EVENT_READ)
+        for one in listening:
+            self._selector.register(one, selectors.EVENT_READ)
+        if level:
+            with collector.paused(), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                LEVELS[level]()
+
+    def serve(self) -> Call | None:
+        """Fork zygotes and children. Return what to run in a child, None in a zygote at its end."""
         while True:
-            for key, _ in selector.select():
-                if key.fileobj is not control:
-                    pid, ended = key.data
-                    selector.unregister(key.fileobj)
-                    os.close(key.fd)
-                    status = os.waitpid(pid, 0)[1]
-                    with ended, suppress(BrokenPipeError):
-                        ended.send(str(status).encode())
-                    continue
-                message, files, _, _ = socket.recv_fds(control, 1 << 20, STREAMS + 2)
-                if not message:
+            for key, _ in self._selector.select():
+                if key.fileobj == LIFE:
+                    if self._next:
+                        os.waitpid(self._next, 0)
                     return None
-                request = json.loads(message)
-                gc.freeze()  # a collection in a child would copy every page
-                pid = os.fork()
-                if pid == 0:
-                    return request, files
-                ended = socket.socket(fileno=files.pop())
-                for file in files:
-                    os.close(file)
-                ended.send(str(pid).encode())
-                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, ended))
+                if key.fileobj in self._later:
+                    if self._is_next():
+                        return Zygote(self._later, list(LEVELS)[-len(self._later)]).serve()
+                    break  # further events may be those of sockets that are closed now
+                if key.fileobj is self._own:
+                    self._selector.register(self._own.accept()[0], selectors.EVENT_READ)
+                elif key.data:
+                    self._report(key)
+                elif (call := self._call(key.fileobj)) is not None:
+                    return call
+
+    def _is_next(self) -> bool:
+        """Fork the zygote of the next level, to which the later sockets belong from now on."""
+        self._next = self._fork()
+        if self._next:
+            for one in self._later:
+                self._selector.unregister(one)
+                one.close()
+            self._later = []
+        else:
+            self._close(self._later)
+        return not self._next
+
+    def _call(self, control: Any) -> Call | None:
+        """Fork the child that a client asks for; return its request in the child."""
+        message, files, _, _ = socket.recv_fds(control, LARGEST, STREAMS + 2)
+        if not message:
+            self._selector.unregister(control)
+            control.close()
+            return None
+        pid = self._fork()
+        if pid == 0:
+            self._close([])
+            return json.loads(message), files
+        ended = socket.socket(fileno=files.pop())
+        for file in files:
+            os.close(file)
+        ended.send(str(pid).encode())
+        self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, ended))
+        return None
+
+    def _report(self, key: selectors.SelectorKey) -> None:
+        """Tell the client that a child has ended."""
+        pid, ended = key.data
+        self._selector.unregister(key.fileobj)
+        os.close(key.fd)
+        status = os.waitpid(pid, 0)[1]
+        with ended, suppress(BrokenPipeError):
+            ended.send(str(status).encode())
+
+    def _fork(self) -> int:
+        gc.freeze()  # a collection in a child would copy every page
+        return os.fork()
+
+    def _close(self, kept: Sequence[socket.socket]) -> None:
+        """Close in a child what belongs to its parent."""
+        for key in list(self._selector.get_map().values()):
+            if key.data:
+                os.close(key.fd)
+                key.data[1].close()
+            elif key.fileobj != LIFE and key.fileobj not in kept:
+                key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
 
 
 def become(request: dict[str, Any], files: Sequence[int]) -> None:
@@ -111,7 +215,8 @@ def run(arguments: Sequence[str]) -> None:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *rest]:
             sys.path[0], sys.argv = "", ["-c", *rest]
-            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            exec(compile(code, "<string>", "exec"), vars(main))
         case [file, *rest]:
             sys.path[0], sys.argv = str(Path(file).parent), [file, *rest]
             runpy.run_path(file, run_name="__main__")
@@ -133,12 +238,9 @@ def _show_arguments(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    with collector.paused():
-        import_commands()
-        if sys.argv[2] == "torch":
-            import_training()
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        call = serve(control)
-    if call is not None:
-        become(*call)
-        run(call[0]["arguments"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    call = Zygote(listen(sys.argv[1])).serve()
+    if call is None:
+        os._exit(0)
+    become(*call)
+    run(call[0]["arguments"])
