@@ -144,12 +144,10 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
             curve=[CurvePoint.read(row) for row in steps],
         )
         attempt.metrics.update(metrics.as_json())
-        made = [
-            attempt.finish_artifact(rollouts, rows=counted[0]),
-            attempt.finish_artifact(scores, rows=counted[1]),
-            attempt.finish_artifact(actor),
-        ]
-    return StageResult("train-online", run.path, metrics, [made[2], *made[:2]])
+        made_rollouts = attempt.finish_artifact(rollouts, rows=counted[0])
+        made_scores = attempt.finish_artifact(scores, rows=counted[1], made_from=[made_rollouts])
+        made_actor = attempt.finish_artifact(actor, made_from=[made_scores, made_rollouts])
+    return StageResult("train-online", run.path, metrics, [made_actor, made_scores, made_rollouts])
 
 
 @dataclass(frozen=True)

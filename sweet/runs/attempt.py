@@ -175,8 +175,12 @@ class ActiveAttempt:
         make_folder(path.parent if suffix else path)
         return draft
 
-    def finish_artifact(self, draft: Draft, rows: int | None = None) -> Artifact:
+    def finish_artifact(self, draft: Draft, rows: int | None = None, *, made_from: Sequence[Artifact] = ()) -> Artifact:
         """Flush the content to the disk and record the artifact as done.
+
+        Args:
+            made_from: artifacts that this attempt has finished and this one was made from; they are its first
+                inputs.
 
         Raises:
             SweetError: the stage has not written it.
@@ -190,6 +194,7 @@ class ActiveAttempt:
             artifact = _artifact(manifest, draft.id)
             artifact.rows, artifact.sha256, artifact.bytes = rows, content.sha256, content.bytes
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
+            artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
             self._record(manifest)
         self._drafts.pop(draft.id).lock.release()
         save_index(draft.path, draft.kind)
@@ -223,7 +228,7 @@ class ActiveAttempt:
                 artifact.kind == kind
                 and maker is not None
                 and (maker.stage, maker.digest) == (self.stage, self._digest)
-                and artifact.inputs == self._inputs
+                and [ref for ref in artifact.inputs if ref.id not in maker.outputs] == self._inputs
                 and all(artifact.meta.get(key) == value for key, value in meta.items())
             ):
                 return artifact

@@ -5,7 +5,8 @@ stale itself or no longer exists; or if a newer artifact with another content re
 artifacts of one kind (dialogues on training tasks and on unseen ones, repeats with another seed, scores by another
 scorer, candidates by another judge), so a newer artifact replaces an older one only if both have the same role: they go
 back to rollouts of the same agent on the same data with the same settings, to scores by the same scorer, to the same
-kind of critic, and to candidates by the same judge, of the same replies if these were given.
+kind of critic, and to candidates by the same judge, of the same replies if these were given. Rollouts that an attempt
+played and learned from are replaced by none: no other dialogues are those of its actor.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
         attempt = manifest.attempt(root.attempt)
         settings = {**(attempt.config if attempt else {}), **root.meta}
         played = {key: settings.get(key) for key in _PLAYED}
+        if attempt is not None and any(name.startswith("actor-") for name in attempt.outputs):
+            played["rollouts"] = root.id
     scorer = scores.meta.get("scorer") if scores is not None else None
     critic = input_of(manifest, artifact, "critic")
     candidates = input_of(manifest, artifact, "candidates")

@@ -62,7 +62,11 @@ def test_an_online_training_makes_an_actor_and_records_every_dialogue(
         assert len(row["versions"]) == len(spoken)
         assert all(row["step"] - 1 - staleness <= version < row["step"] for version in row["versions"])
         assert all(len(turn["logprobs"]) == len(turn["token_ids"]) for turn in spoken)
-    assert {artifact.status for artifact in run.manifest().artifacts} == {"done"}
+    manifest = run.manifest()
+    assert {artifact.status for artifact in manifest.artifacts} == {"done"}
+    made_from = {artifact.id: [ref.id for ref in artifact.inputs] for artifact in manifest.artifacts}
+    assert made_from == {"actor-1": ["scores-1", "rollouts-1"], "rollouts-1": [], "scores-1": ["rollouts-1"]}
+    assert {run.stale(artifact) for artifact in manifest.artifacts} == {None}
     assert not list((run.path / "actor" / "actor-1").glob("checkpoint*"))
 
 

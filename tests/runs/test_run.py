@@ -16,7 +16,7 @@ from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.runs.content import measure
 from sweet.runs.environment import recordable
 from sweet.runs.jsonl import JsonlWriter
-from sweet.runs.manifest import Manifest
+from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from tests.runs.conftest import Settings, make
 
@@ -232,6 +232,18 @@ class TestStale:
         make(run, "train-critic", "critic", rollouts, text='{"a": 3}\n', meta=meta)
         assert run.stale(candidates) == "critic-3 is newer than its input critic-1"
 
+    def test_dialogues_that_a_training_played_are_replaced_by_no_others(self, run: Run) -> None:
+        def trained(text: str) -> list[Artifact]:
+            with run.attempt("train-online", Settings()) as attempt:
+                actor, rollouts = attempt.start_artifact("actor"), attempt.start_artifact("rollouts")
+                for draft in (actor, rollouts):
+                    draft.path.write_text(text)
+                played = attempt.finish_artifact(rollouts, rows=1)
+                return [attempt.finish_artifact(actor, made_from=[played]), played]
+
+        first, second = trained('{"a": 1}\n'), trained('{"a": 2}\n')
+        assert {run.stale(one) for one in (*first, *second)} == {None}
+
     def test_the_same_content_once_more_changes_nothing(self, run: Run) -> None:
         rollouts = make(run, "rollout", "rollouts")
         preferences = make(run, "label", "preferences", make(run, "eval", "scores", rollouts))
@@ -362,6 +374,32 @@ class TestResume:
             artifact = attempt.finish_artifact(again, rows=1)
         assert artifact.attempt == "rollout-2"
         assert [attempt.outputs for attempt in run.manifest().attempts] == [["rollouts-1"], ["rollouts-1"]]
+
+    def test_one_attempt_writes_several_of_which_one_is_made_from_another(self, run: Run) -> None:
+        tasks = make(run, "rollout", "rollouts")
+
+        def attempted(until: int) -> list[Artifact]:
+            """Start an actor, dialogues and scores; finish the scores and dialogues, or all."""
+            with run.attempt("train-online", Settings(), inputs=[tasks]) as attempt:
+                actor = attempt.start_artifact("actor", resume=True)
+                rollouts = attempt.start_artifact("rollouts", resume=True)
+                scores = attempt.start_artifact("scores", resume=True)
+                for draft in (actor, rollouts, scores):
+                    draft.path.write_text("{}\n")
+                played = attempt.finish_artifact(rollouts, rows=1)
+                scored = attempt.finish_artifact(scores, rows=1, made_from=[played])
+                made = [played, scored]
+                return made if until == 2 else [*made, attempt.finish_artifact(actor, made_from=[scored, played])]
+
+        attempted(2)
+        played, scored, actor = attempted(3)
+        assert [one.id for one in (played, scored, actor)] == ["rollouts-2", "scores-1", "actor-1"], "nothing is new"
+        assert [ref.id for ref in played.inputs] == [tasks.id]
+        assert [ref.id for ref in scored.inputs] == ["rollouts-2", tasks.id]
+        assert [ref.id for ref in actor.inputs] == ["scores-1", "rollouts-2", tasks.id]
+        assert [one.id for one in attempted(3)] == ["rollouts-2", "scores-1", "actor-1"], "also once all are finished"
+        assert run.input_of(run.artifact("scores-1"), "rollouts").id == "rollouts-2"
+        assert {run.stale(one) for one in run.manifest().artifacts} == {None}
 
     def test_other_work_gets_a_file_of_its_own(self, run: Run) -> None:
         first = make(run, "rollout", "rollouts", meta={"tasks": "a"})
