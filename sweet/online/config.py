@@ -13,7 +13,7 @@ from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, Packing, PlannedConfig, about
+from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, Packing, PlannedConfig, about
 from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.splits import TRAIN, VALIDATION
@@ -48,6 +48,8 @@ class TrainOnlineConfig(PlannedConfig):
     """End when rewards, leaks, entropies or limits show a collapse (docs/online.md), and keep the best actor."""
     validate_every: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Play validation tasks after every N steps and keep the actor that solves most of them; 0 never does."""
+    keep: Literal["best", "last"] = Field(default="best", json_schema_extra=about("Method", ADDED))
+    """With validation, the weights that are the actor: those that solved most validation tasks, or the last."""
     validation_tasks: int = Field(default=100, ge=1, json_schema_extra=about("Method"))
     """Validation tasks to play, at most."""
     deterministic: bool = Field(default=False, json_schema_extra=about("Method"))

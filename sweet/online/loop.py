@@ -146,6 +146,11 @@ class OnlineLoop:
         """Seconds of the training so far, those of earlier attempts included."""
         return self.done.seconds + time.monotonic() - self._began
 
+    @property
+    def _by_validation(self) -> bool:
+        """Whether validation tasks choose the weights that are kept."""
+        return self.config.validate_every > 0 and self.config.keep == "best"
+
     def _is_last(self, step: int) -> bool:
         return self.config.most_steps is not None and step >= self.config.most_steps
 
@@ -198,6 +203,7 @@ class OnlineLoop:
             "step": step,
             "tokens": self.done.count("completion_tokens"),
             "seconds": self.seconds,
+            "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
             **figures.record(),
             "failed": played.failed,
             "equal_groups": equal_groups(groups, rewards),
@@ -208,8 +214,11 @@ class OnlineLoop:
             "update_seconds": updated - trained,
         }
         if self.config.validate_every and step % self.config.validate_every == 0 and self.validation:
+            began = time.monotonic()
             record["validation"] = await self._validate(step)
-            self.best.update(step, record["validation"])
+            self.done.add(validation_seconds=time.monotonic() - began)
+            if self._by_validation:
+                self.best.update(step, record["validation"])
         self._finish_step(rounded(record))
 
     def _score(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
@@ -241,7 +250,7 @@ class OnlineLoop:
         if self.done.collapse is None and (seen := collapse(steps)) is not None:
             self.done.collapse = f"step {step}: {seen}"
             self.live.warn(f"This looks like a collapse. {self.done.collapse}.")
-        by_reward = self.config.stop_on_collapse and not self.config.validate_every
+        by_reward = self.config.stop_on_collapse and not self._by_validation
         if by_reward and step % WINDOW == 0 and (reward := moving_reward(steps)) is not None:
             self.best.update(step, reward)
         self.on_row(record)
@@ -268,7 +277,7 @@ class OnlineLoop:
     def kept(self) -> tuple[int, dict[str, Any]]:
         """Return the step whose weights are the actor, and these weights: those that did best on validation tasks,
         after a collapse those before it, else the last."""
-        chosen = self.config.validate_every or (self.config.stop_on_collapse and self.done.collapse is not None)
+        chosen = self._by_validation or (self.config.stop_on_collapse and self.done.collapse is not None)
         if not chosen or self.best.step is None or self.best.step == self.done.step:
             return self.done.step, self.learner.engine.weights()
         weights = self.best.weights()

@@ -16,6 +16,8 @@ class CurvePoint(RecordedRecord):
     """tokens that the agent has written so far, validation excluded"""
     seconds: float = 0.0
     """duration of the training so far, earlier attempts included"""
+    validation_seconds: float = 0.0
+    """part of it in which validation tasks were played and scored, before this step's validation"""
     reward: float | None = None
     """mean reward of the step's dialogues"""
     success: float | None = None
@@ -69,6 +71,8 @@ class OnlineMetrics(RecordedRecord):
     """seconds of learning"""
     update_seconds: float = 0.0
     """seconds until the sampler had new weights"""
+    validation_seconds: float = 0.0
+    """seconds of playing and scoring validation tasks"""
     seconds: float = 0.0
     """duration of the training, earlier attempts included"""
     curve: list[CurvePoint] = Field(default_factory=list)

@@ -42,6 +42,8 @@ from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.scores import Score, ScoringRequest
 
 CHECKPOINT = "checkpoint.pt"
+DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
+"""The parts of the duration that are reported."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def run_train_online(run: Run, config: TrainOnlineConfig, reporter: Reporter) ->
             lr=used.lr,
             parameters=model.trainee.parameters,
             trained_parameters=model.trainee.trained,
-            **{key: round(sums.sums.get(key, 0.0), 3) for key in ("play_seconds", "train_seconds", "update_seconds")},
+            **{key: round(sums.sums.get(key, 0.0), 3) for key in DURATIONS},
             seconds=round(loop.seconds, 3),
             curve=[CurvePoint.read(row) for row in steps],
         )

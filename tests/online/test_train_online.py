@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from sweet.errors import UsageError
 from sweet.online.config import TrainOnlineConfig
+from sweet.online.loop import OnlineLoop
 from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -75,6 +76,27 @@ def test_a_budget_of_tokens_ends_the_training(tmp_path: Path) -> None:
     config = TrainOnlineConfig.model_validate(OPTIONS | {"steps": None, "generated_tokens": 1})
     metrics = run_train_online(run, config, Silent()).metrics
     assert (metrics.steps, metrics.ended) == (1, "tokens")
+
+
+@pytest.mark.parametrize(("keep", "step"), [("best", 2), ("last", 4)])
+def test_the_actor_has_the_best_weights_on_validation_tasks_or_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, step: int
+) -> None:
+    play = OnlineLoop._validate
+
+    async def falling(self: OnlineLoop, step: int) -> float:
+        await play(self, step)
+        return 1 / step
+
+    monkeypatch.setattr(OnlineLoop, "_validate", falling)
+    run = Run.create(tmp_path / "run", "code")
+    options = OPTIONS | {"keep": keep, "validate_every": 2, "validation_tasks": 4}
+    metrics = run_train_online(run, TrainOnlineConfig.model_validate(options), Silent()).metrics
+    assert (metrics.kept_step, metrics.validation) == (step, 1 / step)
+    assert [point.validation for point in metrics.curve] == [None, 0.5, None, 0.25]
+    before = [point.validation_seconds for point in metrics.curve]
+    assert before[:2] == [0, 0]
+    assert 0 < before[2] == before[3] < metrics.validation_seconds < metrics.seconds
 
 
 def test_a_rule_that_learns_from_recorded_rows_alone_is_refused(tmp_path: Path) -> None:
