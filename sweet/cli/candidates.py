@@ -193,6 +193,7 @@ _BY_KEY: dict[str, Source] = {
     "task": _tasks,
     "tasks": _datasets,
     "method": _rules,
+    "algorithm": _rules,
     "split": lambda _, __: ("train", "validation", "test"),
     "model": lambda _, typed: _checkpoints(typed),
     "reference": lambda _, typed: _checkpoints(typed),

@@ -17,8 +17,11 @@ from sweet.plugins import CREDIT, plugins
 from sweet.suggestions import did_you_mean, nearest
 
 
-def rule_class(name: str) -> type[CreditRule]:
+def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
     """Return the class of a rule.
+
+    Args:
+        named_by: the option that names the rule, for errors.
 
     Raises:
         UsageError: there is no such rule, several packages have one of this name, or it cannot be imported.
@@ -32,28 +35,29 @@ def rule_class(name: str) -> type[CreditRule]:
         near = nearest(name, names)
         raise UsageError(
             f"There is no credit rule called {name!r}; there are {', '.join(names)}." + did_you_mean(name, names),
-            where=option("method"),
-            fix=option("method", near) if near else Hint("install its package, or ", option("method", tuple(names))),
+            where=option(named_by),
+            fix=option(named_by, near) if near else Hint("install its package, or ", option(named_by, tuple(names))),
         )
     if len(installed) > 1:
         raise UsageError(
             f"Several packages have a credit rule called {name!r}: {', '.join(map(str, installed))}.",
-            where=option("method"),
+            where=option(named_by),
             fix=f"pip uninstall {installed[1].package}",
         )
     return load_rule(installed[0])
 
 
-def credit_rule(name: str, options: Sequence[str] = ()) -> CreditRule:
+def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "method") -> CreditRule:
     """Return a rule with its options.
 
     Args:
         options: as NAME=VALUE.
+        named_by: the option that names the rule, for errors.
 
     Raises:
         UsageError: see `rule_class`; or an option is unknown, or its value invalid.
     """
-    rule = rule_class(name)
+    rule = rule_class(name, named_by)
     values: dict[str, Any] = {}
     for text in options:
         key, sign, value = text.partition("=")

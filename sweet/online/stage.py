@@ -281,7 +281,7 @@ def _learner(config: TrainOnlineConfig, base: str, data: _Data, reporter: Report
     from sweet.online.learner import Learner, LearnerSettings, check_online
     from sweet.training.prepare import CPU_TOKENS
 
-    rule = credit_rule(config.algorithm, config.rule_option)
+    rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
     check_online(rule)
     model = _model(config, base, weights=True)
     used = _used(config, model, data.kind)
@@ -339,7 +339,7 @@ def plan_train_online(run: Run | None, config: TrainOnlineConfig, reporter: Repo
     from sweet.credit.registry import credit_rule
     from sweet.online.learner import check_online
 
-    check_online(credit_rule(config.algorithm, config.rule_option))
+    check_online(credit_rule(config.algorithm, config.rule_option, "algorithm"))
     base = config.agent if run is None else given_model(run, config.agent)
     data = _data(run, config, reporter)
     model = _model(config, base, weights=False)

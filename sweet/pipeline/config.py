@@ -17,6 +17,9 @@ class LoopConfig(StageConfig):
     """An option of a stage, as STAGE.OPTION=VALUE (rank.fraction=0.2), instead of the recipe's; may be given several
     times. evaluation.OPTION is one of the rollouts that only evaluate; servers.sim.OPTION, slurm.OPTION and
     prices.agent.OPTION are those of the other tables."""
+    algorithm: str = Field(default="sweet", json_schema_extra=about("Method", MAIN, ADDED))
+    """What the actor learns by: sweet; a credit rule that learns online in many small steps (grpo, rloo, rft, …); one
+    that learns from recorded dialogues (multi-turn-dpo); or that of an installed package. docs/credit.md lists all."""
     task: str = Field(default="code", json_schema_extra=about("Data", MAIN))
     """Kind of task: code, html, or that of an installed package."""
     tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
@@ -38,7 +41,8 @@ class LoopConfig(StageConfig):
     eval_persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human", ADDED))
     """How that human speaks, as in rollout; without --eval-sim it is the human of --sim with this persona."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method", MAIN))
-    """Actors trained one after the other: each plays the training tasks for the next, which learns from all rounds."""
+    """Actors trained one after the other: each plays the training tasks for the next, which learns from all rounds. An
+    algorithm that learns online has one round, of train-online.steps."""
     early_stop: bool = Field(default=True, json_schema_extra=about("Method"))
     """With several rounds: evaluate each actor on validation tasks too, end when it no longer helps, and keep the best
     one. Otherwise, and where there are no validation tasks, the last one is kept."""
@@ -47,7 +51,7 @@ class LoopConfig(StageConfig):
     train_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
     """Play only the first N training tasks."""
     samples: int = Field(default=4, ge=2, json_schema_extra=about("Data", MAIN))
-    """Dialogues for each training task."""
+    """Dialogues for each training task; those of an online training's steps are train-online.group."""
     eval_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Evaluate on only the first N test tasks, and at most N validation tasks."""
     eval_samples: int = Field(default=1, ge=1, json_schema_extra=about("Data"))

@@ -6,6 +6,9 @@ evaluated on the same test tasks. Each critic is trained from the starting model
 each actor from the starting model on the pairs of all rounds: an actor that is trained from the actor before it, on the
 newest pairs alone, forgets what they do not repeat, and exploits the replies that its critic overrates.
 
+With `--algorithm` a round learns by another credit rule (`sweet.pipeline.algorithm`); one that learns online has one
+round of many steps, which play their own dialogues.
+
 With several rounds each agent also plays the validation tasks. They alone decide when training ends and which actor is
 kept, so the test tasks stay unseen by that choice.
 
@@ -19,6 +22,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.online.config import TrainOnlineConfig
+from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET, algorithm_of
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.steps import Step, Steps
@@ -50,6 +56,18 @@ TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 """What is held out of a file of tasks that says nothing of splits."""
 
 
+AS_ROLLOUT = frozenset(
+    (
+        *("max_turns", "max_tokens", "max_thought_tokens", "effort", "thoughts", "prompts", "skip_invalid"),
+        *("human", "human_tries", "persona", "persona_file"),
+        *("device", "engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
+        *("retry_timeout", "request_timeout", "follow_redirects"),
+    )
+)
+"""Options of [rollout] by which an online training plays too, unless its own table says otherwise."""
+AS_EVAL = frozenset(("sandbox", "workers"))
+"""Options of [eval] by which it scores."""
+
 OTHER_HUMAN = "test by another human"
 """Title of the evaluation on test tasks with the human of `--eval-sim`."""
 
@@ -68,6 +86,7 @@ class Played:
         rates: of its evaluations, by split.
         leaks: share of the dialogues on test tasks in which the human leaked; None where no model plays it.
         steps: of the round, by title.
+        actor: that it trained; None of the starting agent.
     """
 
     number: int
@@ -75,6 +94,7 @@ class Played:
     rates: dict[str, AnyRate] = field(default_factory=dict)
     leaks: AnyRate | None = None
     steps: dict[str, Step] = field(default_factory=dict)
+    actor: Step | None = None
 
 
 class Loop:
@@ -90,6 +110,7 @@ class Loop:
     def __init__(self, recipe: Recipe, cache: Steps, reporter: Reporter) -> None:
         self.recipe, self.cache, self.reporter = recipe, cache, reporter
         self.config = recipe.train
+        self.algorithm = algorithm_of(recipe.train)
         self.kind: TaskKind = task_kind(self.config.task)
         self.source = self.config.tasks or self.kind.default_tasks()
         self.holdout = self._holdout()
@@ -179,11 +200,14 @@ class Loop:
     def learn(self, number: int) -> Step:
         """Let the newest agent play the training tasks, learn from that, and return the actor."""
         agent, seed = self.rounds[-1].agent, self.seed(number)
-        self.rounds.append(Played(number, agent))
-        scores = self._play(TRAIN, agent, number)
-        rollouts = self.rounds[-1].steps["rollout train"]
-        if number == 1 or self.config.critic == "retrained":
+        played = Played(number, agent)
+        self.rounds.append(played)
+        todo = self.algorithm.steps(number, self.config.critic)
+        if "train-actor" in todo or "train-critic" in todo:
+            scores = self._play(TRAIN, agent, number)
+        if "label" in todo:
             self._label(scores)
+        if "train-critic" in todo:
             critic = self._made(
                 TrainCriticConfig,
                 "train-critic",
@@ -192,27 +216,77 @@ class Loop:
                 resume=True,
             )
             self._do("train-critic", critic)
+        if "rank" in todo:
+            self._rank(agent, number)
+        if "pair" in todo:
+            pair = self._made(PairConfig, "pair", defaults={"seed": seed}, from_=played.steps["rank"].id)
+            self._do("pair", pair)
+        played.actor = self._do(ONLINE, self.online()) if ONLINE in todo else self._train_actor(seed)
+        return played.actor
+
+    def _rank(self, agent: str, number: int) -> None:
         rank = self._made(
             RankConfig,
             "rank",
-            defaults={"seed": seed},
+            defaults={"seed": self.seed(number)},
             from_=self._made_by("train-critic")[-1],
-            rollouts=rollouts.id,
+            rollouts=self.rounds[-1].steps[MADE_BY["rollouts"]].id,
             agent_url=self._agent_urls(self.recipe.of("rank").get("agent", agent) if number == 1 else agent),
         )
         if number > 1:  # a recipe's agent of the ranking takes the place of the starting agent
             rank = rank.model_copy(update={"agent": None})
-        candidates = self._do("rank", rank)
-        pair = self._made(PairConfig, "pair", defaults={"seed": seed}, from_=candidates.id)
-        self._do("pair", pair)
+        self._do("rank", rank)
+
+    def _train_actor(self, seed: int) -> Step:
+        algorithm = self.algorithm
+        own = {} if algorithm.name == SWEET else {"method": algorithm.name}
+        method = self.recipe.of("train-actor").get("method", algorithm.name)
+        if own and method != algorithm.name:
+            where = f"[train-actor] method = {method!r}, {option('algorithm', algorithm.name)}"
+            raise UsageError("Two rules are named for the actor.", where=where, fix="name one")
         actor = self._made(
             TrainActorConfig,
             "train-actor",
             defaults={"model": self.config.agent, "seed": seed},
-            from_=self._made_by("pair"),
+            from_=self._made_by(MADE_BY[algorithm.reads]),
+            critic=self._critic(),
             resume=True,
+            **own,
         )
         return self._do("train-actor", actor)
+
+    def online(self) -> TrainOnlineConfig:
+        """Return the configuration of the online training. It plays as [rollout] and scores as [eval] say."""
+        config = self.config
+        as_others = {
+            name: value
+            for table, names in (("rollout", AS_ROLLOUT), ("eval", AS_EVAL))
+            for name, value in self.recipe.of(table).items()
+            if name in names
+        }
+        validation = {} if config.eval_tasks is None else {"validation_tasks": config.eval_tasks}
+        return self._made(
+            TrainOnlineConfig,
+            ONLINE,
+            defaults={"seed": config.seed} | validation | as_others,
+            algorithm=config.algorithm,
+            task=config.task,
+            tasks=config.tasks,
+            holdout=self.holdout.test,
+            holdout_validation=self.holdout.validation,
+            num_tasks=config.train_tasks,
+            agent=config.agent,
+            agent_url=list(config.agent_url),
+            sim=config.sim,
+            sim_url=list(config.sim_url),
+            critic=self._critic(),
+            resume=True,
+        )
+
+    def _critic(self) -> str | None:
+        """Return the id of the critic that the rule itself asks; None if it asks none, or there is none yet."""
+        made = self._made_by("train-critic") if self.algorithm.asks_critic else []
+        return made[-1] if made else None
 
     def _made_by(self, title: str) -> list[str]:
         """Return the ids of the artifacts of a step in all rounds that had it."""
@@ -307,10 +381,11 @@ class Loop:
         if self.other_human:
             humans = {"human": self.human(TEST), "other_human": self.human(OTHER_HUMAN)}
         return LoopMetrics(
+            algorithm=self.algorithm.name,
             metric=self.metric,
             rounds=rounds,
             best=kept.agent,
-            best_path=str(self.cache.file(kept.steps["train-actor"])) if best else None,
+            best_path=None if kept.actor is None else str(self.cache.file(kept.actor)),
             before=self.rounds[0].rates[TEST],
             after=kept.rates[TEST],
             ended_early=ended,
@@ -338,8 +413,9 @@ def _usage(played: Played) -> Usage:
     counts = {name: 0 for name in Usage.model_fields if name not in ("dialogues", "seconds")}
     dialogues = 0
     for title, step in played.steps.items():
-        if title.startswith("rollout"):
+        if title.startswith("rollout") or title == ONLINE:
             dialogues += int(step.metrics.get("episodes") or 0)
+        counts["completion_tokens"] += int(step.metrics.get("validation_tokens") or 0)
         for name in counts:
             counts[name] += int(step.metrics.get(name) or 0)
     seconds = round(sum(step.seconds for step in played.steps.values()), 1)

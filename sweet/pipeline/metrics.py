@@ -50,6 +50,8 @@ class LoopRound(Record):
 
 
 class LoopMetrics(Record):
+    algorithm: str
+    """the credit rule that was learned by"""
     metric: str
     """the rate of the evaluations: success_rate, or that of the kind of task"""
     rounds: list[LoopRound]

@@ -1,7 +1,8 @@
 """Which servers a stage of the loop needs, by its configuration.
 
 A rollout needs the human and the agent, a ranking the agent, both perhaps a judge; a training needs none, so that it
-has all GPUs. The other stages need none either, and leave those that run as they are.
+has all GPUs. An online training needs the human, and samples the agent itself, whose weights change at each step. The
+other stages need none either, and leave those that run as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.online.config import TrainOnlineConfig
+from sweet.pipeline.algorithm import ONLINE, algorithm_of
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
@@ -66,8 +69,14 @@ def check_phases(servers: Servers, recipe: Recipe) -> None:
     train = recipe.train
     played = {name: getattr(train, name) for name in ("task", "agent", "agent_url", "sim", "sim_url")}
     stages = [RolloutConfig.model_validate(recipe.of(*tables) | played) for tables in _PLAYED]
-    rank = RankConfig.model_validate({"agent": train.agent, "agent_url": train.agent_url} | recipe.of("rank"))
-    for config in (*stages, rank):
+    has = algorithm_of(train).steps(1, train.critic)
+    others: list[StageConfig] = []
+    if "rank" in has:
+        asked = {"agent": train.agent, "agent_url": train.agent_url}
+        others.append(RankConfig.model_validate(asked | recipe.of("rank")))
+    if ONLINE in has:
+        others.append(TrainOnlineConfig.model_validate(played))
+    for config in (*stages, *others):
         phase = phase_of(servers.run, config, servers.tables)
         assert phase is not None, "it plays"
         servers.place(phase.models, phase.computes)
@@ -87,6 +96,9 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         split = config.split
         models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": _human(config, served)}
         judge = judge_name(config) if config.best_of else None
+    elif isinstance(config, TrainOnlineConfig):
+        human = _human(config, served)
+        return Phase({"sim": human[0]} if "sim" in served and not human[1] and has_model(human[0]) else {}, True)
     elif isinstance(config, RankConfig):
         judge = config.judge
         if config.replies is None:
@@ -103,13 +115,14 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     )
 
 
-def _human(config: RolloutConfig, served: Collection[Role]) -> tuple[str, list[str]]:
+def _human(config: RolloutConfig | TrainOnlineConfig, served: Collection[Role]) -> tuple[str, list[str]]:
     """Return the model that plays the human, `scripted` if none does, and its addresses.
 
     Raises:
         UsageError: several models play it, and one server would have to serve them.
     """
-    models = [sim for sim in config.sims if sim != SCRIPTED]
+    sims = config.sim if isinstance(config.sim, list) else [config.sim]
+    models = [sim for sim in sims if sim != SCRIPTED]
     if len(models) > 1 and "sim" in served and not config.sim_url:
         raise UsageError(
             f"[servers.sim] serves one model, and {len(models)} play the human.",

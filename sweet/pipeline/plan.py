@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from sweet.errors import UsageError
+from sweet.pipeline.algorithm import ONLINE, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import OTHER_HUMAN, Loop, step_name
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
@@ -85,9 +86,9 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
     splits = (TEST, *other, *([VALIDATION] if selects else []))
     evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
     titles = [step_name(0, title) for title in evaluation]
+    algorithm = algorithm_of(recipe.train)
     for number in range(1, recipe.train.rounds + 1):
-        critic = ["label", "train-critic"] if number == 1 or recipe.train.critic == "retrained" else []
-        learning = [f"rollout {TRAIN}", f"eval {TRAIN}", *critic, "rank", "pair", "train-actor"]
+        learning = algorithm.steps(number, recipe.train.critic)
         titles += [step_name(number, title) for title in [*learning, *evaluation]]
     return titles
 
@@ -183,6 +184,8 @@ class _Plans:
         stage, _, split = title.partition(": ")[2].partition(" ")
         if stage == "rollout":
             return self._rollout(split)
+        if stage == ONLINE:
+            return self.of(self.loop.online())
         dialogues = int(self._rollout(split or TRAIN).get("dialogues") or 0)
         if stage == "eval":
             return {"dialogues": dialogues}

@@ -3,7 +3,7 @@
     [train]       the options of the command (LoopConfig)
     [rollout]     how every dialogue is played
     [evaluation]  options of rollout that differ where the agent is evaluated
-    [eval]  [label]  [train-critic]  [rank]  [pair]  [train-actor]
+    [eval]  [label]  [train-critic]  [rank]  [pair]  [train-actor]  [train-online]
     [servers.sim]  [servers.agent]  [servers.judge]  the servers that sweet train starts and ends
     [slurm]       the resources of a Slurm job
     [prices.agent]  [prices.sim]  the price of a million tokens: prompt, completion
@@ -30,6 +30,8 @@ from pydantic import BaseModel, ValidationError
 from sweet.errors import UsageError
 from sweet.files import replaced
 from sweet.installation import VERSION
+from sweet.online.config import TrainOnlineConfig
+from sweet.pipeline.algorithm import algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.prices import Prices
 from sweet.pipeline.server_tables import ServersTable
@@ -63,6 +65,7 @@ TABLES: dict[str, type[StageConfig]] = {
     "rank": RankConfig,
     "pair": PairConfig,
     "train-actor": TrainActorConfig,
+    "train-online": TrainOnlineConfig,
 }
 """The configuration of each table, in the order of a file."""
 
@@ -86,6 +89,7 @@ MANAGED: dict[str, set[str]] = {
     "rank": _ALWAYS | {"rollouts", "replies", "agent_url"},
     "pair": _ALWAYS,
     "train-actor": _ALWAYS,
+    "train-online": _PLAYED | {"algorithm"},
 }
 """The options of each table that the loop decides."""
 
@@ -187,10 +191,12 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
     """
     given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
     base = _base(config, given, run)
+    listed: set[str] = set()
     for assignment in config.set_:
-        base = _with(base, assignment)
-    train = base.train.model_dump(exclude_unset=True) | given
-    return replace(base, train=LoopConfig.model_validate(train | {"redo": config.redo}))
+        base = _with(base, assignment, listed)
+    train = LoopConfig.model_validate(base.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
+    algorithm_of(train).check_given(given, config.set_)
+    return replace(base, train=train)
 
 
 def read_run(run: Path) -> Recipe | None:
@@ -270,8 +276,12 @@ def parse(text: str, source: str) -> Recipe:
     return Recipe(train, given, extras)
 
 
-def _with(recipe: Recipe, assignment: str) -> Recipe:
-    """Return the recipe with one `--set STAGE.OPTION=VALUE`."""
+def _with(recipe: Recipe, assignment: str, listed: set[str]) -> Recipe:
+    """Return the recipe with one `--set STAGE.OPTION=VALUE`.
+
+    Args:
+        listed: options that are lists and were set before it by the same call, to which a further value is added.
+    """
     name, equals, text = assignment.partition("=")
     table, dot, key = name.strip().partition(".")
     if not (equals and dot):
@@ -286,6 +296,11 @@ def _with(recipe: Recipe, assignment: str) -> Recipe:
     if table in EXTRAS:
         return _with_extra(recipe, table, key.replace("-", "_").split("."), value, source)
     field_ = _option(table, key, source)
+    if isinstance(TABLES[table].default_settings()[field_], list) and not isinstance(value, list):
+        option = f"{table}.{field_}"
+        before = recipe.train.model_dump() if table == TRAIN else recipe.of(table)
+        value = [*(before.get(field_, []) if option in listed else []), value]
+        listed.add(option)
     if table == TRAIN:
         settings = recipe.train.model_dump(exclude_unset=True) | {field_: value}
         checked = _config(TRAIN, settings, source)

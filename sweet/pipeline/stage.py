@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError
+from sweet.online.stage import plan_train_online
+from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopMetrics
@@ -19,7 +22,7 @@ from sweet.pipeline.recipe import Recipe, resolve, write_run
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.units import count
@@ -55,12 +58,30 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
             if not run.manifest().of_kind("rollouts"):
-                rounds = count(recipe.train.rounds, "round")
-                reporter.say(f"A new run: agent {recipe.train.agent}, tasks {loop.source}, {rounds}.")
+                name, rounds = loop.algorithm.name, count(recipe.train.rounds, "round")
+                learns = rounds if name == SWEET else f"{name}, {rounds}"
+                reporter.say(f"A new run: agent {recipe.train.agent}, tasks {loop.source}, {learns}.")
                 check_file(loop, reporter)
+            if loop.algorithm.online:
+                check_online_training(run, loop)
             metrics = loop.play()
             attempt.metrics.update(metrics.as_json())
     return StageResult("train", run.path, metrics, loop.artifacts), loop
+
+
+def check_online_training(run: Run, loop: Loop) -> None:
+    """Check the options of an online training before a dialogue is paid for.
+
+    Raises:
+        UsageError: an option of the rule is wrong, the rule or the kind of task cannot be trained online, or the model
+            cannot be trained.
+    """
+    from sweet.online.learner import check_online
+
+    config = loop.online()
+    check_online(credit_rule(config.algorithm, config.rule_option, "algorithm"))
+    if not loop.algorithm.asks_critic and StepCache(run, Silent()).find(config) is None:
+        plan_train_online(run, config, Silent())
 
 
 def check_file(loop: Loop, reporter: Reporter) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.llm.gpus import Gpu
+from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.phases import Phase, check_phases, phase_of
 from sweet.pipeline.recipe import parse
 from sweet.pipeline.servers import Servers
@@ -42,6 +43,9 @@ MODELS: dict[Any, str] = {"agent": "a", "sim": "h"}
         (RankConfig(replies="candidates-1", judge="oracle"), ALL, Phase({}, False)),
         (TrainCriticConfig(), ALL, Phase({}, True)),
         (TrainActorConfig(), ALL, Phase({}, True)),
+        (TrainOnlineConfig(**MODELS), ALL, Phase({"sim": "h"}, True)),
+        (TrainOnlineConfig(**MODELS, sim_url=["http://x"]), ALL, Phase({}, True)),
+        (TrainOnlineConfig(**MODELS), ("agent",), Phase({}, True)),
         *((config, ALL, None) for config in (EvalConfig(), LabelConfig(), PairConfig())),
     ],
 )

@@ -60,6 +60,48 @@ def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: 
     assert (rows["rollouts-1"], rows["rollouts-2"], rows["scores-3"]) == (4, 64, 4)
 
 
+ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("steps=4", "tasks-per-step=2", "group=4"))]
+
+
+@pytest.mark.parametrize(
+    ("stage", "ends_by"),
+    [
+        ("rollout-1", signal.SIGKILL),
+        ("train-online-1", signal.SIGKILL),
+        ("train-online-1", signal.SIGINT),
+        ("rollout-2", signal.SIGINT),
+    ],
+)
+def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path, stage: str, ends_by: int) -> None:
+    folder, file = tmp_path / "run", tmp_path / "online.toml"
+    file.write_text("[train]\ntasks = 'micro'\ntrain-tasks = 16\neval-tasks = 4\n[train-online]\nsave-every = 2\n")
+    with start([*SWEET, "train", folder, "--recipe", file, *ONLINE, "--quiet"], torch=True) as process:
+        ends = time.monotonic() + 120
+        # In the online training: in the middle of a step after the first ones, whose dialogues are recorded.
+        recorded = folder / "rollouts" / "rollouts-2.jsonl" if "online" in stage else folder / "logs" / f"{stage}.log"
+        while not recorded.exists() or ("online" in stage and recorded.read_bytes().count(b"\n") < 18):
+            assert time.monotonic() < ends
+            assert process.poll() is None, "it ended before"
+            time.sleep(0.01)
+        process.send_signal(ends_by)
+        process.wait()
+    assert process.returncode != 0
+    before = (folder / "rollouts" / "rollouts-2.jsonl").read_bytes().splitlines() if "online" in stage else []
+    again = run([*SWEET, "train", folder, "--json", "--quiet"], torch=True)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["metrics"]["algorithm"] == "grpo"
+    manifest = Run.open(folder).manifest()
+    kinds = ("rollouts", "scores")
+    assert {one.id for one in manifest.artifacts} == {
+        *(f"{kind}-{number}" for kind in kinds for number in (1, 2, 3)),
+        "actor-1",
+    }
+    assert {one.status for one in manifest.artifacts} == {"done"}
+    rows = (folder / "rollouts" / "rollouts-2.jsonl").read_bytes().splitlines()
+    assert len(rows) == 32
+    assert rows[: len(before)] == before, "no dialogue is played twice"
+
+
 def test_the_loop_starts_and_ends_the_servers_of_its_recipe(tmp_path: Path, recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("[rank]", 'sim = "scripted-human"\n[servers.sim]\nengine = "scripted"\n[rank]'))
     outcome = run([*SWEET, "train", tmp_path / "run", "--recipe", recipe], torch=True)

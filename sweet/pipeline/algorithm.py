@@ -1,0 +1,138 @@
+"""What `sweet train --algorithm NAME` does in a round, by the credit rule of this name.
+
+    sweet            play, score, label, train the critic, rank, pair, train the actor
+    another rule     the same as far as it reads, then train the actor by it
+    an online rule   train online, which plays and scores itself; before it, for a rule that asks a critic: play, score,
+                     label and train the critic
+
+A rule that learns online and from recorded dialogues is trained online.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sweet.credit.registry import rule_class
+from sweet.errors import UsageError
+from sweet.hints import Hint, option, stage
+from sweet.online.config import TrainOnlineConfig
+from sweet.pipeline.config import LoopConfig
+from sweet.runs.manifest import Kind
+from sweet.tasks.splits import TRAIN
+
+SWEET = "sweet"
+"""The algorithm of the paper, whose actor `[train-actor] method` may replace."""
+
+ONLINE = "train-online"
+"""The stage, and the title of its step."""
+
+MADE_BY: dict[Kind, str] = {
+    "rollouts": f"rollout {TRAIN}",
+    "scores": f"eval {TRAIN}",
+    "preferences": "label",
+    "critic": "train-critic",
+    "candidates": "rank",
+    "pairs": "pair",
+}
+"""The title of the step that makes what a rule reads."""
+
+TRAINING = ("label", "train-critic", "rank", "pair", "train-actor", ONLINE)
+"""The stages that one algorithm has and another has not."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Attributes:
+    name: of the rule.
+    online: whether it is trained online.
+    reads: what an actor's training on recorded dialogues reads.
+    asks_critic: whether the rule itself asks a critic.
+    """
+
+    name: str
+    online: bool
+    reads: Kind
+    asks_critic: bool
+
+    @property
+    def critic(self) -> bool:
+        """Whether a critic is trained."""
+        return self.asks_critic or (not self.online and self.reads in ("candidates", "pairs"))
+
+    def steps(self, number: int, critic: str) -> list[str]:
+        """Return the titles of the steps by which a round learns, in their order.
+
+        Args:
+            number: of the round, from 1.
+            critic: whether a critic is `retrained` in a later round, or the `same`.
+        """
+        trains = self.critic and (number == 1 or critic == "retrained")
+        wanted = {
+            MADE_BY["rollouts"]: self.critic or not self.online,
+            MADE_BY["scores"]: self.critic or not self.online,
+            MADE_BY["preferences"]: trains or (not self.online and self.reads == "preferences"),
+            MADE_BY["critic"]: trains,
+            MADE_BY["candidates"]: not self.online and self.reads in ("candidates", "pairs"),
+            MADE_BY["pairs"]: not self.online and self.reads == "pairs",
+            "train-actor": not self.online,
+            ONLINE: self.online,
+        }
+        return [title for title, is_done in wanted.items() if is_done]
+
+    def check_given(self, given: Collection[str], assignments: Sequence[str]) -> None:
+        """Check that the options of a call are of stages that this algorithm has.
+
+        Args:
+            given: the fields of the options that were given.
+            assignments: those of `--set`.
+
+        Raises:
+            UsageError: one of them is of a stage that it does not have.
+        """
+        if self.online and not self.critic and "samples" in given:
+            raise UsageError(
+                f"{self.name} plays a group of dialogues on each task of a step.",
+                where=option("samples"),
+                fix=option("set_", f"{ONLINE}.group=DIALOGUES"),
+            )
+        has = self.steps(1, "retrained")
+        for assignment in assignments:
+            table, _, rest = assignment.strip().partition(".")
+            if table in TRAINING and table not in has:
+                others = [title for title in TRAINING if title in has]
+                field = rest.partition("=")[0].strip().replace("-", "_")
+                takes = self.online and field in TrainOnlineConfig.model_fields
+                fix: str = option("set_", f"{ONLINE}.{rest}") if takes else "omit it"
+                if table == ONLINE:
+                    fix = Hint("name an algorithm that learns online: ", option("algorithm", "grpo"))
+                raise UsageError(
+                    f"{table} is no stage of {self.name}, which has {', '.join(others)}.",
+                    where=f"--set {assignment}",
+                    fix=fix,
+                )
+
+
+def algorithm_of(config: LoopConfig) -> Algorithm:
+    """Return the algorithm of a loop.
+
+    Raises:
+        UsageError: there is no such rule, or it does not fit a loop of these options.
+    """
+    if config.algorithm == SWEET:
+        return Algorithm(SWEET, online=False, reads="pairs", asks_critic=False)
+    rule = rule_class(config.algorithm, "algorithm")
+    found = Algorithm(rule.name, rule.online, rule.reads, rule.asks_critic)
+    if not found.online and found.reads == "rollouts":
+        raise UsageError(
+            f"{found.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
+            where=option("algorithm", found.name),
+            fix=Hint("on dialogues of a better agent: ", stage("train-actor", method=found.name, model="MODEL")),
+        )
+    if found.online and config.rounds > 1:
+        raise UsageError(
+            f"{found.name} learns in one round of many steps.",
+            where=option("rounds", config.rounds),
+            fix=Hint(option("rounds", 1), " and ", option("set_", f"{ONLINE}.steps=STEPS")),
+        )
+    return found
