@@ -159,8 +159,8 @@ def test_an_online_training_is_planned_and_counted(tmp_path: Path) -> None:
     assert metrics.rounds[1].usage.dialogues == 16 + 4
     (online,) = [one for one in run.manifest().attempts if one.stage == "train-online"]
     (played,) = [one for one in run.manifest().attempts if one.stage == "rollout" and one.config["agent"] != "micro"]
-    written = online.metrics["completion_tokens"] + played.metrics["completion_tokens"]
-    assert metrics.rounds[1].usage.completion_tokens == written
+    written = [int(str(one.metrics["completion_tokens"])) for one in (online, played)]
+    assert metrics.rounds[1].usage.completion_tokens == sum(written)
     attempts = len(run.manifest().attempts)
     assert run_train(run, LoopConfig(), Silent()).metrics.best == "actor-1"
     assert len(run.manifest().attempts) == attempts + 1, "a call again repeats nothing"
