@@ -26,10 +26,11 @@ class TrainOnlineConfig(PlannedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue"))
     """Kind of task: code, or that of an installed package (sweet doctor lists them)."""
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method", MAIN))
-    """The credit rule: grpo (rewards against the mean of the task's dialogues), rft (likelihood of the dialogues that
-    solved their task), another one that learns online, or that of an installed package."""
+    """The credit rule: grpo, rloo, istar, opsd, sweet-pg, rft, or that of an installed package (docs/credit.md)."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method"))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
+    critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    """The critic of the run that a rule asks, such as sweet-pg; default: the newest finished one."""
     tasks_per_step: int = Field(default=16, ge=1, json_schema_extra=about("Method", MAIN))
     """Tasks that are played for each step."""
     group: int = Field(default=8, ge=1, json_schema_extra=about("Method", MAIN))

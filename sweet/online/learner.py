@@ -1,17 +1,14 @@
 """Learns from the dialogues of one step: the credit rule weighs them, the optimizer updates the weights.
 
-The models that a rule may ask (`sweet.credit.base.Models`) are the policy as it is now, and the model that it started
-from: a frozen copy, or with LoRA the model without its adapter. The start also measures how far the policy has gone,
-in the tokens that were sampled: KL(mu || start), estimated without bias and never below 0 by exp(d) - 1 - d with
+The rule may ask for several models (`sweet.online.models`). The one at the start also measures how far the policy has
+gone, in the tokens that were sampled: KL(mu || start), estimated without bias and never below 0 by exp(d) - 1 - d with
 d = log start(a) - log mu(a) (J. Schulman, Approximating KL Divergence, 2020).
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,26 +16,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.credit.base import Batch, CreditRule, NothingToLearn, Which
+from sweet.credit.base import Batch, CreditRule, NothingToLearn
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option, stage
+from sweet.errors import SweetError
+from sweet.hints import Hint, option
 from sweet.learn.batches import epoch_order, step_share
 from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.data import losses
 from sweet.learn.engine import TorchEngine
-from sweet.learn.logprobs import Scorer
-from sweet.learn.lora import base_alone, merged_weights
+from sweet.learn.lora import merged_weights
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.tokens import TokenSequence
+from sweet.online.models import LiveModels
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.examples import ExampleBuilder
 from sweet.training.model import StartingModel
 from sweet.training.reward_model import RewardModel
-from sweet.training.starting_policy import AskedModels
+from sweet.training.run_critic import RunCritic
 
 CLIP = 1.0
 """Maximum norm of a gradient."""
@@ -63,55 +60,6 @@ class LearnerSettings:
     share: bool = True
 
 
-class PolicyModels(AskedModels):
-    """The models of a policy that is being trained.
-
-    Args:
-        start: returns the scorer of the model that the policy started from, within the context.
-        budget: tokens of one forward pass.
-    """
-
-    def __init__(
-        self,
-        encoder: DialogueEncoder,
-        policy: Scorer,
-        start: Callable[[], AbstractContextManager[Scorer]],
-        budget: int,
-    ) -> None:
-        super().__init__(encoder, budget)
-        self._policy, self._start = policy, start
-
-    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
-        """See `AskedModels.open`; `check_online` refuses rules that ask for other models."""
-        return self._start() if model == "start" else nullcontext(self._policy)
-
-    def reward_model(self) -> RewardModel | None:
-        raise UsageError("An online training has no reward model.", fix="a rule that trains none")
-
-
-def check_online(rule: CreditRule) -> None:
-    """Check that a rule can learn online, with the models that an online training has.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    where = option("algorithm", rule.name)
-    if not rule.online:
-        raise UsageError(f"The rule {rule.name} does not learn online.", where=where, fix=option("algorithm", "grpo"))
-    asked = {
-        "a reward model": rule.trains_reward,
-        "a critic": rule.asks_critic,
-        "the average of the policy's weights": rule.average_rate is not None,
-    }
-    for what, needed in asked.items():
-        if needed:
-            raise UsageError(
-                f"The rule {rule.name} asks for {what}, which an online training does not have yet.",
-                where=where,
-                fix=Hint(stage("train-actor"), " with this method learns from recorded dialogues"),
-            )
-
-
 class Learner:
     """Updates a model in memory, step by step.
 
@@ -119,7 +67,8 @@ class Learner:
         model: to train, with weights.
         rule: weighs the dialogues.
         rewards: what the rewards of this kind of task mean.
-        source: id of the rollouts, for errors.
+        source: what is learned from, for errors.
+        critic, load_reward: see `LiveModels`.
 
     Attributes:
         updates: of the weights so far.
@@ -134,17 +83,21 @@ class Learner:
         settings: LearnerSettings,
         rewards: RewardRule,
         source: str,
+        critic: RunCritic | None,
+        load_reward: Callable[[DialogueEncoder], RewardModel],
     ) -> None:
         self.model, self.rule, self.objective, self.used = model, rule, objective, used
         self.settings, self.rewards, self.source = settings, rewards, source
         network = model.trainee.model
         network.eval()  # with dropout, policy and sampler would differ even with equal weights
-        self._start = None if model.trainee.start.lora else Scorer(copy.deepcopy(network).requires_grad_(False))
         self.engine = TorchEngine(network, CLIP)
         self.scorer = self.engine.scorer
         self.scorer.computes_logprobs = objective.needs_tokens
         if not settings.share:
             self.scorer.max_shared_length = 0
+        encoder = DialogueEncoder(model.encoder, "paper", model.max_length)
+        budget = 2 * settings.token_budget
+        self.models = LiveModels(encoder, model.trainee, self.scorer, budget, rule, critic, load_reward)
         self.updates = 0
 
     # What a step teaches ------------------------------------------------------------------------------------------
@@ -157,16 +110,15 @@ class Learner:
         """
         batch = Batch({one.id: one for one in dialogues}, self.rewards, rewards=rewards, source=self.source)
         build = ExampleBuilder(self.model.encoder, recipe="paper", max_length=self.model.max_length, source=self.source)
-        models = PolicyModels(build.encoder, self.scorer, self._starting, 2 * self.settings.token_budget)
-        divergence = self._divergence(dialogues, models)
+        divergence, before = self._divergence(dialogues), self.models.reward_figures
         try:
-            examples = build.credits(batch, self.rule.credit(batch, models), models)
+            examples = build.credits(batch, self.rule.credit(batch, self.models), self.models)
         except NothingToLearn:
             examples = []
         pool = build.pool.sequences
         reference = None
         if examples and self.objective.needs_reference:
-            with self._starting() as start:
+            with self.models.open("start") as start:
                 reference = reference_logprobs(start, self.engine, pool, 2 * self.settings.token_budget, None).sums
         sums, norms = MetricSums(), []
         size = self.settings.batch or max(len(examples), 1)
@@ -176,6 +128,7 @@ class Learner:
                 found, norm = self._update(step, pool, [examples[i] for i in order[place : place + size]], reference)
                 sums.add(found)
                 norms.append(norm)
+        reward = self.models.reward_figures
         means = sums.means(preference=self.objective.compares) if examples else {}
         return {
             "examples": len(examples),
@@ -185,6 +138,7 @@ class Learner:
             "lr": self.used.lr,
             "grad_norm": max(norms, default=None),
             "kl_start": divergence,
+            **({} if reward is None or reward is before else reward.as_metrics()),
         }
 
     def _update(
@@ -209,22 +163,14 @@ class Learner:
                 fix=Hint("a smaller ", option("lr"), ", then ", option("resume", True)),
             )
         self.updates += 1
+        self.models.updated()
         return MetricSums.from_flat(len(examples), totals.flat()), norm
 
-    # The models ---------------------------------------------------------------------------------------------------
+    # The weights --------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _starting(self) -> Iterator[Scorer]:
-        """The scorer of the model that the policy started from."""
-        if self._start is not None:
-            yield self._start
-            return
-        with base_alone(self.model.trainee.model):
-            yield self.scorer
-
-    def _divergence(self, dialogues: Sequence[Trajectory], models: PolicyModels) -> float | None:
+    def _divergence(self, dialogues: Sequence[Trajectory]) -> float | None:
         """The divergence of the policy that sampled from the start, nats a token; None if no probability is known."""
-        start = models.logprobs("start", [dialogue for dialogue in dialogues if dialogue.agent_turns])
+        start = self.models.logprobs("start", [dialogue for dialogue in dialogues if dialogue.agent_turns])
         total, tokens = 0.0, 0
         for dialogue in dialogues:
             for turn, found in start.get(dialogue.id, {}).items():
@@ -244,8 +190,8 @@ class Learner:
     # Checkpoints --------------------------------------------------------------------------------------------------
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Save weights, optimizer and random state with `state`."""
-        self.engine.save(path, {**state, "updates": self.updates})
+        """Save weights, optimizer, random state and the state of the other models with `state`."""
+        self.engine.save(path, {**state, "updates": self.updates, "models": self.models.state()})
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
         """Restore what `save` wrote and return its `state`.
@@ -255,4 +201,5 @@ class Learner:
         """
         state = self.engine.load(path, digest)
         self.updates = int(state["updates"])
+        self.models.load_state(state["models"])
         return state

@@ -48,6 +48,7 @@ class RunCritic:
 
     def __init__(self, load: Callable[[], Critic] | None, reporter: Reporter) -> None:
         self._load, self._reporter = load, reporter
+        self._warned = False
 
     @classmethod
     def of(
@@ -80,7 +81,9 @@ class RunCritic:
                 found[name][turn] = float(number)
             return found
         scores = self._critic.turn_scores(dialogues, None)
-        warn_dropped_turns(self._critic.reader, self._reporter)
+        if not self._warned:  # an online training asks at each step
+            warn_dropped_turns(self._critic.reader, self._reporter)
+            self._warned = self._critic.reader.dropped > 0
         return {dialogue.id: of_turns for dialogue, of_turns in zip(dialogues, scores, strict=True)}
 
 

@@ -1,0 +1,357 @@
+"""From the options of an online training to what it needs: tasks, humans, credit rule, critic, model, hyperparameters.
+
+What can be checked before a model is loaded or a server is asked is checked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass
+
+from sweet.credit.base import CreditRule
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.names import rule_names
+from sweet.credit.registry import credit_rule, rule_class
+from sweet.errors import SweetError, UsageError
+from sweet.hf import resolve_device
+from sweet.hints import Hint, listed, option, stage
+from sweet.humans.base import Human
+from sweet.humans.connect import open_humans
+from sweet.learn.batches import GPU_TOKENS
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.trainee import Trainee
+from sweet.llm.local import LocalServing
+from sweet.llm.pretrained import context_length, load_tokenizer
+from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.learner import Learner, LearnerSettings
+from sweet.render.store import SCREENSHOTS
+from sweet.rollouts.assignments import digest_of_tasks, load_tasks
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.dialogue import Rules
+from sweet.rollouts.humans import PlannedHumans, plan_humans
+from sweet.rollouts.sides import check_human, open_players
+from sweet.rollouts.stage import thinking_meta
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import given_model, given_prompts
+from sweet.stages.base import Reporter
+from sweet.stages.meta import RolloutsMeta, TrainedMeta
+from sweet.stages.models import gpus_held
+from sweet.stages.rates import GPUS
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind, system_prompt
+from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
+from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.hyperparameters import resolve
+from sweet.training.loggers import check_logs
+from sweet.training.model import StartingModel, recompute_layers, start_of
+from sweet.training.prepare import CPU_TOKENS
+from sweet.training.reward_model import RewardModel
+from sweet.training.run_critic import RunCritic, critic_of
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A training that is ready to run.
+
+    Attributes:
+        playing: the options of its dialogues; the agent is the model that `config` names.
+        source: the dataset.
+        tasks, validation: the tasks to learn from, and those that choose the actor.
+        critic: the artifact of the critic that the rule asks; None for a rule that asks none. asked: answers for it.
+        model: with its weights, or in a plan with shapes only.
+    """
+
+    config: TrainOnlineConfig
+    playing: RolloutConfig
+    kind: TaskKind
+    source: str
+    tasks: Sequence[Task]
+    validation: Sequence[Task]
+    humans: PlannedHumans
+    rule: CreditRule
+    critic: Artifact | None
+    asked: RunCritic | None
+    model: StartingModel
+    used: Hyperparameters
+
+    @property
+    def models(self) -> list[tuple[str, list[str]]]:
+        """The models that play, with their addresses."""
+        sides = [(self.model.base, self.config.agent_url), *((sim, self.config.sim_url) for sim in self.playing.sims)]
+        return [(model, list(urls)) for model, urls in sides if has_model(model)]
+
+    @property
+    def others(self) -> int:
+        """The number of models in this process beside those that play."""
+        return 1 + (self.critic is not None) + self.rule.trains_reward
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs that are held; None if a model is at an address."""
+        return gpus_held(self.config.device, [[], *(urls for _, urls in self.models)])
+
+    @property
+    def environment(self) -> dict[str, object]:
+        """What the attempt records of it."""
+        return {"tasks_digest": digest_of_tasks(self.tasks), GPUS: self.gpus}
+
+    @property
+    def system(self) -> str:
+        """The agent's system prompt."""
+        return system_prompt(self.kind, self.config.max_turns)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the dialogues. Tokens are sampled from the model's own distribution, which is recorded."""
+        config = self.config
+        return Rules(
+            config.max_turns,
+            temperature=1.0,
+            top_p=1.0,
+            max_tokens=config.max_tokens,
+            recipe="paper",
+            max_thought_tokens=config.max_thought_tokens,
+            effort=config.effort,
+            thoughts=config.thoughts,
+            logprobs=True,
+            record_logprobs=True,
+        )
+
+    @property
+    def rollouts_meta(self) -> RolloutsMeta:
+        config = self.playing
+        meta = RolloutsMeta(
+            task=self.kind.name,
+            tasks=self.source,
+            split=config.split,
+            tasks_digest=digest_of_tasks(self.tasks),
+            agent=self.config.agent,
+            sim=self.humans.title,
+            samples=self.config.group,
+            max_turns=config.max_turns,
+            recipe=config.recipe,
+        )
+        shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name))}
+        more: dict[str, object] = shares | self.humans.meta() | thinking_meta(config)
+        if config.human == "spec":
+            more["human"] = config.human
+        if config.prompts is not None:
+            more |= given_prompts(self.kind, config.prompts, config.max_turns)
+        return meta.model_copy(update=more)
+
+    @property
+    def actor_meta(self) -> TrainedMeta:
+        config, start = self.config, self.model.trainee.start
+        meta = TrainedMeta(
+            base=self.model.base,
+            method=config.algorithm,
+            recipe="paper",
+            beta=config.beta,
+            turn_tokens=self.config.turn_tokens,
+            **self.used.as_metrics(),
+        )
+        more: dict[str, object] = {"rule_option": config.rule_option} if config.rule_option else {}
+        if start.lora is not None:
+            more |= {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
+        return meta.model_copy(update=more)
+
+    def open_scorer(self, run: Run, reporter: Reporter) -> AbstractContextManager[TrajectoryScorer]:
+        """Open the scorer of the dialogues."""
+        config = self.config
+        request = ScoringRequest(
+            run=run.path.absolute(),
+            say=reporter.say,
+            sandbox=config.sandbox,
+            workers=config.workers,
+            device=config.device,
+        )
+        return self.kind.open_scorer(request)
+
+    async def open_humans(
+        self, run: Run, local: LocalServing, reporter: Reporter, stack: AsyncExitStack
+    ) -> dict[str | None, Human]:
+        """Open the simulated humans, by the names that assignments have."""
+        players = await open_players(self.playing, self.humans, local, stack)
+        opening = open_humans(
+            self.kind,
+            players,
+            run.path / SCREENSHOTS,
+            "paper",
+            None,
+            reporter.say,
+            None,
+            self.config.human_tries,
+        )
+        opened = await stack.enter_async_context(opening)
+        pairs = zip(self.humans.humans, opened, strict=True)
+        return {planned.name if self.humans.named else None: human for planned, human in pairs}
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens of one forward pass of the training."""
+        return self.config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS)
+
+    def learner(self, source: str) -> Learner:
+        """Return what learns from the dialogues.
+
+        Args:
+            source: id of the rollouts.
+        """
+        config = self.config
+        settings = LearnerSettings(
+            epochs=config.epochs,
+            batch=config.batch,
+            seed=config.seed,
+            token_budget=self.token_budget,
+            share=config.packing == "tree",
+        )
+        return Learner(
+            self.model,
+            self.rule,
+            self.rule.objective(config.beta, self.used.nll, "paper"),
+            self.used,
+            settings,
+            self.kind.rewards,
+            source,
+            self.asked,
+            self._reward_model,
+        )
+
+    def _reward_model(self, encoder: DialogueEncoder) -> RewardModel:
+        config = self.config
+        trainee = Trainee.load(self.model.trainee.start, config.device, tokenizer=self.model.encoder.tokenizer)
+        return RewardModel(
+            trainee,
+            encoder,
+            self.used.lr,
+            token_budget=self.token_budget,
+            seed=config.seed,
+            share=config.packing == "tree",
+        )
+
+
+def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, weights: bool = True) -> Prepared:
+    """Read the tasks and the model, and check the options.
+
+    Args:
+        run: None for one that does not exist yet, which can only be planned.
+        weights: False for a training that is only planned: shapes are loaded, not weights.
+
+    Raises:
+        UsageError: the options do not go together.
+    """
+    rule = online_rule(config)
+    _check_deterministic(config)
+    check_logs(config.log_to)
+    base = config.agent if run is None else given_model(run, config.agent)
+    if not has_model(base):
+        what = f"The agent {config.agent} is no model, so there is nothing to train."
+        raise UsageError(what, where=option("agent", config.agent), fix=option("agent", "MODEL"))
+    playing = config.rollout().model_copy(update={"agent": base})
+    kind, source, tasks, note = load_tasks(run, playing, reporter)
+    if note is not None:
+        reporter.say(note)
+    if kind.visual:
+        what = "Online training plays dialogues without pages: these tasks show pages."
+        raise UsageError(what, where=source, fix="the stages of sweet train")
+    check_human(kind, tasks, playing)
+    validation = _validation(run, config, reporter)
+    critic = _critic(run, config, rule)
+    asked = None
+    if run is not None and critic is not None:
+        asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
+    model = _model(config, base, weights=weights)
+    used = resolve(
+        config.algorithm,
+        model.trainee.parameters,
+        "paper",
+        lr=config.lr,
+        nll=config.nll,
+        epochs=config.epochs,
+        batch=config.batch or config.tasks_per_step * config.group,
+        lora=config.lora is not None,
+        dialogue_epochs=kind.dialogue_epochs,
+    )
+    humans = plan_humans(kind, playing)
+    return Prepared(config, playing, kind, source, tasks, validation, humans, rule, critic, asked, model, used)
+
+
+def online_rule(config: TrainOnlineConfig) -> CreditRule:
+    """Return the credit rule.
+
+    Raises:
+        UsageError: it does not learn online; see also `credit_rule`.
+    """
+    rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
+    if rule.online:
+        return rule
+    names = []
+    for name in rule_names():
+        try:
+            names += [name] if rule_class(name).online else []
+        except SweetError:
+            continue  # a package that cannot be imported
+    raise UsageError(
+        f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
+        where=option("algorithm", rule.name),
+        fix=Hint(listed([option("algorithm", name) for name in names])),
+    )
+
+
+def _check_deterministic(config: TrainOnlineConfig) -> None:
+    """Raise UsageError if the weights would depend on how fast something is."""
+    if not config.deterministic:
+        return
+    if config.staleness:
+        raise UsageError(
+            "Which weights sample a dialogue that is under way while a step is learned depends on the time.",
+            where=Hint(option("deterministic", True), " ", option("staleness", config.staleness)),
+            fix=option("staleness", 0),
+        )
+    sims = [sim for sim in config.rollout().sims if sim != SCRIPTED]
+    if sims:
+        raise UsageError(
+            f"{sims[0]} writes several replies at a time, so they differ in the last bits.",
+            where=Hint(option("deterministic", True), " ", option("sim", sims[0])),
+            fix=option("sim", SCRIPTED),
+        )
+
+
+def _validation(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Sequence[Task]:
+    if not config.validate_every:
+        return ()
+    validation = load_tasks(run, config.rollout(validation=True), reporter)[2]
+    if not validation:
+        raise UsageError(
+            "There are no validation tasks.",
+            where=option("validate_every", config.validate_every),
+            fix=option("holdout_validation", 0.1),
+        )
+    return validation
+
+
+def _critic(run: Run | None, config: TrainOnlineConfig, rule: CreditRule) -> Artifact | None:
+    needed_by = f"train-online --algorithm {rule.name}"
+    if run is not None:
+        return critic_of(run, rule, config.critic, needed_by=needed_by)
+    if rule.asks_critic:
+        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix=stage("train-critic"))
+    return None
+
+
+def _model(config: TrainOnlineConfig, base: str, *, weights: bool) -> StartingModel:
+    """Return the model to train; its shapes alone for a plan."""
+    tokenizer = load_tokenizer(base)
+    on_gpu = resolve_device(config.device).type == "cuda"
+    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
+    start = start_of(base, config.lora_options, recompute=recompute)
+    if weights:
+        trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
+    else:
+        trainee = Trainee.on_meta(start, tokenizer=tokenizer)
+    encoder = ChatEncoder(tokenizer, config.turn_tokens or "both", config.effort)
+    length = config.max_length or context_length(trainee.model)
+    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=False, max_length=length)

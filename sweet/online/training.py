@@ -1,0 +1,276 @@
+"""One online training: its artifacts, both sides of its dialogues, the loop, and the actor that it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from sweet.learn.best_checkpoint import best_files
+from sweet.learn.metrics import Record
+from sweet.llm.local import LocalServing
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.dialogues import StepPlayer, rows_after
+from sweet.online.loop import OnlineLoop
+from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
+from sweet.online.policy import DEVELOPER_MODE, open_policy
+from sweet.online.prepare import Prepared, prepare
+from sweet.runs.attempt import Draft
+from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Progress, Reporter, StageResult, digest_of
+from sweet.stages.leaks import model_plays
+from sweet.stages.live import PAUSE, LiveReporter
+from sweet.stages.meta import ScoresMeta
+from sweet.stages.models import plan_models, record_serving
+from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.rates import times
+from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.training.loggers import MetricLogs, log_name
+
+CHECKPOINT = "checkpoint.pt"
+"""In the folder of the actor, until the training is done."""
+DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
+"""The parts of the duration that are reported."""
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The artifacts that a training writes."""
+
+    actor: Draft
+    rollouts: Draft
+    scores: Draft
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.actor.path / CHECKPOINT
+
+
+def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
+    """See `sweet.online.stage.run_train_online`."""
+    ready = prepare(run, config, reporter)
+    local = plan_models(config, ready.models, reporter, others=ready.others)
+    local.variables = DEVELOPER_MODE
+    inputs = [] if ready.critic is None else [ready.critic]
+    attempted = run.attempt("train-online", config, inputs, ready.environment, verify=config.verify, warn=reporter.warn)
+    with attempted as attempt, ready.open_scorer(run, reporter) as scorer:
+        resume = config.resume
+        actor = attempt.start_artifact("actor", suffix="", meta=ready.actor_meta.as_json(), resume=resume)
+        rollouts = attempt.start_artifact("rollouts", meta=ready.rollouts_meta.as_json(), resume=resume)
+        scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
+        scores_meta = ScoresMeta(scoring=scoring, rollouts=rollouts.id).as_json()
+        drafts = Drafts(actor, rollouts, attempt.start_artifact("scores", meta=scores_meta, resume=resume))
+        metrics = _finished_metrics(run, drafts)
+        if metrics is not None:
+            earlier = [run.artifact(draft.id) for draft in (rollouts, drafts.scores, actor)]
+            for artifact in earlier:
+                run.verify(artifact, sums=config.verify)
+            reporter.say(f"{actor.id} is finished already.")
+            rows = earlier[0].rows, earlier[1].rows
+        else:
+            live = LiveReporter(reporter, attempt, PAUSE)
+            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live)
+            metrics, rows = training.run(attempt.metrics_path)
+        attempt.metrics.update(metrics.as_json())
+        played = attempt.finish_artifact(rollouts, rows=rows[0])
+        scored = attempt.finish_artifact(drafts.scores, rows=rows[1], made_from=[played])
+        trained = attempt.finish_artifact(actor, made_from=[scored, played])
+    return StageResult("train-online", run.path, metrics, [trained, scored, played])
+
+
+def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:
+    """Return the metrics of a training that an earlier attempt finished; None where none did."""
+    if not drafts.actor.resumed or drafts.checkpoint.exists():
+        return None
+    names = {drafts.actor.id, drafts.rollouts.id, drafts.scores.id}
+    attempts = [a for a in run.manifest().attempts if names <= {*a.outputs} and a.status == "done" and a.metrics]
+    return OnlineMetrics.read(attempts[-1].metrics) if attempts else None
+
+
+@dataclass(frozen=True)
+class _Training:
+    """One training inside its attempt."""
+
+    ran: Run
+    ready: Prepared
+    drafts: Drafts
+    scorer: TrajectoryScorer
+    local: LocalServing
+    live: LiveReporter
+
+    def run(self, metrics_path: Path) -> tuple[OnlineMetrics, tuple[int, int]]:
+        """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""
+        ready, drafts, live = self.ready, self.drafts, self.live
+        config, model, used = ready.config, ready.model, ready.used
+        live.say(
+            f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
+            f"{config.group} dialogues a step, lr {used.lr:g}."
+        )
+        name = log_name(self.ran, drafts.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
+        with ExitStack() as stack:
+            dialogues = stack.enter_context(JsonlWriter(drafts.rollouts.path))
+            scores = stack.enter_context(JsonlWriter(drafts.scores.path))
+            log = stack.enter_context(JsonlWriter(metrics_path))
+            logs = stack.enter_context(MetricLogs(config.log_to, name, live))
+            bar = stack.enter_context(live.progress("steps", config.most_steps))
+            played = stack.enter_context(live.progress("dialogues", None))
+
+            def on_row(row: Record) -> None:
+                log.write(row)
+                logs.write(row)
+
+            writers = _Writers(dialogues, scores, log, bar, played, on_row)
+            loop, ended = asyncio.run(self._train(writers))
+            rows = dialogues.rows, scores.rows
+        kept, weights = loop.kept()
+        model.trainee.load_weights(weights)
+        model.trainee.write(model.encoder, drafts.actor.path)
+        for path in (drafts.checkpoint, *best_files(drafts.checkpoint)):
+            path.unlink(missing_ok=True)
+        if ended == "collapse":
+            live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
+        return _metrics(ready, loop, ended, kept), rows
+
+    async def _train(self, writers: _Writers) -> tuple[OnlineLoop, str]:
+        """Open both sides and train; return the loop after its last step, and what ended it."""
+        ready, drafts, live = self.ready, self.drafts, self.live
+        config, base, trainee = ready.config, ready.model.base, ready.model.trainee
+        async with AsyncExitStack() as stack:
+            learner = ready.learner(drafts.rollouts.id)
+            folder = self.ran.path / ".policy" / drafts.actor.id
+            policy = await stack.enter_async_context(open_policy(config, base, trainee, self.local, folder))
+            player = StepPlayer(
+                kind=ready.kind,
+                rules=ready.rules,
+                agent=policy,
+                human=await ready.open_humans(self.ran, self.local, live, stack),
+                system=ready.system,
+                limit=config.concurrency,
+                seconds=config.deadline,
+                allowed=config.fail_on_error,
+                writer=writers.dialogues,
+                log=writers.log,
+                live=live,
+                bar=writers.played,
+            )
+            loop = OnlineLoop(
+                config=config,
+                kind=ready.kind,
+                tasks=ready.tasks,
+                validation=ready.validation,
+                humans=ready.humans,
+                model_plays=any(model_plays(human.name) for human in ready.humans.humans),
+                player=player,
+                validator=replace(player, writer=None),
+                scorer=self.scorer,
+                scored={},
+                scores=writers.scores,
+                learner=learner,
+                policy=policy,
+                checkpoint=drafts.checkpoint,
+                digest=_digest(ready),
+                live=live,
+                bar=writers.bar,
+                on_row=writers.on_row,
+            )
+            loop.load()
+            player.recorded = rows_after(scan_jsonl(drafts.rollouts.path), loop.done.step)
+            recorded = read_jsonl(drafts.scores.path, Score)
+            loop.scored = {row.id: row for row in recorded if row.id in player.recorded}
+            return loop, await loop.run()
+
+
+@dataclass(frozen=True)
+class _Writers:
+    """What a training writes to, and its progress bars.
+
+    Attributes:
+        log: of the failed dialogues and the metrics. on_row: called with the metrics of each step.
+    """
+
+    dialogues: JsonlWriter
+    scores: JsonlWriter
+    log: JsonlWriter
+    bar: Progress
+    played: Progress
+    on_row: Callable[[dict[str, Any]], None]
+
+
+def _digest(ready: Prepared) -> str:
+    """Return what identifies the training in its checkpoints."""
+    model = ready.model
+    critic = [] if ready.critic is None else [ready.critic.sha256]
+    encoding = [model.encoder.version] if model.encoder.version else []
+    tasks = ready.environment["tasks_digest"]
+    return digest_of([ready.config.digest(), model.base, tasks, vars(ready.used), *critic, *encoding])
+
+
+def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:
+    done, trainee = loop.done, ready.model.trainee
+    validated = {row["step"]: row["validation"] for row in done.steps if "validation" in row}
+    counts = ("episodes", "failed", "completion_tokens", "prompt_tokens", "human_prompt_tokens")
+    return OnlineMetrics(
+        steps=done.step,
+        updates=loop.learner.updates,
+        ended=ended,
+        collapse=done.collapse,
+        kept_step=kept,
+        **{name: done.count(name) for name in (*counts, "human_completion_tokens", "validation_tokens")},
+        reward=loop.recent_reward(),
+        validation=validated.get(kept),
+        kl_start=done.steps[-1].get("kl_start") if done.steps else None,
+        lr=ready.used.lr,
+        parameters=trainee.parameters,
+        trained_parameters=trainee.trained,
+        **{name: round(done.sums.get(name, 0.0), 3) for name in DURATIONS},
+        seconds=round(loop.seconds, 3),
+        curve=[CurvePoint.read(row) for row in done.steps],
+    )
+
+
+def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan[OnlineWork]:
+    """See `sweet.online.stage.plan_train_online`."""
+    ready = prepare(run, config, reporter, weights=False)
+    trainee = ready.model.trainee
+    builder = PlanBuilder(
+        "train-online",
+        run,
+        config.rates,
+        kind=ready.kind.name,
+        settings={**config.model_dump(mode="json"), "base": ready.model.base},
+        gpus=ready.gpus,
+        decides=("agent", "algorithm", "sim", "lora"),
+        compared=("tasks_per_step", "group", "max_turns", "max_tokens", "staleness", "concurrency", "device"),
+    )
+    each = config.tasks_per_step * config.group
+    steps = config.most_steps
+    a_dialogue = builder.rate(
+        "tokens_written",
+        "a dialogue",
+        lambda earlier: times(earlier.metric("completion_tokens"), 1 / (earlier.metric("episodes") or 1)),
+    )
+    tokens = times(None if steps is None else steps * each, a_dialogue)
+    budget = config.generated_tokens
+    written = min(tokens, budget) if tokens is not None and budget is not None else budget or tokens
+    seconds = builder.seconds_per("step", lambda earlier: earlier.metric("steps"))
+    work = OnlineWork(
+        base=ready.model.base,
+        algorithm=config.algorithm,
+        parameters=trainee.parameters,
+        trainable=trainee.trained,
+        tasks=len(ready.tasks),
+        tasks_per_step=config.tasks_per_step,
+        dialogues_per_step=each,
+        steps=steps,
+        dialogues=None if steps is None else steps * each,
+        tokens_written=None if written is None else round(written),
+        lr=ready.used.lr,
+        staleness=config.staleness,
+    )
+    return builder.build(work, seconds=times(steps, seconds))

@@ -1,0 +1,176 @@
+"""Each credit rule learns online, and a training that was interrupted ends with bitwise the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sweet.credit.names import rule_names
+from sweet.credit.registry import rule_class
+from sweet.errors import UsageError
+from sweet.learn.trainee import save_model
+from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.online.config import TrainOnlineConfig
+from sweet.online.stage import plan_train_online, run_train_online
+from sweet.runs.run import Run
+from sweet.stages.base import Progress, Silent
+from tests.packages import write_package
+from tests.runs.conftest import Settings
+
+OPTIONS: dict[str, Any] = {
+    "steps": 3,
+    "tasks_per_step": 2,
+    "group": 4,
+    "tasks": "micro",
+    "max_turns": 5,
+    "max_tokens": 32,
+    "seed": 3,
+    "save_every": 1,
+    "device": "cpu",
+    "deterministic": True,
+}
+
+SPREAD = """
+from sweet.credit.base import Credit, nothing_to_learn
+from sweet.credit.grpo import GRPO
+
+class Spread(GRPO):
+    name = "spread"
+
+    def credit(self, batch, models):
+        found = []
+        for one in super().credit(batch, models):
+            found.append(Credit(one.of, policy={turn: value / len(one.policy) for turn, value in one.policy.items()}))
+        return found
+"""
+
+RULES = [
+    ("rloo", []),
+    ("rft", []),
+    ("istar", ["reward-epochs=2", "reward-batch=4"]),
+    ("opsd", ["teacher=average", "rate=0.5"]),
+    ("opsd", ["form=top", "k=4"]),
+    ("sweet-pg", ["episode=yes"]),
+    ("spread", []),
+]
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class _Stopper(Silent):
+    """Raises after some dialogues."""
+
+    def __init__(self, dialogues: int) -> None:
+        self.left = dialogues
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        stopper = self
+
+        class Bar:
+            def advance(self, by: int = 1) -> None:
+                stopper.left -= by if title == "dialogues" else 0
+                if stopper.left < 0:
+                    raise _StoppedError
+
+            def note(self, **figures: object) -> None: ...
+
+        yield Bar()
+
+
+def config(algorithm: str, **more: Any) -> TrainOnlineConfig:
+    return TrainOnlineConfig.model_validate(OPTIONS | {"algorithm": algorithm} | more)
+
+
+def make_run(path: Path, *, critic: bool) -> Run:
+    """A run; with a critic, one that is not yet trained far: its reference with noise."""
+    run = Run.create(path, "code")
+    if critic:
+        model, tokenizer = load_model("micro", "cpu"), load_tokenizer("micro")
+        noise = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.02 * parameter.std() * torch.randn(parameter.shape, generator=noise)
+        with run.attempt("train-critic", Settings()) as attempt:
+            meta = {"variant": "advantage", "base": "micro", "recipe": "paper", "beta": 0.1, "normalize": "turn"}
+            draft = attempt.start_artifact("critic", suffix="", meta=meta)
+            save_model(model, tokenizer, draft.path)
+            attempt.finish_artifact(draft)
+    return run
+
+
+def weights(run: Run, actor: str) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "actor" / actor / "model.safetensors")
+
+
+@pytest.fixture
+def spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of another package."""
+    site = tmp_path / "site"
+    for folder in write_package(site, "sweet-spread", "", {"spread": "sweet_spread_rule:Spread"}, group="sweet.credit"):
+        monkeypatch.syspath_prepend(folder)
+    (site / "sweet_spread_rule.py").write_text(SPREAD)
+
+
+@pytest.mark.usefixtures("spread")
+@pytest.mark.parametrize(("rule", "options"), RULES)
+def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(
+    tmp_path: Path, rule: str, options: list[str]
+) -> None:
+    run = make_run(tmp_path / "run", critic=rule == "sweet-pg")
+    asked = config(rule, rule_option=options)
+    whole = run_train_online(run, asked, Silent())
+    assert whole.metrics.updates == 3, "each step has something to learn"
+    # In the third step: weights, optimizer and the state of the other models come from the checkpoint of the second.
+    with pytest.raises(_StoppedError):
+        run_train_online(run, asked, _Stopper(19))
+    again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
+    assert [artifact.id for artifact in again.artifacts] == ["actor-2", "scores-2", "rollouts-2"]
+    first, second, start = weights(run, "actor-1"), weights(run, "actor-2"), load_model("micro", "cpu").state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], start[name]) for name in first)
+    inputs = [ref.id for ref in again.artifacts[0].inputs]
+    assert inputs == ["scores-2", "rollouts-2", *(["critic-1"] if rule == "sweet-pg" else [])]
+
+
+def test_every_rule_that_learns_online_is_tested() -> None:
+    online = {name for name in rule_names() if rule_class(name).online}
+    assert online == {rule for rule, _ in RULES} - {"spread"} | {"grpo"}, "grpo is in test_train_online"
+
+
+def test_a_rule_that_asks_a_critic_needs_one_in_the_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", critic=False)
+    for planned in (run, None):
+        with pytest.raises(UsageError, match="train-online --algorithm sweet-pg needs") as error:
+            plan_train_online(planned, config("sweet-pg"), Silent())
+        assert "train-critic" in str(error.value.fix)
+    with pytest.raises(UsageError, match="grpo asks no critic"):
+        plan_train_online(run, config("grpo", critic="critic-1"), Silent())
+
+
+@pytest.mark.parametrize(("more", "what"), [({"staleness": 1}, "depends on the time"), ({"sim": "micro"}, "last bits")])
+def test_a_deterministic_training_depends_on_nothing_else(tmp_path: Path, more: dict[str, Any], what: str) -> None:
+    run = make_run(tmp_path / "run", critic=False)
+    with pytest.raises(UsageError, match=what):
+        plan_train_online(run, config("grpo", **more), Silent())
+
+
+def test_a_finished_training_is_not_repeated_when_it_is_resumed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", critic=False)
+    asked = config("grpo", steps=1)
+    first = run_train_online(run, asked, Silent())
+    again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
+    assert again.metrics == first.metrics
+    assert [one.id for one in again.artifacts] == ["actor-1", "scores-1", "rollouts-1"]
+    assert [one.sha256 for one in again.artifacts] == [one.sha256 for one in first.artifacts]
+    assert {run.stale(artifact) for artifact in run.manifest().artifacts} == {None}
+    new = run_train_online(run, asked, Silent())
+    assert new.artifacts[0].id == "actor-2"
