@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError
 from sweet.online.stage import plan_train_online
@@ -76,10 +75,10 @@ def check_online_training(run: Run, loop: Loop) -> None:
         UsageError: an option of the rule is wrong, the rule or the kind of task cannot be trained online, or the model
             cannot be trained.
     """
-    from sweet.online.learner import check_online
+    from sweet.online.prepare import online_rule
 
     config = loop.online()
-    check_online(credit_rule(config.algorithm, config.rule_option, "algorithm"))
+    online_rule(config)
     if not loop.algorithm.asks_critic and StepCache(run, Silent()).find(config) is None:
         plan_train_online(run, config, Silent())
 
