@@ -1,12 +1,14 @@
-"""Tune the hyperparameters of the study's methods on the validation tasks, with the same budget for each.
+"""Tune the hyperparameters of the study's methods on the validation tasks.
 
     python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256] [--family micro]
+                                      [--train-tasks 300]
 
-Each method of `TUNED` runs with BUDGET settings, on seeds that the study does not use, at as many generated tokens as
-in the study; ablations and controls use the settings of `sweet`. No test task is used. The results contain all
-settings, and which was best in the mean over seeds; the values of the rules are updated by hand. Finished steps in DIR
-are not repeated, also not after the process was killed. The results of methods that are not named are kept, with the
-sizes that they were tuned at.
+Each method of `TUNED` runs with BUDGET settings, those that learn online with ONLINE_BUDGET, on seeds that the study
+does not use; ablations and controls use the settings of `sweet`. The generated tokens are those of the study, or a
+share of them by `--train-tasks`. No test task is used. The results contain all settings, and which was best in the mean
+over seeds; the values of the rules are updated by hand. Finished steps in DIR are not repeated, also not after the
+process was killed. The results of methods that are not named are kept, with the sizes, the tasks and the seeds that
+they were tuned with.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from sweet.tasks.micro.family import FAMILIES, MICRO
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
 """Far from the seeds of the study."""
-SIZES: dict[str, Any] = {}
-"""Sizes that are not those of the study."""
+SIZES: dict[str, Any] = {"curve_steps": 1_000_000}
+"""Sizes that are not those of the study: there are no learning curves."""
 BUDGET = 11
-"""The number of settings of each method."""
+"""The number of settings of each method that does not learn online."""
+ONLINE_BUDGET = 6
+"""The number of settings of each method that does, whose training takes longer."""
 
 RFT: list[Options] = [
     {"lr": lr, "epochs": epochs}
@@ -72,38 +76,18 @@ SWEET: list[tuple[Options, Options, Options]] = [
 ]
 """Settings of critic, pairing and actor, which share the budget."""
 
-
+ONLINE: list[Options] = [
+    {"lr": 1e-3, "batch": 128, "epochs": 1},
+    {"lr": 3e-4, "batch": 32, "epochs": 1},
+    {"lr": 1e-3, "batch": 32, "epochs": 1},
+    {"lr": 3e-4, "batch": 32, "epochs": 4},
+    {"lr": 1e-3, "batch": 32, "epochs": 2},
+    {"lr": 5e-4, "batch": 16, "epochs": 2},
+]
+"""A step has 128 dialogues: these have 1, 4, 4, 16, 8 and 16 updates a step."""
 POLICY_GRADIENT: list[Options] = [
-    {"lr": 5e-4, "epochs": 1},
-    {"lr": 5e-4, "epochs": 2},
-    {"lr": 5e-4, "epochs": 4},
-    {"lr": 1e-3, "epochs": 1},
-    {"lr": 1e-3, "epochs": 2},
-    {"lr": 1e-3, "epochs": 4},
-    {"lr": 2e-3, "epochs": 1},
-    {"lr": 2e-3, "epochs": 2},
-    {"lr": 2e-3, "epochs": 4},
-    {"lr": 5e-4, "epochs": 2, "rule_option": ["std=no"]},
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["std=no"]},
-]
-RLOO: list[Options] = [
-    *POLICY_GRADIENT[:9],
-    {"lr": 5e-4, "epochs": 8},
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["clip_high=0.28"]},
-]
-"""It never divides by the standard deviation."""
-
-
-ISTAR: list[Options] = [
-    *POLICY_GRADIENT[:9],
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["weight=0.3"]},
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["std=no"]},
-]
-OPSD: list[Options] = [
-    *POLICY_GRADIENT[:9],
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["form=top"]},
-    {"lr": 1e-3, "epochs": 2, "rule_option": ["answers=no"]},
-]
+    {"lr": lr, "epochs": epochs} for lr, epochs in itertools.product((5e-4, 1e-3, 2e-3), (1, 2, 4))
+] + [{"lr": lr, "epochs": 2, "rule_option": ["std=no"]} for lr in (5e-4, 1e-3)]
 
 
 def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
@@ -113,11 +97,7 @@ def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
 GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
     "rft": _actors(RFT),
     "multi-turn-dpo": _actors(MULTI_TURN_DPO),
-    "grpo": _actors(POLICY_GRADIENT),
-    "rloo": _actors(RLOO),
-    "istar": _actors(ISTAR),
-    "opsd": _actors(OPSD),
-    "sweet-pg": _actors(POLICY_GRADIENT),
+    **{name: _actors(ONLINE) for name in ("grpo", "rloo", "istar", "opsd", "sweet-pg")},
     "sweet-pg-candidates": _actors(POLICY_GRADIENT),
     "sweet": SWEET,
 }
@@ -127,7 +107,7 @@ GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
 def variants(method: Method) -> Iterator[Method]:
     """Yield the method with each of its settings, under numbered names."""
     changes = GRIDS[method.name]
-    assert len(changes) == BUDGET, "the budget is the same for all"
+    assert len(changes) == (ONLINE_BUDGET if method.online else BUDGET), "the budget is the same for all"
     for number, (critic, pair, actor) in enumerate(changes, 1):
         update = {
             "name": f"{method.name} {number}",
@@ -145,13 +125,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tasks", type=int, default=256)
+    parser.add_argument("--train-tasks", type=int, default=StudySizes().train_tasks)
     parser.add_argument("--family", choices=FAMILIES, default=MICRO.name)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     names = options.methods.split(",")
     if unknown := set(names) - set(GRIDS):
         parser.error(f"no settings to try for {', '.join(sorted(unknown))}; there are {', '.join(GRIDS)}")
-    sizes = StudySizes(tasks=options.family, split="validation", eval_tasks=options.tasks, **SIZES)
+    chosen = {"tasks": options.family, "split": "validation", "eval_tasks": options.tasks}
+    sizes = StudySizes.model_validate({**chosen, "train_tasks": options.train_tasks, **SIZES})
     methods = {name: tuple(variants(METHODS[name])) for name in names}
     jobs = [
         SeedJob(
@@ -173,7 +155,6 @@ def main() -> None:
             "split": "validation",
             "tasks": options.tasks,
             "seeds": [job.seed for job in jobs],
-            "budget": BUDGET,
             "sizes": sizes.outcome_settings(),
             "methods": {name: _results(jobs, rows) for name, rows in methods.items()},
             "failed": failed,

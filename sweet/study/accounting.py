@@ -2,7 +2,8 @@
 
 Counted is what the method needs when it runs alone, so a step that several methods share counts in full for each. The
 tokens are all that the agent's model wrote to learn from: dialogues, replies that were sampled at a turn and judged,
-the dialogues of an online training, and thoughts. Evaluations are not counted; they are the same for all methods.
+the dialogues of an online training, and thoughts. Evaluations are not counted; they are the same for all methods. Nor
+is the validation during an online training, which does not choose its actor: it only gives the learning curve.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def generated_tokens(steps: Iterable[Step], cache: StepCache) -> int | None:
 
 
 def seconds(steps: Iterable[Step]) -> float:
-    """Return the seconds of these steps, one after the other."""
-    return sum(step.seconds for step in steps)
+    """Return the seconds of these steps, one after the other, without validation."""
+    return sum(step.seconds - step.metrics.get("validation_seconds", 0.0) for step in steps)
 
 
 def _of_step(step: Step, cache: StepCache) -> int | None:

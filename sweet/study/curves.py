@@ -1,8 +1,9 @@
 """Learning curves: the success on validation tasks by what a method had cost, in generated tokens and in seconds.
 
-All curves start at the agent that all methods start from, which costs nothing. A method that is trained once has a
-point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own dialogues; a
-method with rounds has one for each of its actors. At equal wall clock, every method is read at the seconds that `sweet`
+All curves start at the agent that all methods start from, which costs nothing. A method that learns from dialogues of
+this agent has a point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own
+dialogues; a method that learns online has one after every few of its steps (`StudySizes.curve_steps`). The validation
+itself counts neither as tokens nor as time. At equal wall clock, every method is read at the seconds that `sweet`
 needs on the same seed: its last point by then.
 """
 
@@ -13,8 +14,10 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
+from sweet.online.metrics import CurvePoint as OnlinePoint
+from sweet.pipeline.steps import Step
 from sweet.scoring.results.statistics import t_interval
-from sweet.study.accounting import generated_tokens, seconds
+from sweet.study.accounting import TOKENS, generated_tokens, seconds
 from sweet.study.plan import SeedJob, divisors_of, read_seeds
 from sweet.study.results import AtEqualSeconds, Bounds, CurvePoint
 from sweet.study.settings import CURVES, Method
@@ -65,14 +68,29 @@ def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
 
 
 def _points(steps: StudySteps, method: Method) -> list[Reached]:
-    return [
-        Reached(generated_tokens(making, steps.cache), seconds(making), float(scores.metrics[RATE]))
-        for making, scores in steps.validated_actors(method)
-    ]
+    making, scores = steps.validated(method)
+    end = Reached(generated_tokens(making, steps.cache), seconds(making), float(scores.metrics[RATE]))
+    return [*_during(making[-1], end), end] if method.online else [end]
+
+
+def _during(trained: Step, end: Reached) -> list[Reached]:
+    """Return the points of an online training before its end. What the method needed before the training, a critic
+    and its dialogues, is in all of them."""
+    found = []
+    before_tokens = None if end.tokens is None else end.tokens - int(trained.metrics[TOKENS])
+    before_seconds = end.seconds - seconds([trained])
+    for one in map(OnlinePoint.read, trained.metrics["curve"][:-1]):
+        if one.validation is not None:
+            tokens = None if before_tokens is None else before_tokens + one.tokens
+            took = before_seconds + one.seconds - one.validation_seconds
+            found.append(Reached(tokens, took, one.validation))
+    return found
 
 
 def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
-    """Return the means over seeds of the points that all of them have, with intervals of the success."""
+    """Return the means over seeds, with intervals of the success: the first points, as many as all seeds have, and the
+    end of each curve."""
+    shortest = min((len(points) for points in by_seed.values()), default=1) - 1
     return [
         CurvePoint(
             tokens=_mean_tokens(points),
@@ -80,7 +98,7 @@ def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
             success=_mean([point.success for point in points]),
             success_ci=_bounds([point.success for point in points], SHARE),
         )
-        for points in zip(*by_seed.values(), strict=False)
+        for points in zip(*([*points[:shortest], points[-1]] for points in by_seed.values()), strict=True)
     ]
 
 

@@ -145,9 +145,9 @@ def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor
 
 
 def divisors_of(method: Method, job: SeedJob) -> tuple[int, ...]:
-    """Return the parts of the training tasks that the method's learning curve needs; a method with rounds has its
-    points in the run of all tasks."""
-    return (1,) if method.rounds > 1 else (*job.sizes.parts, 1)
+    """Return the parts of the training tasks that the method's learning curve needs; a method that learns online has
+    its points in the run of all tasks."""
+    return (1,) if method.online else (*job.sizes.parts, 1)
 
 
 def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, ...]) -> None:
@@ -156,7 +156,7 @@ def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, .
 
 
 def _validate(steps: StudySteps, *, method: Method) -> None:
-    steps.validated_actors(method)
+    steps.validated(method)
 
 
 def _best_of(steps: StudySteps, *, method: Method) -> None:

@@ -2,10 +2,11 @@
 
 A method is a recipe: a name, a credit rule that the actor's training uses, and options. All actors start from the same
 agent. Those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge; those
-that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`). The
-learning rates, weights and epochs (`sweet.training.hyperparameters`) were chosen on validation tasks, with the same
-number of settings tried for each method of `TUNED` (`benchmarks/micro_tuning.py`, with its results next to those of the
-benchmark). The ablations and controls differ from `sweet` only in what they are named after.
+that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`); those that
+learn online (`sweet train-online`) end when the agent has written as many. The learning rates, weights and epochs
+(`sweet.training.hyperparameters`, `ONLINE`) were chosen on validation tasks, for each method of `TUNED` with a number
+of settings (`benchmarks/micro_tuning.py`, with its results next to those of the benchmark). The ablations and controls
+differ from `sweet` only in what they are named after.
 
 The published code differs from `sweet` in two ways at once: in its recipe (losses, masks, ranking) and in its settings
 (likelihood terms and pairs). Four methods vary them separately:
@@ -77,11 +78,9 @@ class Method(BaseModel):
     """The credit rule of the actor's training; `nothing` for the agent as it is."""
     judge: Literal["critic", "oracle", "random", "untrained"] | None = None
     """The judge of the sampled replies, where the actor learns from replies to one turn instead of whole dialogues."""
-    rounds: int = Field(default=1, ge=1)
-    """Actors that are trained one after the other, each on dialogues that the one before it plays; they share the
-    tokens. With one, the agent that all methods start from plays all dialogues."""
-    samples: int | None = Field(default=None, ge=2)
-    """Dialogues for each task of a round, where there are several; where not given those of the sizes."""
+    online: bool = False
+    """Whether the actor learns in many small steps from dialogues that it plays itself, until the tokens are used up.
+    Otherwise the agent that all methods start from plays all dialogues."""
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges, or the credit rule asks one."""
     rank: Options = Field(default_factory=dict)
@@ -89,23 +88,28 @@ class Method(BaseModel):
     pair: Options = Field(default_factory=dict)
     """Options of the pairing."""
     actor: Options = Field(default_factory=dict)
-    """Options of the actor's training."""
+    """Options of the actor's training, `sweet train-actor` or `sweet train-online`."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """Return all fields but the name, without the empty ones and a single round."""
+        """Return all fields but the name, without the empty ones."""
         fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name"})
-        return {name: value for name, value in fields.items() if value and (name, value) != ("rounds", 1)}
+        return {name: value for name, value in fields.items() if value}
 
 
-ROUNDS = 8
-"""Rounds of the methods whose rule is meant for dialogues of the policy that is trained."""
-GROUP = 8
-"""Their dialogues for each task, whose rewards are compared."""
+ONLINE: dict[str, Options] = {
+    "grpo": {"lr": 1e-3, "batch": 32, "epochs": 1},
+    "rloo": {"lr": 1e-3, "batch": 32, "epochs": 1},
+    "istar": {"lr": 1e-3, "batch": 32, "epochs": 1},
+    "opsd": {"lr": 1e-3, "batch": 32, "epochs": 1},
+    "sweet-pg": {"lr": 1e-3, "batch": 32, "epochs": 1},
+}
+"""What was chosen for each method that learns online, by its rule; a step has 16 tasks of 8 dialogues."""
+STEP: Options = {"tasks_per_step": 16, "group": 8}
 
 
-def _on_policy(rule: str, *, critic: Options | None = None) -> Method:
-    """Return a method whose actors learn from their own dialogues, in rounds."""
-    return Method(name=rule, learns=rule, rounds=ROUNDS, samples=GROUP, critic=critic or {}, actor=_weighted(rule))
+def _online(rule: str, *, critic: Options | None = None) -> Method:
+    """Return a method whose actor learns from its own dialogues."""
+    return Method(name=rule, learns=rule, online=True, critic=critic or {}, actor=STEP | ONLINE[rule])
 
 
 def _by_critic(
@@ -138,11 +142,11 @@ METHODS: dict[str, Method] = {
         Method(name="zero-shot", learns="nothing"),
         Method(name="rft", learns="rft", actor=RFT),
         Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
-        _on_policy("grpo"),
-        _on_policy("rloo"),
-        _on_policy("istar"),
-        _on_policy("opsd"),
-        _on_policy("sweet-pg", critic=CRITIC),
+        _online("grpo"),
+        _online("rloo"),
+        _online("istar"),
+        _online("opsd"),
+        _online("sweet-pg", critic=CRITIC),
         Method(
             name="sweet-pg-candidates",
             learns="sweet-pg-candidates",
@@ -268,13 +272,16 @@ class StudySizes(Sizes):
     credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is measured."""
     parts: tuple[int, ...] = (8, 2)
-    """The learning curves of methods that are trained once: also with an 8th and with half of the training tasks, and
-    so of the generated tokens."""
+    """The learning curves of methods that do not learn online: also with an 8th and with half of the training tasks,
+    and so of the generated tokens."""
     curve_tasks: int = Field(default=256, ge=1)
     """Validation tasks on which the actors of the learning curves are evaluated."""
+    curve_steps: int = Field(default=8, ge=1)
+    """Steps between two points of the learning curve of a method that learns online."""
     equal: Equal = "tokens"
     """What is the same for all methods. tokens: those that `sweet` lets the agent generate, dialogues and sampled
-    replies; methods that learn from whole dialogues get so many more. dialogues: the offline dialogues."""
+    replies; methods that learn from whole dialogues get so many more, and online ones end after the step that reaches
+    them. dialogues: the offline dialogues, whose tokens are those of an online method."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
 

@@ -6,12 +6,13 @@ cache, so it is done once. Every step names its inputs, so none depends on which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
+from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
@@ -19,7 +20,6 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import StageConfig
-from sweet.stages.rounds import ROUND_SEEDS
 from sweet.study.accounting import TOKENS, generated_tokens
 from sweet.study.settings import Method, Options, StudySizes
 from sweet.tasks.registry import task_kind
@@ -44,27 +44,19 @@ class StudySteps:
         """Return the scores of the method's actor on the tasks of the evaluation."""
         return self._scores_of(self.making(method), self.sizes.split, self.sizes.eval_tasks, temperature)
 
-    def validated_actors(self, method: Method) -> list[tuple[list[Step], Step]]:
-        """Return for each of the method's actors the steps until then, and its scores on the validation tasks of the
-        learning curves, at temperature 1; for a method that learns nothing those of the agent."""
-        return [
-            (making, self._scores_of(making, "validation", self.sizes.curve_tasks, 1.0))
-            for making in self.learning(method) or [[]]
-        ]
+    def validated(self, method: Method) -> tuple[list[Step], Step]:
+        """Return every step that the method needs, and its scores on the validation tasks of the learning curves, at
+        temperature 1; for a method that learns nothing those of the agent."""
+        making = self.making(method)
+        return making, self._scores_of(making, "validation", self.sizes.curve_tasks, 1.0)
 
     def making(self, method: Method) -> list[Step]:
         """Return every step that the method needs when it runs alone, from its dialogues to the actor, the last step;
         empty where nothing is learned."""
-        found = self.learning(method)
-        return found[-1] if found else []
-
-    def learning(self, method: Method) -> list[list[Step]]:
-        """Return the steps until each of the method's actors, which is the last of them: one for each round."""
         self._used.clear()
-        if method.learns == "nothing":
-            return []
-        actors = [self._actor(method)] if method.rounds == 1 else self._rounds(method)
-        return [list(self._used.values()) for _ in actors]
+        if method.learns != "nothing":
+            self._online(method) if method.online else self._actor(method)
+        return list(self._used.values())
 
     def budget(self) -> int:
         """Return the tokens that the agent generates for `sweet`: its dialogues and the sampled replies.
@@ -89,36 +81,40 @@ class StudySteps:
                 return self._train(method, judged)
             pairs = self._do(PairConfig(from_=judged.id, seed=self.seed, **_options(method.pair)))
             return self._train(method, pairs)
-        return self._train(method, self._read(method, self._whole_dialogues()))
+        return self._train(method, self._whole_dialogues_read(method))
 
-    def _rounds(self, method: Method) -> Iterator[Step]:
-        """Yield the actor of each round, which has played the dialogues of the next one.
+    def _online(self, method: Method) -> Step:
+        """Return the actor that has played its own dialogues, until the tokens are used up.
 
-        The tokens that are left are shared evenly among the rounds that are left, by the tokens of a dialogue in the
-        round before. A rule that asks a critic has one of the offline dialogues, which are its first round.
+        A rule that asks a critic has one of the offline dialogues, whose tokens count. Validation only gives the points
+        of the learning curve: the last weights are the actor, as for all other methods.
         """
-        sizes, agent = self.sizes, self.sizes.agent
-        tokens = int(StudySteps(self.cache, sizes, self.seed)._offline().metrics[TOKENS])
-        left = tokens if sizes.equal == "dialogues" else self.budget()
-        length = tokens / (sizes.train_tasks * sizes.samples)
-        group, critic = method.samples or sizes.samples, rule_class(method.learns).asks_critic
-        for number in range(1, method.rounds + 1):
-            if critic and number == 1:
-                dialogues = self._offline()
-            else:
-                share = left / (method.rounds + 1 - number)
-                tasks = min(number_of_tasks(sizes.tasks), max(1, round(share / max(1.0, length * group))))
-                seed = self.seed + ROUND_SEEDS * number
-                dialogues = self._play("train", tasks, samples=group, agent=agent, seed=seed)
-            left -= int(dialogues.metrics[TOKENS])
-            length = int(dialogues.metrics[TOKENS]) / int(dialogues.metrics["episodes"])
-            actor = self._train(method, self._read(method, dialogues), agent)
-            agent = str(self.cache.file(actor))
-            yield actor
+        sizes, options = self.sizes, _options(method.actor)
+        offline = int(StudySteps(self.cache, sizes, self.seed)._offline().metrics[TOKENS])
+        tokens = offline if sizes.equal == "dialogues" else self.budget()
+        if rule_class(method.learns).asks_critic:
+            options["critic"] = self._critic(method.critic).id
+            tokens -= 0 if sizes.equal == "dialogues" else offline
+        return self._do(
+            TrainOnlineConfig(
+                algorithm=method.learns,
+                agent=sizes.agent,
+                tasks=sizes.tasks,
+                generated_tokens=tokens,
+                max_turns=sizes.turns,
+                max_tokens=sizes.reply_tokens,
+                validate_every=sizes.curve_steps,
+                validation_tasks=sizes.curve_tasks,
+                keep="last",
+                sandbox=sizes.sandbox,
+                seed=self.seed,
+                **options,
+            )
+        )
 
-    def _read(self, method: Method, dialogues: Step) -> Step:
-        """Return what the method's rule reads of dialogues."""
-        reads = rule_class(method.learns).reads
+    def _whole_dialogues_read(self, method: Method) -> Step:
+        """Return what the method's rule reads of whole dialogues."""
+        dialogues, reads = self._whole_dialogues(), rule_class(method.learns).reads
         if reads == "rollouts":
             return dialogues
         return self._preferences(dialogues) if reads == "preferences" else self._score(dialogues)
@@ -197,16 +193,10 @@ class StudySteps:
             )
         )
 
-    def _train(self, method: Method, source: Step, agent: str | None = None) -> Step:
-        """Return the actor that learns from a step.
-
-        Args:
-            agent: that the training starts from; the one of all methods where None.
-        """
+    def _train(self, method: Method, source: Step) -> Step:
+        """Return the actor that learns from a step."""
         options = _options(method.actor) | {"method": method.learns}
-        if rule_class(method.learns).asks_critic:
-            options["critic"] = self._critic(method.critic).id
-        return self._do(TrainActorConfig(model=agent or self.sizes.agent, from_=source.id, seed=self.seed, **options))
+        return self._do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
     def _replies(self) -> Step:
         """Return the replies that all judges judge."""
@@ -245,13 +235,11 @@ class StudySteps:
         samples: int = 1,
         agent: str | None = None,
         temperature: float = 1.0,
-        seed: int | None = None,
         choice: Options | None = None,
     ) -> Step:
         """Play dialogues.
 
         Args:
-            seed: of the tasks and of sampling; that of the study's seed where None.
             choice: options by which one of several replies is chosen at each turn.
         """
         return self._do(
@@ -265,7 +253,7 @@ class StudySteps:
                 temperature=temperature,
                 max_turns=self.sizes.turns,
                 max_tokens=self.sizes.reply_tokens,
-                seed=self.seed if seed is None else seed,
+                seed=self.seed,
                 new=True,
                 **_options(choice or {}),
             )

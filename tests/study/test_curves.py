@@ -11,7 +11,7 @@ from sweet.study.curves import Reached, at_equal_seconds, mean_curve
 START = Reached(0, 0.0, 0.1)
 
 
-def test_a_curve_has_the_points_that_all_seeds_have_with_intervals_over_seeds() -> None:
+def test_a_curve_has_the_first_points_that_all_seeds_have_and_its_end_with_intervals_over_seeds() -> None:
     first = [START, Reached(100, 10.0, 0.2), Reached(200, 20.0, 0.4), Reached(300, 30.0, 0.5)]
     second = [Reached(0, 0.0, 0.3), Reached(140, 14.0, 0.4), Reached(260, 22.0, 0.4)]
     start, early, late = mean_curve({0: first, 1: second})
@@ -19,9 +19,9 @@ def test_a_curve_has_the_points_that_all_seeds_have_with_intervals_over_seeds() 
     assert start.success == pytest.approx(0.2)
     assert (early.tokens, early.seconds) == (120, 12)
     assert early.success == pytest.approx(0.3)
-    assert (late.tokens, late.seconds) == (230, 21)
-    assert late.success == pytest.approx(0.4)
-    assert late.success_ci == (0.4, 0.4)
+    assert (late.tokens, late.seconds) == (280, 26), "the ends, though one seed has a point more"
+    assert late.success == pytest.approx(0.45)
+    assert late.success_ci == pytest.approx((0.0, 1.0))
     assert early.success_ci == (0.0, 1.0), "two seeds 20 points apart: 12.7 standard errors of 10 points"
 
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from sweet.credit.registry import rule_class
+from sweet.online.config import TrainOnlineConfig
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
 from sweet.study.plan import SeedJob
@@ -27,7 +28,7 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
         (TrainCriticConfig, method.critic),
         (RankConfig, method.rank),
         (PairConfig, method.pair),
-        (TrainActorConfig, method.actor),
+        (TrainOnlineConfig if method.online else TrainActorConfig, method.actor),
     ):
         assert config.model_validate(options).model_dump(include=set(options)) == options
     check_options(RankConfig.model_validate(method.rank))
@@ -35,6 +36,7 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
         assert method.settings() == {"learns": "nothing"}
         return
     rule = rule_class(method.learns)
+    assert rule.online or not method.online
     assert bool(method.critic) == (method.judge == "critic" or rule.asks_critic)
     assert (method.judge is not None) == (rule.reads in ("pairs", "candidates"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.steps import Function, StepCache
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig
@@ -23,15 +24,14 @@ from sweet.study.study_steps import StudySteps
 from sweet.training.config import TrainActorConfig
 
 WORDS = 10
-"""Tokens of a dialogue of the first agent; those of an actor are half as long."""
+"""Tokens of a dialogue."""
 
 
 def tokens_of(config: Any) -> dict[str, int]:
     """Return the metrics of a stage that samples from the agent."""
     if isinstance(config, RolloutConfig):
         dialogues = (config.num_tasks or 0) * config.samples
-        words = WORDS if config.agent == "micro" else WORDS // 2
-        return {"episodes": dialogues, "completion_tokens": words * dialogues}
+        return {"episodes": dialogues, "completion_tokens": WORDS * dialogues}
     return {"completion_tokens": 0 if config.replies else 6000} if isinstance(config, RankConfig) else {}
 
 
@@ -87,14 +87,13 @@ def test_a_credit_rule_learns_from_what_it_reads(steps: StudySteps) -> None:
     assert [one.from_ for one in configs(steps, TrainActorConfig)][1:] == [["pairs-1"]]
 
 
-def test_a_rule_that_asks_a_critic_gets_the_one_of_the_offline_dialogues(steps: StudySteps) -> None:
-    steps.making(METHODS["sweet-pg"].model_copy(update={"rounds": 2}))
-    first, second = configs(steps, TrainActorConfig)
-    assert (first.method, first.from_, first.critic) == ("sweet-pg", ["scores-1"], "critic-1")
-    assert (second.method, second.from_, second.critic) == ("sweet-pg", ["scores-2"], "critic-1")
-    offline, played = configs(steps, RolloutConfig)
-    assert (offline.agent, offline.num_tasks, offline.samples) == ("micro", 20, 5)
-    assert Path(played.agent).stem == "actor-1"
+def test_a_rule_that_asks_a_critic_gets_the_one_of_the_offline_dialogues_whose_tokens_count(steps: StudySteps) -> None:
+    making = steps.making(METHODS["sweet-pg"])
+    (actor,) = configs(steps, TrainOnlineConfig)
+    assert (actor.algorithm, actor.critic) == ("sweet-pg", "critic-1")
+    assert actor.generated_tokens == 7000 - 20 * 5 * WORDS
+    assert [step.attempt.stage for step in making] == ["rollout", "eval", "label", "train-critic", "train-online"]
+    assert generated_tokens(making[:-1], steps.cache) == 20 * 5 * WORDS
 
 
 def test_whole_dialogues_have_as_many_tokens_as_sweet_on_more_tasks_and_then_more_often(
@@ -111,26 +110,25 @@ def test_whole_dialogues_have_as_many_tokens_as_sweet_on_more_tasks_and_then_mor
     assert len(configs(steps, RolloutConfig)) == 3, "they are the offline dialogues"
 
 
-def test_rounds_share_the_tokens_and_each_actor_plays_the_next_one(steps: StudySteps) -> None:
-    grpo = METHODS["grpo"].model_copy(update={"rounds": 3, "samples": 4})
-    learned = steps.learning(grpo)
-    offline, *played = configs(steps, RolloutConfig)
-    assert (offline.agent, offline.samples) == ("micro", 5), "it gives the budget, and is no round"
-    # 7000 tokens: 58 tasks of 4 dialogues of 10 tokens, then half of the 4680 left in dialogues of 10, then of 5
-    assert [one.num_tasks for one in played] == [58, 58, 176]
-    assert [one.samples for one in played] == [4, 4, 4]
-    assert played[0].agent == "micro"
-    assert [Path(one.agent).stem for one in played[1:]] == ["actor-1", "actor-2"]
-    assert len({one.seed for one in (offline, *played)}) == 4, "each round draws its own tasks and samples"
-    actors = configs(steps, TrainActorConfig)
-    assert [Path(actor.model or "").stem for actor in actors] == ["micro", "actor-1", "actor-2"]
-    assert [actor.from_ for actor in actors] == [["scores-1"], ["scores-2"], ["scores-3"]]
-
-    assert [len(making) for making in learned] == [3, 6, 9]
-    assert learned[-1] == steps.making(grpo)
-    assert [step.attempt.stage for step in learned[0]] == ["rollout", "eval", "train-actor"]
-    assert [generated_tokens(making, steps.cache) for making in learned] == [2320, 3480, 7000]
-    assert [making[-1].id for making in learned] == ["actor-1", "actor-2", "actor-3"]
+def test_an_online_method_has_the_tokens_of_sweet_and_the_tasks_of_the_other_curves(steps: StudySteps) -> None:
+    making = steps.making(METHODS["grpo"])
+    (config,) = configs(steps, TrainOnlineConfig)
+    assert (config.algorithm, config.agent, config.tasks, config.seed) == ("grpo", "micro", "micro", 3)
+    assert config.generated_tokens == steps.budget() == 7000
+    assert (config.max_turns, config.max_tokens) == (steps.sizes.turns, steps.sizes.reply_tokens)
+    assert (config.validate_every, config.keep) == (steps.sizes.curve_steps, "last")
+    assert config.model_dump(include=set(METHODS["grpo"].actor)) == METHODS["grpo"].actor
+    assert [step.attempt.stage for step in making] == ["train-online"]
+    made, scores = steps.validated(METHODS["grpo"])
+    assert made == making
+    assert scores.attempt.stage == "eval"
+    played = configs(steps, RolloutConfig)[-1]
+    online = config.rollout(validation=True)
+    same = ("tasks", "split", "num_tasks", "draw_tasks", "max_turns", "max_tokens", "temperature")
+    assert [getattr(played, name) for name in same] == [getattr(online, name) for name in same]
+    equal = StudySteps(steps.cache, steps.sizes.model_copy(update={"equal": "dialogues"}), seed=3)
+    equal.making(METHODS["grpo"])
+    assert configs(steps, TrainOnlineConfig)[-1].generated_tokens == 20 * 5 * WORDS, "those of the offline dialogues"
 
 
 def test_each_judge_chooses_the_best_of_n_replies_at_the_turns_of_the_same_tasks(steps: StudySteps) -> None:

@@ -73,8 +73,8 @@ BEST_OF = (
 
 LEARNING = (
     "Success on validation tasks by the tokens that the agent generated for the method, its evaluations excluded. All "
-    "methods start at the same agent. A method that is trained once has a point for each part of the tokens, each a "
-    "whole training; a method with rounds, whose actors learn from their own dialogues, has one for each of them."
+    "methods start at the same agent. A method that learns online, from its own actor's dialogues, has a point after "
+    "every few steps of its training; any other one has a point for each part of the tokens, each a whole training."
 )
 
 EQUAL_SECONDS = (
