@@ -1,7 +1,8 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--no-figures] [--keep] [--dry-run] [--out benchmarks/results/micro.json]
+                               [--no-figures] [--keep] [--dry-run] [--note TEXT]
+                               [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
 also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--note", help="what readers must know about how it was run; stands below README's tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     others = options.tasks != MICRO.name
@@ -116,6 +118,8 @@ def main() -> None:
         return
     result = run_study(folder, config, ConsoleReporter())
     results = read_results(folder / RESULTS)
+    if options.note is not None:
+        results = results.model_copy(update={"note": options.note})
     if options.keep:
         results = kept(read_results(out), results, out)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -65,6 +65,7 @@ def block(results: StudyResults) -> str:
         "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The difference on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
         _at_equal_seconds(results),
+        safe_markdown.prose(results.note or ""),
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
         f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",

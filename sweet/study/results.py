@@ -122,6 +122,8 @@ class StudyResults(_Result):
     offline: Columns | None = None
     """Success over `trajectories`, in results of earlier versions."""
     credit: Credit | None = None
+    note: str | None = None
+    """What readers must know about how the study was run."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, JsonValue] = Field(default_factory=dict)
 

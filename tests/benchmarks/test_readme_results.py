@@ -74,8 +74,13 @@ def test_the_block_says_what_was_equal_and_compares_at_equal_wall_clock_too() ->
     assert "| `rft` | 125,001 | 1.0 min | 16.0 % [14.0, 18.0] | +7.0 pp [+3.0, +11.0] |" in text
 
 
+def test_a_note_about_the_run_stands_below_the_tables() -> None:
+    text = block(study(note="Two seeds ran at a time."))
+    assert text.index("| `sweet` |") < text.index("\n\nTwo seeds ran at a time.\n\n") < text.index("\n- ")
+
+
 def test_texts_of_the_results_are_no_markup() -> None:
-    text = block(study(methods=[method(1, HOSTILE)], versions={"torch": HOSTILE}))
+    text = block(study(methods=[method(1, HOSTILE)], versions={"torch": HOSTILE}, note=HOSTILE))
     assert "\x1b" not in text
     shown = MarkdownIt("commonmark").enable("table").render(text)
     assert "&lt;script&gt;" in shown
