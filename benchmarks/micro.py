@@ -1,15 +1,15 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--no-figures] [--keep] [--dry-run] [--note TEXT]
+                               [--no-figures] [--keep] [--dry-run] [--finished] [--note TEXT]
                                [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
 also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
-a seed has finished a part: run `--seeds 1` first. The results of another family are in the file of its name. With
-`--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new method does not
-need all others again; its study must have `sweet`, with the same success on each seed, because every difference is to
-`sweet` on the same tasks and seeds.
+a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
+finished. The results of another family are in the file of its name. With `--keep`, methods and figures that DIR does
+not have are taken from the existing results, so that a new method does not need all others again; its study must have
+`sweet`, with the same success on each seed, because every difference is to `sweet` on the same tasks and seeds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
 from sweet.device import usable_cores
 from sweet.errors import InputError
+from sweet.study.aggregate import aggregate
 from sweet.study.forecast import Forecast, forecast
 from sweet.study.results import MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS, Equal, StudyConfig
@@ -105,6 +106,7 @@ def main() -> None:
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--finished", action="store_true")
     parser.add_argument("--note", help="what readers must know about how it was run; stands below README's tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -116,15 +118,18 @@ def main() -> None:
     if options.dry_run:
         show_forecast(forecast(seed_jobs(folder.absolute(), config), config.jobs or usable_cores()))
         return
-    result = run_study(folder, config, ConsoleReporter())
-    results = read_results(folder / RESULTS)
+    if options.finished:
+        results = aggregate(seed_jobs(folder.absolute(), config), config.tasks)
+    else:
+        show_study(run_study(folder, config, ConsoleReporter()))
+        results = read_results(folder / RESULTS)
     if options.note is not None:
         results = results.model_copy(update={"note": options.note})
     if options.keep:
         results = kept(read_results(out), results, out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    show_study(result)
+    console.show(console.safe_text(f"Written: {out}."))
 
 
 if __name__ == "__main__":

@@ -97,11 +97,11 @@ class Method(BaseModel):
 
 
 ONLINE: dict[str, Options] = {
-    "grpo": {"lr": 1e-3, "batch": 32, "epochs": 1},
-    "rloo": {"lr": 1e-3, "batch": 32, "epochs": 1},
-    "istar": {"lr": 1e-3, "batch": 32, "epochs": 1},
-    "opsd": {"lr": 1e-3, "batch": 32, "epochs": 1},
-    "sweet-pg": {"lr": 1e-3, "batch": 32, "epochs": 1},
+    "grpo": {"lr": 1e-3, "batch": 128, "epochs": 1},
+    "rloo": {"lr": 1e-3, "batch": 128, "epochs": 1},
+    "istar": {"lr": 3e-4, "batch": 32, "epochs": 1},
+    "opsd": {"lr": 3e-4, "batch": 32, "epochs": 4},
+    "sweet-pg": {"lr": 3e-4, "batch": 32, "epochs": 1},
 }
 """What was chosen for each method that learns online, by its rule; a step has 16 tasks of 8 dialogues."""
 STEP: Options = {"tasks_per_step": 16, "group": 8}
@@ -177,10 +177,10 @@ METHODS: dict[str, Method] = {
 }
 """All methods, in the order in which they are made and reported."""
 
-TUNED = ("rft", "multi-turn-dpo", "grpo", "rloo", "istar", "opsd", "sweet-pg", "sweet-pg-candidates", "sweet")
-"""The methods whose settings are tuned."""
+TUNED = ("rft", "multi-turn-dpo", "grpo", "istar", "opsd", "sweet-pg", "sweet")
+"""The methods whose settings are tuned; `rloo` has those of `grpo`."""
 
-CURVES = (*TUNED, "sweet-plus", "untrained")
+CURVES = (*TUNED, "rloo", "sweet-pg-candidates", "sweet-plus", "untrained")
 """The methods that have a learning curve over generated tokens."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}
