@@ -33,7 +33,7 @@ def generated_tokens(steps: Iterable[Step], cache: StepCache) -> int | None:
 
 def seconds(steps: Iterable[Step]) -> float:
     """Return the seconds of these steps, one after the other, without validation."""
-    return sum(step.seconds - step.metrics.get("validation_seconds", 0.0) for step in steps)
+    return sum(step.seconds - float(step.metrics.get("validation_seconds", 0.0)) for step in steps)
 
 
 def _of_step(step: Step, cache: StepCache) -> int | None:
