@@ -47,6 +47,28 @@ def report_run(path: Path) -> Run:
     return run
 
 
+def online_run(path: Path, *, done: bool) -> Run:
+    """Return a run with an actor that was trained online; one of its steps taught nothing, in one a dialogue failed."""
+    run = Run.create(path, task="code")
+    log: list[dict[str, Any]] = [
+        {
+            **{"step": number, "tokens": 1000 * number, "seconds": 10.0 * number, "dialogues": 8, "failed": 0},
+            **{"reward": 0.1 * number, "success": 0.05 * number, "leak_rate": 0.0, "kl_start": 0.01 * number},
+            **{"entropy_first": 1.0, "entropy_late": 0.5, "behind": 0.5, "equal_groups": 0.25, "limits": 0.0},
+            **{"play_seconds": 2.0, "train_seconds": 3.0, "update_seconds": 0.5},
+        }
+        for number in range(1, 7)
+    ]
+    for row in log[:1] + log[2:]:
+        row["loss"] = 0.5
+    log[2]["validation"], log[5]["validation"] = 0.3, 0.2
+    log.insert(3, {"failed": "task-1/0/0", "step": 3, "error": "no answer", "seconds": 99.0})
+    metrics = {"ended": "collapse", "collapse": "step 6: the mean reward fell", "kept_step": 3, "seconds": 70.0}
+    meta = {"method": "grpo", "base": "micro", "recipe": "paper"}
+    step(run, "train-online", "actor", [], meta=meta, metrics=metrics if done else {}, log=log)
+    return run
+
+
 def step(
     run: Run,
     stage: str,

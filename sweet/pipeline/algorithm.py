@@ -80,6 +80,10 @@ class Algorithm:
         }
         return [title for title, is_done in wanted.items() if is_done]
 
+    def has_table(self, table: str) -> bool:
+        """Return whether a table of recipes is of a stage that this algorithm has, or of all."""
+        return table not in TRAINING or table in self.steps(1, "retrained")
+
     def check_given(self, given: Collection[str], assignments: Sequence[str]) -> None:
         """Check that the options of a call are of stages that this algorithm has.
 
@@ -99,7 +103,7 @@ class Algorithm:
         has = self.steps(1, "retrained")
         for assignment in assignments:
             table, _, rest = assignment.strip().partition(".")
-            if table in TRAINING and table not in has:
+            if not self.has_table(table):
                 others = [title for title in TRAINING if title in has]
                 field = rest.partition("=")[0].strip().replace("-", "_")
                 takes = self.online and field in TrainOnlineConfig.model_fields

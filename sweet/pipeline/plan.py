@@ -94,9 +94,9 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
 
 
 def changes(before: Recipe, now: Recipe) -> list[str]:
-    """Return the settings that differ in two recipes, with both values."""
+    """Return the settings that differ, with both values; not those of stages that only one of the recipes has."""
     old, new = before.outcome(), now.outcome()
-    return [f"{name} was {old.get(name)!r} and is {new[name]!r}" for name in new if old.get(name) != new[name]]
+    return [f"{name} was {old[name]!r} and is {new[name]!r}" for name in new if name in old and old[name] != new[name]]
 
 
 def repeated(run: Run, before: Recipe, kept: Sequence[str], planned: Sequence[str]) -> list[str]:

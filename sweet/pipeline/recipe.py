@@ -137,8 +137,10 @@ class Recipe:
         return {name: value for table in tables for name, value in self.options.get(table, {}).items()}
 
     def outcome(self) -> dict[str, Any]:
-        """Return the settings that decide the result, as `table.option`."""
-        configs = {TRAIN: self.train} | {table: _config(table, self.of(table)) for table in TABLES if table != TRAIN}
+        """Return the settings that decide the result, as `table.option`; those of the stages that the algorithm has."""
+        algorithm = algorithm_of(self.train)
+        tables = [table for table in TABLES if table != TRAIN and algorithm.has_table(table)]
+        configs = {TRAIN: self.train} | {table: _config(table, self.of(table)) for table in tables}
         return {
             f"{table}.{option_key(name)}": value
             for table, config in configs.items()

@@ -103,8 +103,8 @@ def ranked(path: Path, problems: Problems) -> Ranked:
 
 
 def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
-    """Return the rows of a training log with their numeric metrics."""
-    return list(_rows(path, _step, problems))
+    """Return the rows of a training log with their numeric metrics; not the dialogues that failed in its steps."""
+    return [row for row in _rows(path, _step, problems) if row]
 
 
 def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
@@ -150,6 +150,8 @@ def _candidates(row: dict[str, Any]) -> tuple[int, str, str, list[float], float 
 
 
 def _step(row: dict[str, Any]) -> dict[str, float]:
+    if isinstance(row.get("failed"), str):  # the id of a dialogue; of a step it is their number
+        return {}
     metrics = {name: value for name, item in row.items() if (value := number(item)) is not None}
     if "step" not in metrics:
         raise ValueError("no step")

@@ -247,6 +247,42 @@ class AdvantagesFact(_Fact):
     turns: list[TurnAdvantage]
 
 
+class OnlineFact(_Fact):
+    """An online training: many steps, each of which plays its own dialogues."""
+
+    algorithm: str
+    steps: int
+    tokens: int
+    """Tokens that the agent wrote, validation excluded."""
+    dialogues: int
+    staleness: int
+    """Steps that dialogues could be ahead."""
+    behind: float | None
+    """Mean number of versions of the weights that turns were behind."""
+    ended: str
+    """What ended it: steps, tokens, seconds or collapse; empty while it is unfinished."""
+    collapse: str
+    """What showed a collapse; empty without one."""
+    kept_step: int | None
+    """The step whose weights are the actor."""
+    reward: tuple[float | None, float | None]
+    """Mean reward of the first five steps and of the last five."""
+    success: tuple[float | None, float | None]
+    """Share of the dialogues that solved their task, in the same steps."""
+    validation: float | None
+    """Share of the validation tasks that the kept weights solved, where they were played."""
+    play_seconds: float
+    """Seconds of waiting for dialogues."""
+    train_seconds: float
+    update_seconds: float
+    """Seconds until the sampler had new weights."""
+    validation_seconds: float
+    seconds: float
+    """Of the whole training."""
+    curve: dict[str, list[Point]]
+    """Reward, success and validation over the tokens that the agent had written."""
+
+
 class TrainingFact(_Fact):
     """The training of one model."""
 
@@ -257,6 +293,8 @@ class TrainingFact(_Fact):
     """The number of steps that each point of a curve is the mean of."""
     series: dict[str, list[Point]]
     metrics: dict[str, float]
+    online: OnlineFact | None = None
+    """Of an actor that was trained online."""
 
 
 class Headline(_Fact):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 
+from sweet.report.averaging import POINTS, averaged
+from sweet.report.online_facts import online_fact
 from sweet.report.row_reader import Problems, steps
-from sweet.report.schema import Point, TrainingFact, number
+from sweet.report.schema import TrainingFact, number
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 
-POINTS = 240
-"""Most points of a curve; in a longer training each point is the mean of several steps."""
-SERIES = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
-SHOWN_METRICS = (*SERIES, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
+ONLINE = "train-online"
+"""The stage whose trainings have `OnlineFact`."""
+SAFEGUARDS = (
+    *("leak_rate", "limits", "equal_groups", "clipped", "masked", "entropy_first", "entropy_late"),
+    *("kl_start", "behind", "reply_tokens"),
+)
+"""Metrics by which the steps of an online training are watched (docs/online.md)."""
+LEARNED = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
+SERIES = (*LEARNED, *SAFEGUARDS)
+SHOWN_METRICS = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
 """Metrics of a training that are reported."""
 
 
@@ -36,20 +43,18 @@ def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[di
     series = {}
     for name in SERIES:
         points = [(row["step"], row[name]) for row in rows if name in row]
-        if points:
-            series[name] = list(_averaged(points, together))
+        if points and (name != "behind" or any(y for _, y in points)):
+            series[name] = averaged(points, together)
+    online = None
+    if attempts and attempts[-1].stage == ONLINE:
+        online = online_fact(artifact, attempts[-1], rows)
     last = attempts[-1].metrics if attempts else {}
     return TrainingFact(
         artifact=artifact.id,
         attempts=[attempt.id for attempt in attempts],
-        steps=sum("loss" in row for row in rows),
+        steps=len(rows) if online is not None else sum("loss" in row for row in rows),
         together=together,
         series=series,
         metrics={name: value for name in SHOWN_METRICS if (value := number(last.get(name))) is not None},
+        online=online,
     )
-
-
-def _averaged(points: Sequence[tuple[float, float]], together: int) -> Iterator[Point]:
-    for start in range(0, len(points), together):
-        part = points[start : start + together]
-        yield Point(x=fmean(x for x, _ in part), y=fmean(y for _, y in part))

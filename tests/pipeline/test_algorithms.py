@@ -167,3 +167,6 @@ def test_an_online_training_is_planned_and_counted(tmp_path: Path) -> None:
     plan = plan_train(run, LoopConfig(set_=["train-online.steps=3"]), Silent())
     assert plan.changed == ["train-online.steps was 2 and is 3"]
     assert plan.repeated == ["round 1: train-online", "round 1: rollout test", "round 1: eval test"]
+    plan = plan_train(run, LoopConfig(algorithm="multi-turn-dpo"), Silent())
+    assert plan.changed == ["train.algorithm was 'grpo' and is 'multi-turn-dpo'"]
+    assert plan.repeated == ["round 1: rollout test", "round 1: eval test"]

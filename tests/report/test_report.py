@@ -26,7 +26,7 @@ from sweet.scoring.results.statistics import TESTS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Metric, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
-from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
+from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, online_run, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, score, trajectory
 
 
@@ -373,3 +373,25 @@ def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
         inside = [success for at, success in values if one.low <= at <= one.high]
         assert one.n == len(inside)
         assert one.rate == Rate(name="success", mean=fmean(inside), low=one.rate.low, high=one.rate.high)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_an_online_training_has_its_learning_curve_over_generated_tokens(tmp_path: Path, done: bool) -> None:
+    report = collect(online_run(tmp_path / "run", done=done))
+    assert report.problems == []
+    (training,) = report.training
+    found = training.online
+    assert found is not None
+    assert (found.algorithm, found.steps, training.steps, found.tokens, found.dialogues) == ("grpo", 6, 6, 6000, 48)
+    assert [point.x for point in found.curve["reward"]] == [1000.0 * number for number in range(1, 7)]
+    assert [(point.x, point.y) for point in found.curve["validation"]] == [(3000.0, 0.3), (6000.0, 0.2)]
+    assert found.reward == (pytest.approx(0.3), pytest.approx(0.4))
+    assert (found.play_seconds, found.train_seconds, found.update_seconds) == (12.0, 18.0, 3.0)
+    assert found.behind == 0.5
+    assert {"kl_start", "entropy_late", "leak_rate", "equal_groups"} <= training.series.keys()
+    ended = (found.ended, found.kept_step, found.validation, found.seconds)
+    assert ended == (("collapse", 3, 0.3, 70.0) if done else ("", None, None, 60.0))
+
+
+def test_trainings_on_recorded_data_are_not_online(report: Report) -> None:
+    assert [one.online for one in report.training] == [None, None]

@@ -22,7 +22,7 @@ from sweet.view.report.lineage_graph import drawing, essential, lay_out
 from sweet.view.report.markdown_report import code, markdown
 from sweet.view.report.scales import Scale, labels, short, ticks
 from sweet.view.text import printable_line
-from tests.report_run import ADVANTAGES, LOSSES, report_run, rewrite, step
+from tests.report_run import ADVANTAGES, LOSSES, online_run, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, AnyConfig, trajectory
 from tests.view.test_dialogues_page import Reader, read
 
@@ -366,6 +366,21 @@ def test_a_code_span_holds_everything(text: str) -> None:
     assert fence[0] not in re.findall("`+", inside)
     assert not re.search(r"(?<!\\)\|", inside)
     assert "\n" not in shown
+
+
+def test_an_online_training_is_drawn_over_generated_tokens(tmp_path: Path) -> None:
+    run = online_run(tmp_path / "run", done=True)
+    text = drawn(run)
+    harmless(text)
+    for words in (
+        *("mean reward over generated tokens", "solved tasks over generated tokens", "divergence from the start"),
+        *("grpo · 6,000 tokens generated · 48 dialogues · ended by collapse · the actor has the weights of step 3",),
+        *("Collapse: step 6: the mean reward fell", "1.2 min in all: play 12 s, train 18 s, update 3.0 s"),
+    ):
+        assert words in text
+    row = "| `actor-1` | `grpo` | 6 | 6,000 | 0.300 → 0.400 | 15.0 % → 20.0 % | 12 s / 18 s / 3.0 s | collapse, "
+    assert row in markdown(collect(run))
+    assert "heldout accuracy" not in markdown(collect(run)), "it has a table of its own"
 
 
 def test_markdown_of_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import plan_train_online, run_train_online
@@ -12,6 +15,7 @@ COMMANDS = (
         config=TrainOnlineConfig,
         stage=run_train_online,
         plan=plan_train_online,
+        show=partial(console.show_result, hidden=("curve",)),
         name_run=lambda config: (config.task, f"online-{config.algorithm}"),
         summary="Train the agent online: play, score and learn in many small steps.",
         text="Each step plays some tasks with the newest weights, scores the dialogues, learns from them by a credit "

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweet.report.quote import paragraph, rate_name, rate_text, trained_on
-from sweet.report.schema import Report
+from sweet.report.schema import OnlineFact, Report
 from sweet.scoring.results.statistics import p_in_words
-from sweet.units import count, format_metric
+from sweet.units import count, format_duration, format_metric, percent
 from sweet.view import safe_markdown
 from sweet.view.report.html_parts import cut
 from sweet.view.text import printable_line
 
 METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
 """The metrics of a training."""
+ONLINE = ["trained online", "by", "steps", "tokens", "reward", "success", "play / train / update", "ended by"]
+"""The columns of an online training; reward and success are those of the first and of the last five steps."""
 
 
 def markdown(report: Report) -> str:
@@ -72,10 +74,27 @@ def _parts(report: Report) -> Iterator[str]:
     rows = [
         [code(found.artifact), f"{found.steps:,}", *(_metric(found.metrics, name) for name in METRICS)]
         for found in report.training
+        if found.online is None
     ]
     yield from _table(["trained", "steps", *map(rate_name, METRICS)], rows, "-r" + "r" * len(METRICS))
+    yield from _table(ONLINE, [_online(one.artifact, one.online) for one in report.training if one.online], "--rrrrrl")
     if report.citation:
         yield paragraph(report, code)
+
+
+def _online(actor: str, found: OnlineFact) -> list[str]:
+    spent = (found.play_seconds, found.train_seconds, found.update_seconds)
+    ended = found.ended or "unfinished"
+    return [
+        code(actor),
+        code(found.algorithm),
+        f"{found.steps:,}",
+        f"{found.tokens:,}",
+        " → ".join("–" if value is None else f"{value:.3f}" for value in found.reward),
+        " → ".join("–" if value is None else percent(value) for value in found.success),
+        " / ".join(map(format_duration, spent)),
+        f"{ended}, {code(found.collapse)}" if found.collapse else ended,
+    ]
 
 
 def _metric(metrics: dict[str, float], name: str) -> str:

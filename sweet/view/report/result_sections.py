@@ -10,6 +10,7 @@ from sweet.report.schema import (
     ComparisonFact,
     DialoguesFact,
     Measure,
+    OnlineFact,
     Point,
     Rate,
     Report,
@@ -18,7 +19,7 @@ from sweet.report.schema import (
     TrainingFact,
 )
 from sweet.scoring.results.statistics import TESTS, p_in_words
-from sweet.units import count, format_metric, percent, rate_bounds, rate_value
+from sweet.units import count, format_duration, format_metric, percent, rate_bounds, rate_value
 from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
@@ -33,6 +34,12 @@ TRAINED = (
     ("learning rate", ("lr",), False),
     ("gradient norm", ("grad_norm",), False),
     ("tokens a second", ("tokens_per_second",), False),
+    ("dialogues: the human leaked, at a limit; groups of equal rewards", ("leak_rate", "limits", "equal_groups"), True),
+    ("entropy at the first and at later turns, nats a token", ("entropy_first", "entropy_late"), False),
+    ("divergence from the start, nats a token", ("kl_start",), False),
+    ("tokens that were clipped and masked", ("clipped", "masked"), True),
+    ("versions that turns were behind", ("behind",), False),
+    ("tokens of a reply", ("reply_tokens",), False),
 )
 """Charts of a training: title, metrics, whether they are shares."""
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
@@ -164,6 +171,34 @@ def training(report: Report) -> str:
     return section("training", "Training", "".join(_training(found) for found in report.training))
 
 
+def _online(found: OnlineFact) -> str:
+    """Return the summary of an online training, and its learning curve over generated tokens."""
+    facts = [
+        found.algorithm,
+        f"{count(found.tokens, 'token')} generated",
+        count(found.dialogues, "dialogue"),
+        f"ended by {found.ended}" if found.ended else "unfinished",
+        f"the actor has the weights of step {found.kept_step:,}" if found.kept_step is not None else "",
+    ]
+    named = ("play", "train", "update", "validation")
+    spent = [f"{name} {format_duration(getattr(found, f'{name}_seconds'))}" for name in named]
+    time = [f"{format_duration(found.seconds)} in all: {', '.join(spent)}"]
+    if found.staleness:
+        behind = "" if found.behind is None else f", turns {found.behind:.2f} versions behind on average"
+        time.append(f"dialogues up to {count(found.staleness, 'step')} ahead{behind}")
+    summary = note(" · ".join(filter(None, facts))) + note(" · ".join(time))
+    if found.collapse:
+        summary += f'<p class="state">Collapse: {line(found.collapse)}</p>\n'
+    series = {name: Series(name=rate_name(name), points=points) for name, points in found.curve.items()}
+    solved = [series[name] for name in ("success", "validation") if name in series]
+    drawn = []
+    if "reward" in series:
+        drawn.append(charts.lines("mean reward over generated tokens", "tokens", [series["reward"]]))
+    if solved:
+        drawn.append(charts.lines("solved tasks over generated tokens", "tokens", solved, share=True))
+    return summary + side_by_side(drawn)
+
+
 def _training(found: TrainingFact) -> str:
     facts = [count(found.steps, "step")] if found.steps else []
     facts += [
@@ -172,6 +207,8 @@ def _training(found: TrainingFact) -> str:
         if name in found.metrics
     ]
     summary = note(" · ".join(facts)) if facts else ""
+    if found.online is not None:
+        summary += _online(found.online)
     if found.together > 1:
         summary += note(f"Each point is the mean of {count(found.together, 'step')}.")
     drawn = []
