@@ -221,8 +221,17 @@ class Loop:
         if "pair" in todo:
             pair = self._made(PairConfig, "pair", defaults={"seed": seed}, from_=played.steps["rank"].id)
             self._do("pair", pair)
-        played.actor = self._do(ONLINE, self.online()) if ONLINE in todo else self._train_actor(seed)
+        played.actor = self._train_online() if ONLINE in todo else self._train_actor(seed)
         return played.actor
+
+    def _train_online(self) -> Step:
+        actor = self._do(ONLINE, self.online())
+        if actor.metrics.get("updates") == 0:
+            self.reporter.warn(
+                "No step of the online training taught anything, so the actor is the agent. It needs dialogues of "
+                f"which some are better: easier tasks, a better agent, or {option('set_', f'{ONLINE}.group=DIALOGUES')}."
+            )
+        return actor
 
     def _rank(self, agent: str, number: int) -> None:
         rank = self._made(

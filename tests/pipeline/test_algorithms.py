@@ -21,6 +21,7 @@ from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Silent
 from sweet.training.config import TrainActorConfig
 from tests.pipeline.test_loop import TINY, Scripted
+from tests.stages.heard import Heard
 
 QUICK = [f"train-online.{one}" for one in ("steps=2", "tasks-per-step=2", "group=4", "save-every=1")]
 ONLINE: dict[str, Any] = {name: value for name, value in TINY.items() if name != "samples"} | {
@@ -170,3 +171,20 @@ def test_an_online_training_is_planned_and_counted(tmp_path: Path) -> None:
     plan = plan_train(run, LoopConfig(algorithm="multi-turn-dpo"), Silent())
     assert plan.changed == ["train.algorithm was 'grpo' and is 'multi-turn-dpo'"]
     assert plan.repeated == ["round 1: rollout test", "round 1: eval test"]
+
+
+class Untaught(Scripted):
+    """An online training of which no step has anything to learn."""
+
+    def do(self, config: Any, title: str) -> Any:
+        step = super().do(config, title)
+        step.attempt.metrics["updates"] = 0
+        return step
+
+
+def test_an_online_training_that_learned_nothing_is_warned_of() -> None:
+    heard = Heard()
+    Loop(resolve(LoopConfig(**ONLINE), None), Untaught([]), heard).play()
+    (warned,) = heard.warnings
+    assert "taught anything" in warned
+    assert "--set train-online.group=DIALOGUES" in warned
