@@ -228,8 +228,8 @@ class Loop:
         actor = self._do(ONLINE, self.online())
         if actor.metrics.get("updates") == 0:
             self.reporter.warn(
-                "No step of the online training taught anything, so the actor is the agent. It needs dialogues of "
-                f"which some are better: easier tasks, a better agent, or {option('set_', f'{ONLINE}.group=DIALOGUES')}."
+                "No step of the online training taught anything, so the actor is the agent. Dialogues of a task must "
+                f"differ: easier tasks, a better agent, or {option('set_', f'{ONLINE}.group=DIALOGUES')}."
             )
         return actor
 
