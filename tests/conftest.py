@@ -72,7 +72,7 @@ def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
     """Let workers be forked where programs are."""
     for spec in specs:
         if programs.FOLDER in os.environ and spec.popen and spec.python is None:
-            spec.python = shlex.join([sys.executable, "-S", str(Path(__file__).with_name("worker.py"))])
+            spec.python = shlex.quote(programs.interpreter())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,6 +92,12 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, made the current one: `runs/` of a command lands in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def forked_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks and workers that this process and its programs start are forked (`tests.interpreter`)."""
+    monkeypatch.setattr(sys, "executable", programs.interpreter())
 
 
 @pytest.fixture

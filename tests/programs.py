@@ -30,13 +30,21 @@ SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUD
 """Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without them, each
 sets its variable to the same."""
 FOLDER = "ZYGOTES_OF_TESTS"
-"""Variable with the folder of the zygotes' sockets. It has two files more:"""
+"""Variable with the folder of the zygotes' sockets. It has three files more:"""
+INTERPRETER = "python"
+"""An executable that stands in for the interpreter (`tests.interpreter`); missing if a script cannot name that."""
+LONGEST = 120
+"""Characters of the path of an interpreter that the first line of a script can name everywhere."""
 ENVIRONMENT = "environment.json"
 """Their environment."""
 ERRORS = "errors"
 """What they write before they end with an error."""
 READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR", *SET_BY_IMPORTS)
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
+APPLIED = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONWARNINGS", "OMP_NUM_THREADS")
+"""Variables that are read then, and that `tests.zygote` applies in a forked process."""
+READ_BY_RANKS = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "TORCH_NCCL_", "GLOO_")
+"""Variables that torch's launcher sets, which are read when ranks meet."""
 
 
 def start(
@@ -53,12 +61,11 @@ def start(
     """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
-    if FOLDER in os.environ and options.get("preexec_fn") is None:
-        theirs = _environment()
-        different = {name for name in theirs.keys() | environment if theirs.get(name) != environment.get(name)}
-        if all(name.startswith(READ_BY_CALLS) for name in different):
-            needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
-            return Forked(zygote("torch" if needs_torch else "commands"), words, environment, **options)
+    can_be_forked = FOLDER in os.environ and options.get("preexec_fn") is None
+    if can_be_forked and all(name.startswith(READ_BY_CALLS) for name in _different(environment)):
+        needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
+        level = "torch" if needs_torch else "commands"
+        return Forked(zygote(level), words, environment, sys.executable, **options)
     return subprocess.Popen([sys.executable, *words], env=environment, **options)
 
 
@@ -83,6 +90,10 @@ def zygotes(folder: Path) -> Iterator[None]:
     folder.mkdir()
     os.environ[FOLDER] = str(folder)
     (folder / ENVIRONMENT).write_text(json.dumps(dict(os.environ)))
+    if " " not in sys.executable and len(sys.executable) <= LONGEST:
+        code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.interpreter import main; main()"
+        (folder / INTERPRETER).write_text(f"#!{sys.executable} -S\n{code}\n")
+        (folder / INTERPRETER).chmod(0o700)
     command = [sys.executable, "-m", "tests.zygote", str(folder), "." * 8192]
     with (folder / ERRORS).open("wb") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
@@ -95,6 +106,12 @@ def zygotes(folder: Path) -> Iterator[None]:
         process.stdin.close()
         process.wait()
         process.stdout.close()
+
+
+def interpreter() -> str:
+    """Return the executable that starts modules of the package as forks, where there is one."""
+    stand_in = Path(os.environ.get(FOLDER, ""), INTERPRETER)
+    return str(stand_in) if FOLDER in os.environ and stand_in.exists() else sys.executable
 
 
 @functools.cache
@@ -116,24 +133,53 @@ def _environment() -> dict[str, str]:
     return found
 
 
+def _different(environment: Mapping[str, str]) -> set[str]:
+    """The names of the variables that the zygotes have not or have otherwise."""
+    theirs = _environment()
+    return {name for name in theirs.keys() | environment if theirs.get(name) != environment.get(name)}
+
+
+def is_applied(environment: Mapping[str, str]) -> bool:
+    """Whether a process with this environment that is forked is like one of a new interpreter."""
+    known = (*READ_BY_CALLS, *APPLIED, *READ_BY_RANKS)
+    return all(name.startswith(known) for name in _different(environment)) and (
+        environment.get("PYTHONWARNINGS", "ignore") == "ignore"
+    )
+
+
 def _failure() -> RuntimeError:
     return RuntimeError(Path(os.environ[FOLDER], ERRORS).read_text(errors="replace"))
 
 
 class Forked(subprocess.Popen[Any]):
-    """A child of a zygote. The methods of Popen that are replaced start the process and wait for its end."""
+    """A child of a zygote. The methods of Popen that are replaced start the process and wait for its end.
+
+    Args:
+        executable: its `sys.executable`; by default the interpreter.
+        ends_with_client: it is killed when this process ends.
+    """
 
     def __init__(
         self,
         zygote: socket.socket,
         arguments: Sequence[str],
         environment: Mapping[str, str],
+        executable: str = sys.executable,
         start_new_session: bool = False,
+        unbuffered: bool = False,
+        ends_with_client: bool = False,
         **options: Any,
     ) -> None:
         self._zygote = zygote
-        self._request = {"arguments": arguments, "environment": environment, "new_session": start_new_session}
-        super().__init__([sys.executable, *arguments], **options)
+        self._request = {
+            "arguments": arguments,
+            "environment": environment,
+            "executable": executable,
+            "new_session": start_new_session,
+            "unbuffered": unbuffered,
+            "ends_with_client": ends_with_client,
+        }
+        super().__init__([executable, *arguments], **options)
 
     def _execute_child(self, *given: Any) -> None:
         # The parameters are Popen's own: the sixth is cwd, the eleventh to sixteenth are the ends of the pipes.

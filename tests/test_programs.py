@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,19 +15,7 @@ import pytest
 
 from tests import programs
 
-DESCRIBE = """
-import gc, json, os, signal, sys
-from pathlib import Path
-streams = [sys.stdin, sys.stdout, sys.stderr]
-streams = [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.isatty()) for s in streams]
-handlers = [str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)]
-print(json.dumps({
-    "argv": sys.argv, "orig_argv": sys.orig_argv, "path": sys.path[0], "cwd": os.getcwd(), "name": __name__,
-    "environment": dict(os.environ), "streams": streams, "handlers": handlers, "gc": gc.isenabled(),
-    "files": sorted(os.listdir("/proc/self/fd"))[:-1], "threads": len(os.listdir("/proc/self/task")),
-    "shown": Path("/proc/self/cmdline").read_text().rstrip("\\0").split("\\0"), "leads": os.getsid(0) == os.getpid(),
-}))
-"""
+DESCRIBE = (programs.ROOT / "tests" / "described.py").read_text()
 linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux")
 
 
@@ -96,3 +86,54 @@ def test_a_program_reads_its_input_and_runs_beside_others() -> None:
         assert other.communicate("other", timeout=60)[0] == "OTHER"
         assert one.communicate("one", timeout=60)[0] == "ONE"
     assert (one.returncode, other.returncode) == (0, 0)
+
+
+def by_stand_in(*words: str, **options: Any) -> subprocess.Popen[str]:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([programs.interpreter(), *words], **pipes | options)
+
+
+@linux
+@pytest.mark.parametrize("how", [["-m"], ["-u", "-m"]])
+def test_what_the_stand_in_forks_is_like_the_program_of_a_new_interpreter(tmp_path: Path, how: list[str]) -> None:
+    changed = {"PYTHONPATH": str(programs.ROOT), "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore", "RANK": "1"}
+    options: dict[str, Any] = {"cwd": tmp_path, "env": os.environ | changed, "start_new_session": True}
+    words = ["-m", "tests.described", "3", "", "a b"]
+    with by_stand_in(*how[:-1], *words, stdin=subprocess.DEVNULL, **options) as forked:
+        found = json.loads(forked.communicate(timeout=60)[0])
+    new = subprocess.run(
+        [sys.executable, *how[:-1], *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, **options
+    )
+    expected = json.loads(new.stdout)
+    assert forked.returncode == new.returncode == 3
+    assert found["orig_argv"] == found["shown"] == [programs.interpreter(), *words]
+    assert found["executable"] == programs.interpreter()
+    other = {"orig_argv", "shown", "executable", "leads"}
+    assert {name: found[name] for name in found.keys() - other} == {
+        name: expected[name] for name in found.keys() - other
+    }
+
+
+@linux
+def test_the_stand_in_runs_all_else_in_its_own_process() -> None:
+    for words in (["-c"], ["-I", "-S", "-c"]):
+        with by_stand_in(*words, "import os, sys; print(os.getpid(), sys.executable)") as process:
+            assert process.communicate(timeout=60)[0].split() == [str(process.pid), sys.executable]
+    with by_stand_in("-m", "tests.described", "wait", env=os.environ | {"PYTHONHASHSEED": "1"}) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["executable"] == sys.executable
+        assert process.stdout.readline() == f"{process.pid}\n"
+        process.kill()
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_stand_in_ends_what_it_has_forked(number: signal.Signals) -> None:
+    with by_stand_in("-m", "tests.described", "wait") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        forked = os.pidfd_open(int(process.stdout.readline()))
+        process.send_signal(number)
+        assert process.wait(60) == -number
+        assert select.select([forked], [], [], 60)[0], "it has ended"
+        os.close(forked)

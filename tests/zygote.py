@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -115,6 +115,8 @@ class Zygote:
         """Fork zygotes and children. Return what to run in a child, None in a zygote at its end."""
         while True:
             for key, _ in self._selector.select():
+                if self._selector.get_map().get(key.fd) != key:
+                    continue  # an event before has ended it
                 if key.fileobj == LIFE:
                     if self._next:
                         os.waitpid(self._next, 0)
@@ -125,6 +127,9 @@ class Zygote:
                     break  # further events may be those of sockets that are closed now
                 if key.fileobj is self._own:
                     self._selector.register(self._own.accept()[0], selectors.EVENT_READ)
+                elif isinstance(key.data, int):
+                    self._selector.unregister(key.fileobj)  # the client has ended
+                    os.kill(key.data, signal.SIGKILL)
                 elif key.data:
                     self._report(key)
                 elif (call := self._call(key.fileobj)) is not None:
@@ -150,20 +155,25 @@ class Zygote:
             control.close()
             return None
         pid = self._fork()
+        request = json.loads(message)
         if pid == 0:
             self._close([])
-            return json.loads(message), files
+            return request, files
         ended = socket.socket(fileno=files.pop())
         for file in files:
             os.close(file)
         ended.send(str(pid).encode())
         self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, ended))
+        if request["ends_with_client"]:
+            self._selector.register(ended, selectors.EVENT_READ, pid)
         return None
 
     def _report(self, key: selectors.SelectorKey) -> None:
         """Tell the client that a child has ended."""
         pid, ended = key.data
         self._selector.unregister(key.fileobj)
+        with suppress(KeyError):
+            self._selector.unregister(ended)
         os.close(key.fd)
         status = os.waitpid(pid, 0)[1]
         with ended, suppress(BrokenPipeError):
@@ -176,7 +186,7 @@ class Zygote:
     def _close(self, kept: Sequence[socket.socket]) -> None:
         """Close in a child what belongs to its parent."""
         for key in list(self._selector.get_map().values()):
-            if key.data:
+            if isinstance(key.data, tuple):
                 os.close(key.fd)
                 key.data[1].close()
             elif key.fileobj != LIFE and key.fileobj not in kept:
@@ -193,18 +203,39 @@ def become(request: dict[str, Any], files: Sequence[int]) -> None:
     for number in range(STREAMS):
         os.dup2(files[number], number)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
+    apply(request["environment"])
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    sys.executable, unbuffered = request["executable"], request["unbuffered"]
     sys.orig_argv = [sys.executable, *request["arguments"]]
     _show_arguments(sys.orig_argv)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         before = getattr(sys, name)
-        raw = open(number, "rb" if name == "stdin" else "wb", closefd=False)  # noqa: SIM115 (open until the exit)
-        lines = name == "stderr" or os.isatty(number)
-        stream = io.TextIOWrapper(raw, before.encoding, before.errors, newline="\n", line_buffering=lines)
+        mode, buffering = ("rb", -1) if name == "stdin" else ("wb", 0 if unbuffered else -1)
+        raw: Any = open(number, mode, buffering, closefd=False)  # noqa: SIM115 (open until the exit)
+        stream = io.TextIOWrapper(
+            raw,
+            before.encoding,
+            before.errors,
+            newline="\n",
+            line_buffering=(name == "stderr" or os.isatty(number)) and not unbuffered,
+            write_through=unbuffered,
+        )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def apply(environment: Mapping[str, str]) -> None:
+    """Do what an interpreter and torch do at their start where the environment differs from this one's."""
+    if environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[1:1] = [folder for folder in folders if folder]
+    if environment.get("PYTHONWARNINGS"):
+        warnings.simplefilter("ignore")
+    threads = environment.get("OMP_NUM_THREADS")
+    if threads != os.environ.get("OMP_NUM_THREADS") and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(int(threads or os.cpu_count() or 1))
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -223,6 +254,8 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _current_folder() -> list[str]:
+    if os.environ.get("PYTHONSAFEPATH"):
+        return []
     try:
         return [str(Path.cwd())]
     except FileNotFoundError:  # it has been deleted

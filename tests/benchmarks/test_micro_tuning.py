@@ -55,6 +55,7 @@ def test_methods_that_did_not_run_are_kept_with_what_they_were_tuned_with() -> N
     assert with_kept({}, new) == new
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_method_is_tuned_alone_and_finished_steps_are_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

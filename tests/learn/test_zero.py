@@ -87,6 +87,7 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 
 
 @needs_deepspeed
+@pytest.mark.usefixtures("forked_python")
 def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     save_model(model, tokenizer, tmp_path / MODEL)

@@ -65,6 +65,7 @@ def metrics_of(folder: Path) -> dict[str, Any]:
     return dict(json.loads(out)["metrics"])
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     kill_after_a_part(folder)

@@ -191,6 +191,7 @@ def test_a_regression_critic_has_no_reference_and_needs_its_head(run: Run, agent
 
 @needs_deepspeed
 @needs_peft
+@pytest.mark.usefixtures("forked_python")
 def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from safetensors.torch import load_file
 

@@ -80,6 +80,7 @@ def same_weights(run: Run, one: str, other: str) -> None:
         torch.testing.assert_close(weights, second[name], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_two_nodes_train_as_one_process(run: Run, tmp_path: Path) -> None:
     with sweet(run, *by_hand(1), "--epochs", "1", "--json") as other:
         with sweet(run, *by_hand(0), "--epochs", "1") as first:

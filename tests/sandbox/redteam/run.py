@@ -40,7 +40,7 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
 BRIEF = replace(LIMITS, call_seconds=0.15)
-"""For answers that can only run until their time is over: most of them keep a core busy until then."""
+"""For answers that run until their time is over: most of them keep a core busy until then."""
 ALIKE = replace(LIMITS, call_seconds=0.5)
 """The same for all answers, in the case in which none has the brief limits."""
 JAILS = 8
@@ -184,7 +184,7 @@ def attack_all(tier: Tier, brief: bool) -> dict[str, Any]:
     """Return the result of every answer by name, and under "" anything left after all jails were closed.
 
     Args:
-        brief: answers that can only time out have the limits `BRIEF`.
+        brief: answers that run until their time is over have the limits `BRIEF`.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     expected = f"expected-{secrets.token_hex(8)}"
@@ -218,7 +218,8 @@ def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
 
 
 def _is_endless(answer: Hostile) -> bool:
-    return answer.outcome == "timeout"
+    """Return whether it runs until its time is over, if memory suffices."""
+    return answer.outcome.startswith("timeout")
 
 
 def _late(answer: Hostile, fate: dict[str, Any]) -> bool:

@@ -1,0 +1,69 @@
+"""Stands in for the Python interpreter: what a zygote can run is forked by it, all else runs in a new interpreter.
+
+`FOLDER/python ARGUMENTS`, a script in the folder of the zygotes that calls `main`, does what `python ARGUMENTS` does.
+What is forked has that script as its `sys.executable`, so that the programs it starts are forked too. This process is
+the one that its parent knows: it passes on its streams and signals, and ends as the forked one ends. If it is
+killed, the zygote kills the forked one. What that one asks for when its parent ends (`PR_SET_PDEATHSIG`) concerns the
+zygote, so tests about killed ranks start new interpreters.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from tests import programs
+
+PACKAGES = {"sweet", "tests"}
+"""Whose modules are forked."""
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+
+
+def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
+    """Let a zygote run these arguments; None if it cannot."""
+    match arguments:
+        case ["-u", "-c", *_]:  # pytest-xdist's
+            return programs.Forked(programs.zygote("tests"), arguments[1:], dict(os.environ), ends_with_client=True)
+        case ["-u", "-m", module, *_] | ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
+            if not programs.is_applied(os.environ):
+                return None
+            unbuffered = arguments[0] == "-u"
+            return programs.Forked(
+                programs.zygote("torch"),
+                arguments[unbuffered:],
+                dict(os.environ),
+                name,
+                unbuffered=unbuffered,
+                ends_with_client=True,
+            )
+    return None
+
+
+def end_like(process: programs.Forked) -> None:
+    """Wait for a process, and end with its status."""
+    for stream in (0, 1):
+        os.close(stream)  # or the other end would not see when the process closes it
+    status = process.wait()
+    if -status in (*PASSED_ON, signal.SIGKILL):
+        signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+        os.kill(os.getpid(), -status)
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def main() -> None:
+    """Do what the interpreter does with the arguments of this process."""
+    own, *arguments = sys.argv
+    received: list[int] = []
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _: received.append(number))
+    process = forked(own, arguments)
+    if process is None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.execv(sys.executable, [sys.executable, *arguments])
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _: os.kill(process.pid, number))
+    for number in received:
+        os.kill(process.pid, number)
+    end_like(process)
