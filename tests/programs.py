@@ -24,7 +24,8 @@ from tests.zygote import address
 
 ROOT = Path(__file__).parents[1]
 SWEET = ("-m", "sweet")
-TRAIN = {"train-critic", "train-actor"}
+NEED_TORCH = {"train-critic", "train-actor", "train", "train-online", "rank", "rollout", "play", "demo"}
+"""Commands that import torch, if they get that far."""
 """Commands that import torch and transformers."""
 SET_BY_IMPORTS = ("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR")
 """Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without them, each
@@ -39,7 +40,18 @@ ENVIRONMENT = "environment.json"
 """Their environment."""
 ERRORS = "errors"
 """What they write before they end with an error."""
-READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR", *SET_BY_IMPORTS)
+READ_BY_CALLS = (
+    "SWEET_",
+    "SLURM_",
+    "FAKE_",
+    "PYTEST_",
+    "COLUMNS",
+    "LINES",
+    "TERM",
+    "PATH",
+    "NO_COLOR",
+    *SET_BY_IMPORTS,
+)
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 APPLIED = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONWARNINGS", "OMP_NUM_THREADS")
 """Variables that are read then, and that `tests.zygote` applies in a forked process."""
@@ -63,7 +75,7 @@ def start(
     environment = dict(os.environ if env is None else env)
     can_be_forked = FOLDER in os.environ and options.get("preexec_fn") is None
     if can_be_forked and all(name.startswith(READ_BY_CALLS) for name in _different(environment)):
-        needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
+        needs_torch = torch or (tuple(words[:2]) == SWEET and not NEED_TORCH.isdisjoint(words[2:3]))
         level = "torch" if needs_torch else "commands"
         return Forked(zygote(level), words, environment, sys.executable, **options)
     return subprocess.Popen([sys.executable, *words], env=environment, **options)

@@ -9,10 +9,9 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ class Terminal:
         written: what it has sent to the terminal since the last keys, all of it in `everything`.
     """
 
-    child: int
+    process: subprocess.Popen[bytes]
     terminal: int
     written: str = ""
     everything: bytearray = field(default_factory=bytearray)
@@ -64,7 +63,7 @@ class Terminal:
         """Read to the end, and return the exit code."""
         while self._read():
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        return self.process.wait()
 
     def _read(self, seconds: float = 1) -> bool:
         if not select.select([self.terminal], [], [], seconds)[0]:
@@ -80,17 +79,16 @@ class Terminal:
 
 @contextmanager
 def terminal(*words: str | Path) -> Iterator[Terminal]:
-    child, end = pty.fork()
-    if child == 0:
-        os.environ.update({"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"})
-        os.execv(sys.executable, [sys.executable, "-m", "sweet", *map(str, words)])
-    program = Terminal(child, end)
+    end, own = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    streams: dict[str, Any] = {"stdin": own, "stdout": own, "stderr": own, "start_new_session": True}
+    process = programs.start([*programs.SWEET, *words], torch=True, env=environment, **streams)
+    os.close(own)
     try:
-        yield program
+        yield Terminal(process, end)
     finally:
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        process.kill()
+        process.wait()
         os.close(end)
 
 
@@ -127,7 +125,7 @@ def test_ten_dialogues_with_a_kill_in_the_fifth(tmp_path: Path) -> None:
             dialogue(program, number)
         answer(program, 5, 1, "the first answer")
         program.wait_for("turn 2 of 3 · your turn")
-        os.kill(program.child, signal.SIGKILL)
+        program.process.kill()
         assert program.ended() == -signal.SIGKILL
     manifest = Run.open(run).manifest()
     assert (manifest.attempts[-1].status, manifest.artifacts[-1].status) == ("interrupted", "partial")

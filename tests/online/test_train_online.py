@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from sweet.online.loop import OnlineLoop
 from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from tests import programs
 
 OPTIONS: dict[str, Any] = {
     "algorithm": "grpo",
@@ -119,9 +118,9 @@ def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path) ->
     options = OPTIONS | {"deterministic": True, "resume": True}
     whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
     run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent())
-    command = [sys.executable, "-c", PROGRAM, str(killed.path), json.dumps(options)]
+    command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
-    with subprocess.Popen(command) as process:
+    with programs.start(command, torch=True) as process:
         # In the fourth step, after the checkpoint of the second: one step is learned again, one is half played.
         while not path.exists() or path.read_bytes().count(b"\n") < 26:
             assert process.poll() is None, "it ended before it could be killed"
