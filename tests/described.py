@@ -7,8 +7,9 @@ import signal
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
-streams = [sys.stdin, sys.stdout, sys.stderr]
+streams: list[Any] = [sys.stdin, sys.stdout, sys.stderr]
 handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)]
 described = {
     "argv": sys.argv,

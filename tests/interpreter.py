@@ -60,10 +60,13 @@ def main() -> None:
         signal.signal(number, lambda number, _: received.append(number))
     process = forked(own, arguments)
     if process is None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in PASSED_ON:
+            signal.signal(number, signal.SIG_DFL)
+        for early in received:
+            os.kill(os.getpid(), early)
         os.execv(sys.executable, [sys.executable, *arguments])
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(process.pid, number))
-    for number in received:
-        os.kill(process.pid, number)
+    for early in received:
+        os.kill(process.pid, early)
     end_like(process)
