@@ -185,7 +185,7 @@ class _Plans:
         if stage == "rollout":
             return self._rollout(split)
         if stage == ONLINE:
-            return self.of(self.loop.online())
+            return self._online()
         dialogues = int(self._rollout(split or TRAIN).get("dialogues") or 0)
         if stage == "eval":
             return {"dialogues": dialogues}
@@ -198,6 +198,14 @@ class _Plans:
             "train-actor": {"pairs_at_most_per_round": turns * self.pairs},
         }
         return most.get(stage)
+
+    def _online(self) -> dict[str, Any]:
+        """Return the plan of an online training; only its dialogues if it asks a critic, which is not trained yet."""
+        config = self.loop.online()
+        if not self.loop.algorithm.asks_critic:
+            return self.of(config)
+        steps = config.most_steps
+        return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
 
     def _rollout(self, split: str) -> dict[str, Any]:
         if split not in self._rollouts:

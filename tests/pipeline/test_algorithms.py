@@ -53,13 +53,14 @@ def test_a_round_has_the_steps_of_its_algorithm(name: str) -> None:
     [
         ("grpo", {}),
         ("rloo", {}),
+        ("sweet-pg", {}),
         ("multi-turn-dpo", {"rounds": 2, "critic": "same"}),
         ("sweet-pg-candidates", {"rounds": 3, "early_stop": False}),
         ("sweet-pg-candidates", {"rounds": 2, "critic": "same"}),
     ],
 )
 def test_the_outline_has_the_steps_of_every_algorithm(name: str, options: dict[str, Any]) -> None:
-    if name in ("grpo", "rloo"):
+    if name in ("grpo", "rloo", "sweet-pg"):
         options = options | {"samples": 4}
     recipe = resolve(LoopConfig(**TINY), None)
     recipe = type(recipe)(recipe.train.model_copy(update={"algorithm": name, **options}), recipe.options)
@@ -105,6 +106,16 @@ def test_an_online_training_has_the_options_of_the_loop_and_plays_as_the_rollout
     given = online("train-online.rule-option=std=no", "train-online.rule-option=average=dialogue")
     assert given.rule_option == ["std=no", "average=dialogue"], "each --set of a list adds to it"
     assert online("train-online.seed=7").seed == 7
+
+
+def test_a_rule_that_asks_a_critic_gets_the_one_of_its_round() -> None:
+    _, steps = played(algorithm="sweet-pg")
+    (config,) = [config for _, config in steps.done if isinstance(config, TrainOnlineConfig)]
+    assert config.critic == "critic-1"
+    plan = plan_train(None, LoopConfig(**TINY | {"algorithm": "sweet-pg", "set_": QUICK}), Silent())
+    works = {step.step: step.work for step in plan.steps}
+    assert works["round 1: train-online"] == {"dialogues": 16}
+    assert works["round 1: rollout train"] is not None
 
 
 def test_the_options_that_an_online_training_takes_over_exist_on_both_sides() -> None:
