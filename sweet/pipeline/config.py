@@ -66,7 +66,7 @@ class LoopConfig(StageConfig):
     what later actors learn to say."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Seed of sampling and training; a stage may have one of its own in the recipe."""
-    redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", MAIN, OPERATIONAL))
+    redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they
     would repeat."""
     slurm: bool = Field(default=False, json_schema_extra=about("Machine", OPERATIONAL))
