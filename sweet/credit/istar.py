@@ -4,8 +4,8 @@ The reward model begins as the model that the policy starts from. On each batch 
 dialogues, the better against the worse of each task, with the sampler mu as the reference. Then r_t = beta * the sum
 over a turn's tokens of log(reward model / mu) is the reward of the turn, and its advantage is that of its dialogue plus
 `weight` times the distance of r_t to the rewards of all turns of the task's dialogues. No model sees the training-time
-information. A training on recorded dialogues trains the reward model on all of them before the policy's first step, and
-again if it is resumed.
+information. A training on recorded dialogues trains the reward model on all of them before the policy's first step; the
+weights that it led to are recorded, and a training that is resumed learns from these.
 """
 
 from __future__ import annotations

@@ -113,10 +113,15 @@ class Job:
                 )
                 for row, its, shown in zip(ids, spans, images, strict=True)
             ],
-            examples=_examples(fields["examples"]),
-            heldout=_examples(fields["heldout"]),
+            examples=read_examples(fields["examples"]),
+            heldout=read_examples(fields["heldout"]),
             vision=vision,
         )
+
+
+def read_examples(rows: list[dict[str, Any]]) -> list[Example]:
+    """Return examples from what JSON stores of `asdict` of them, in which tuples are lists."""
+    return [Example(**_tuples(row | {"terms": [TokenTerms(**_tuples(term)) for term in row["terms"]]})) for row in rows]
 
 
 def checkpoint_path(folder: Path) -> Path:
@@ -130,11 +135,6 @@ def _distinct_pictures(pool: Sequence[TokenSequence]) -> list[Picture]:
 
 def _span(start: int, stop: int, turn: int, *places: int) -> Span:
     return Span(start, stop, turn, *(None if place == _NOWHERE else place for place in places))
-
-
-def _examples(rows: list[dict[str, Any]]) -> list[Example]:
-    """Return examples from what JSON stores of them, in which tuples are lists."""
-    return [Example(**_tuples(row | {"terms": [TokenTerms(**_tuples(term)) for term in row["terms"]]})) for row in rows]
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweet.credit.hyperparameters import Hyperparameters
@@ -35,6 +35,7 @@ from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
+from sweet.training.recorded_examples import FILE, as_recorded
 from sweet.training.reward_model import RewardFigures
 from sweet.units import count
 
@@ -142,7 +143,12 @@ def train(
                     live.wait_while_paused()
 
                 ranks_log = attempt.log_path.with_suffix(".ranks.log")
-                summary = _train_into(draft.path, training, record, ranks_log, on_row, reporter)
+                digest = _digest(training, record)
+                data, reward = as_recorded(
+                    draft.path / FILE, training.data, training.reward, digest, resume=record.resume and draft.resumed
+                )
+                training = replace(training, data=data, reward=reward)
+                summary = _train_into(draft.path, training, record, digest, ranks_log, on_row, reporter)
             _remove_checkpoints(draft.path)
             metrics = _metrics(training, summary)
         attempt.metrics.update(metrics.as_json())
@@ -200,16 +206,26 @@ def _check_checkpoint(folder: Path, layout: Layout | None) -> bool:
 
 
 def _remove_checkpoints(folder: Path) -> None:
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    for name in (CHECKPOINT, FILE):
+        (folder / name).unlink(missing_ok=True)
     for path in best_files(folder / CHECKPOINT):
         path.unlink()
     shutil.rmtree(folder / RANKS, ignore_errors=True)
+
+
+def _digest(training: Training, record: StageRecord) -> str:
+    """Return what identifies the training in its checkpoints."""
+    encoder = training.model.encoder
+    sources = [artifact.sha256 for artifact in training.inputs]
+    encoding = [encoder.version] if encoder.version else []
+    return digest_of([record.config.digest(), vars(training.hyperparameters), training.model.base, sources, *encoding])
 
 
 def _train_into(
     folder: Path,
     training: Training,
     record: StageRecord,
+    digest: str,
     ranks_log: Path,
     on_row: Callable[[Record], None],
     reporter: Reporter,
@@ -220,9 +236,6 @@ def _train_into(
         on_row: called with each row of metrics.
     """
     model, settings, used = training.model, training.settings, training.hyperparameters
-    sources = [artifact.sha256 for artifact in training.inputs]
-    encoding = [model.encoder.version] if model.encoder.version else []
-    digest = digest_of([record.config.digest(), vars(used), model.base, sources, *encoding])
     examples = len(training.data.examples)
     steps = settings.steps(examples)
     trained = f" ({model.trainee.trained:,} trained)" if model.trainee.start.lora is not None else ""

@@ -1,0 +1,99 @@
+"""A training that is resumed learns from the weights that its first attempt computed, to the last bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.training.config import TrainActorConfig
+from sweet.training.recorded_examples import FILE
+from sweet.training.stage import run_train_actor
+from tests.packages import write_package
+from tests.stages.learn_runs import make_agent, make_run
+from tests.training.test_train import _StoppedError, _Stopper, weights
+
+RULE = """
+import os
+
+from sweet.credit.base import Credit
+from sweet.credit.istar import IStar
+
+class Noisy(IStar):
+    name = "noisy"
+
+    def credit(self, batch, models):
+        noise = float(os.environ["NOISE"])
+        found = super().credit(batch, models)[int(os.environ["LEFT_OUT"]):]
+        return [Credit(one.of, policy={turn: value + noise for turn, value in one.policy.items()}) for one in found]
+"""
+"""istar, whose numbers are others each time they are computed, as those of several threads are."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    site = tmp_path / "site"
+    for folder in write_package(site, "sweet-noisy", "", {"noisy": "sweet_noisy_rule:Noisy"}, group="sweet.credit"):
+        monkeypatch.syspath_prepend(folder)
+    (site / "sweet_noisy_rule.py").write_text(RULE)
+    compute(monkeypatch)
+    return make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=3)
+
+
+def compute(monkeypatch: pytest.MonkeyPatch, noise: float = 0.0, left_out: int = 0) -> None:
+    monkeypatch.setenv("NOISE", str(noise))
+    monkeypatch.setenv("LEFT_OUT", str(left_out))
+
+
+def config(**more: object) -> TrainActorConfig:
+    options = {"method": "noisy", "epochs": 2, "batch": 4, "lr": 1e-3, "save_every": 2, "device": "cpu"}
+    return TrainActorConfig.model_validate(options | {"rule_option": ["reward-batch=4", "reward-lr=2e-3"]} | more)
+
+
+def test_a_resumed_training_learns_from_the_weights_of_its_first_attempt(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_train_actor(run, config(), Silent())
+    with pytest.raises(_StoppedError):
+        run_train_actor(run, config(), _Stopper(4))
+    compute(monkeypatch, noise=0.5)
+    again = run_train_actor(run, config(resume=True), Silent())
+    assert again.artifacts[0].id == "actor-2"
+    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    assert torch.equal(weights(first), weights(second))
+    assert again.metrics.reward_loss == whole.metrics.reward_loss is not None
+    assert not (second / FILE).exists()
+    other = run_train_actor(run, config(), Silent())
+    assert not torch.equal(weights(first), weights(run.file(other.artifacts[0]))), "the noise is not small"
+
+
+def test_a_training_without_a_checkpoint_or_record_begins_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions recorded no examples."""
+    with pytest.raises(_StoppedError):
+        run_train_actor(run, config(), _Stopper(4))
+    (run.path / "actor" / "actor-1" / FILE).unlink()
+    again = run_train_actor(run, config(resume=True), Silent())
+    assert again.artifacts[0].id == "actor-1"
+
+
+@pytest.mark.parametrize(
+    "damage", ["{", '{"examples": []}', '{"examples": [{}], "reward": null, "digest": ""}', "other"]
+)
+def test_a_record_that_does_not_fit_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    with pytest.raises(_StoppedError):
+        run_train_actor(run, config(), _Stopper(4))
+    path = run.path / "actor" / "actor-1" / FILE
+    if damage == "other":
+        compute(monkeypatch, left_out=1)
+    else:
+        json.loads(path.read_text())
+        path.write_text(damage)
+    with pytest.raises(UsageError, match=r"other examples|cannot be read") as error:
+        run_train_actor(run, config(resume=True), Silent())
+    assert error.value.where == str(path)
+    assert "without" in str(error.value.fix)
