@@ -4,7 +4,7 @@
     ├── UsageError              exit 2   a flag, a configuration, a run or a file is invalid
     │   └── InputError          exit 2   an input file is invalid, with the line if it is known
     ├── ServerError             exit 3   a server could not be reached: the same command may work later
-    ├── TooManyFailures         exit 4   the stage finished, with more failed items than was allowed
+    ├── TooManyFailures         exit 4   more items failed than was allowed; those that finished are kept
     └── Interrupted             exit 130 stopped by the user; finished work is kept
 
 An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
@@ -84,10 +84,10 @@ class ServerError(SweetError):
 
 
 class TooManyFailures(SweetError):
-    """The stage finished, but more items failed than `--fail-on-error` allows.
+    """More items failed than `--fail-on-error` allows.
 
     Attributes:
-        result: the result of the stage, a sweet.stages.base.StageResult.
+        result: the result of the stage, a sweet.stages.base.StageResult; None where it stopped before its end.
     """
 
     title = "Too many failures"

@@ -130,7 +130,8 @@ class TrainOnlineConfig(PlannedConfig):
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Seconds after which a dialogue fails."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
-    """Share of a step's dialogues that may fail; with more of them the training stops."""
+    """Number of failed dialogues of a step that is tolerated: a share below 1, or a count; with more the training
+    stops."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU."""
     gradient_checkpointing: Literal["auto", "on", "off"] = Field(

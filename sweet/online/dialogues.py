@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweet.errors import SweetError
+from sweet.errors import TooManyFailures
 from sweet.hints import Hint, option
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
@@ -109,7 +109,7 @@ class StepPlayer:
         human: of all dialogues, or one by each name that assignments have.
         system: the agent's system prompt.
         limit: dialogues at once at most. seconds: after which a dialogue fails.
-        allowed: share of a step's dialogues that may fail.
+        allowed: the number of a step's dialogues that may fail: below 1 a share.
         writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         recorded: the rows that are in the file already, by the id of their dialogue.
         bar: shows the finished dialogues.
@@ -137,7 +137,7 @@ class StepPlayer:
         """Play the dialogues of a step that are not recorded.
 
         Raises:
-            SweetError: too many of them failed.
+            TooManyFailures: too many of them failed.
             ServerError: a server could not be reached.
         """
         began = asyncio.get_running_loop().time()
@@ -148,8 +148,8 @@ class StepPlayer:
             raise first_cause(errors) from errors
         rows = [row for task in tasks if (row := task.result()) is not None]
         failed = len(tasks) - len(rows)
-        if failed > self.allowed * len(tasks):
-            raise SweetError(
+        if failed > (self.allowed * len(tasks) if self.allowed < 1 else self.allowed):
+            raise TooManyFailures(
                 f"{failed} of the {count(len(tasks), 'dialogue')} of step {step} failed.",
                 where=self.log.path,
                 fix=Hint("the log says why; the finished ones are kept. More may fail with ", option("fail_on_error")),

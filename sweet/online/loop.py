@@ -269,6 +269,10 @@ class OnlineLoop:
             "collapse": done.collapse,
             "best": self.best.state(),
         }
+        # Steps of the checkpoint are not played again, so their rows must be on the disk before it is.
+        for writer in (self.player.writer, self.scores):
+            if writer is not None:
+                writer.sync()
         self.learner.save(self.checkpoint, state)
         self.best.remove_outdated()
 

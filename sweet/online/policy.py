@@ -7,11 +7,12 @@ that is started for it; with addresses it is sampled there (`sweet.llm.updates`)
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.hf import without_progress_bars
 from sweet.hints import option
 from sweet.learn.trainee import Trainee
 from sweet.llm.adapter import find_adapter
@@ -61,7 +62,15 @@ async def open_policy(
             local=local,
         )
         served = await stack.enter_async_context(opened)
-        yield ServedPolicy(served, urls, saving(trainee), folder, timeout=config.request_timeout)
+        policy = ServedPolicy(served, urls, saving(trainee), folder, timeout=config.request_timeout)
+        stack.callback(_remove_if_empty, folder.parent)
+        stack.push_async_callback(policy.aclose)
+        yield policy
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def limits_of(config: TrainOnlineConfig) -> Limits | None:
@@ -92,6 +101,7 @@ def saving(trainee: Trainee) -> Callable[[Mapping[str, Any], Path], None]:
     def save(weights: Mapping[str, Any], folder: Path) -> None:
         kind = stored_type(trainee.start.base)
         cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
-        trainee.model.save_pretrained(folder, state_dict=cast)
+        with without_progress_bars():
+            trainee.model.save_pretrained(folder, state_dict=cast)
 
     return save

@@ -243,6 +243,10 @@ class JsonlWriter:
             self.rows, self._end = rows, size
         return removed
 
+    def sync(self) -> None:
+        """Flush the file to the disk."""
+        os.fsync(self._file)
+
     def close(self) -> None:
         """Flush the file to the disk and close it."""
         if self._open:

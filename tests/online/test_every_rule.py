@@ -66,10 +66,10 @@ class _StoppedError(Exception):
 
 
 class _Stopper(Silent):
-    """Raises after some dialogues."""
+    """Raises after some dialogues, or steps before their checkpoint."""
 
-    def __init__(self, dialogues: int) -> None:
-        self.left = dialogues
+    def __init__(self, left: int, of: str = "dialogues") -> None:
+        self.left, self.of = left, of
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Progress]:
@@ -77,7 +77,7 @@ class _Stopper(Silent):
 
         class Bar:
             def advance(self, by: int = 1) -> None:
-                stopper.left -= by if title == "dialogues" else 0
+                stopper.left -= by if title == stopper.of else 0
                 if stopper.left < 0:
                     raise _StoppedError
 
