@@ -118,8 +118,9 @@ class _Training:
             scores = stack.enter_context(JsonlWriter(drafts.scores.path))
             log = stack.enter_context(JsonlWriter(metrics_path))
             logs = stack.enter_context(MetricLogs(config.log_to, name, live))
-            bar = stack.enter_context(live.progress("steps", config.most_steps))
             played = stack.enter_context(live.progress("dialogues", None))
+            # The last one is what `sweet status` shows, with the time that is left.
+            bar = stack.enter_context(live.progress("steps", config.most_steps))
 
             def on_row(row: Record) -> None:
                 log.write(row)

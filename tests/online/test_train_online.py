@@ -16,6 +16,7 @@ from sweet.errors import UsageError
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.loop import OnlineLoop
 from sweet.online.stage import run_train_online
+from sweet.runs.progress import read_progress
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests import programs
@@ -135,3 +136,39 @@ def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path) ->
     assert [artifact.id for artifact in killed.manifest().of_kind("actor")] == ["actor-1"]
     expected, found = weights(whole), weights(killed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+class Watching(Silent):
+    """Reads, at each line that the stage says, what other terminals see of it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.titles = run, set[str]()
+
+    def progress(self, title: str, total: int | None) -> Any:
+        return Watched(self, super().progress(title, total))
+
+
+class Watched:
+    def __init__(self, watching: Watching, inner: Any) -> None:
+        self.watching, self.inner = watching, inner
+
+    def __enter__(self) -> Any:
+        self.bar = self.inner.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.inner.__exit__(*error)
+
+    def advance(self, by: int = 1) -> None:
+        found = read_progress(self.watching.run.path / "logs" / "train-online-1.progress.json")
+        self.watching.titles |= {found.title} if found is not None and found.title else set()
+
+    def note(self, **figures: object) -> None:
+        pass
+
+
+def test_other_terminals_see_the_steps_and_not_only_the_dialogues(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    watching = Watching(run)
+    run_train_online(run, TrainOnlineConfig.model_validate(OPTIONS | {"steps": 2}), watching)
+    assert watching.titles == {"steps"}
