@@ -69,6 +69,8 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("rollout", "--recipe", "") == ["paper", "upstream"]
     assert offered("rollout", "--recipe=u") == ["upstream"]
     assert offered("rollout", "--task", "") == ["code", "html"]
+    assert offered("train", "--algorithm", "gr") == ["grpo"]
+    assert offered("train-online", "--algorithm", "r") == ["rft", "rloo"]
     assert offered("rollout", "--tasks", "co") == ["colbench"]
     assert offered("rollout", "--task", "html", "--tasks", "w") == ["websight"]
 
