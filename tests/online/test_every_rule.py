@@ -174,3 +174,26 @@ def test_a_finished_training_is_not_repeated_when_it_is_resumed(tmp_path: Path) 
     assert {run.stale(artifact) for artifact in run.manifest().artifacts} == {None}
     new = run_train_online(run, asked, Silent())
     assert new.artifacts[0].id == "actor-2"
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"), [("istar", ["reward-batch=4"]), ("opsd", ["teacher=average", "rate=0.5"])]
+)
+def test_an_adapter_s_other_models_are_adapters_too(tmp_path: Path, rule: str, options: list[str]) -> None:
+    pytest.importorskip("peft")
+    run = make_run(tmp_path / "run", critic=False)
+    asked = config(rule, rule_option=options, lora=2, lr=5e-3)
+    whole = run_train_online(run, asked, Silent())
+    with pytest.raises(_StoppedError):
+        run_train_online(run, asked, _Stopper(19))
+    saved = torch.load(run.path / "actor" / "actor-2" / "checkpoint.pt", weights_only=True)["state"]["models"]
+    kept = saved["average"] if rule == "opsd" else saved["reward"]["model"]
+    assert all("lora_" in name for name in kept), "only the adapter's weights are kept twice"
+    again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
+    first, second = weights(run, "actor-1"), weights(run, "actor-2")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    for result in (whole, again):
+        assert result.metrics.kl_start is not None
+        assert result.metrics.kl_start > 0, "the start is the model without the adapter"
+        assert result.metrics.trained_parameters < result.metrics.parameters  # type: ignore[operator]
+    assert whole.artifacts[0].meta["lora"] == 2
