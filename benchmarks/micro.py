@@ -1,15 +1,17 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--no-figures] [--keep] [--dry-run] [--finished] [--note TEXT]
-                               [--out benchmarks/results/micro.json]
+                               [--no-figures] [--parts 8,2] [--keep] [--dry-run] [--finished] [--no-seconds]
+                               [--note TEXT] [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
 also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
 a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
-finished. The results of another family are in the file of its name. With `--keep`, methods and figures that DIR does
-not have are taken from the existing results, so that a new method does not need all others again; its study must have
-`sweet`, with the same success on each seed, because every difference is to `sweet` on the same tasks and seeds.
+finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
+comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
+its name. With `--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new
+method does not need all others again; its study must have `sweet`, with the same success on each seed, because every
+difference is to `sweet` on the same tasks and seeds.
 """
 
 from __future__ import annotations
@@ -63,6 +65,12 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     )
 
 
+def without_seconds(results: StudyResults) -> StudyResults:
+    """Return the results without the comparison at equal wall clock: a busy machine's seconds compare nothing."""
+    methods = [method.model_copy(update={"at_equal_seconds": None}) for method in results.methods]
+    return results.model_copy(update={"methods": methods})
+
+
 def show_forecast(planned: Forecast) -> None:
     """Print what is finished and missing, and the time of the rest."""
     rows = [
@@ -106,6 +114,8 @@ def main() -> None:
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--no-seconds", action="store_true")
+    parser.add_argument("--parts")
     parser.add_argument("--finished", action="store_true")
     parser.add_argument("--note", help="what readers must know about how it was run; stands below README's tables")
     parser.add_argument("--out", type=Path)
@@ -114,6 +124,8 @@ def main() -> None:
     folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
     out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
     chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks", "equal")}
+    if options.parts is not None:
+        chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
     config = StudyConfig.model_validate({**chosen, "figures": not options.no_figures})
     if options.dry_run:
         show_forecast(forecast(seed_jobs(folder.absolute(), config), config.jobs or usable_cores()))
@@ -123,6 +135,8 @@ def main() -> None:
     else:
         show_study(run_study(folder, config, ConsoleReporter()))
         results = read_results(folder / RESULTS)
+    if options.no_seconds:
+        results = without_seconds(results)
     if options.note is not None:
         results = results.model_copy(update={"note": options.note})
     if options.keep:

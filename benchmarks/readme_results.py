@@ -3,7 +3,8 @@
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
 Run it in the repository. It replaces the block between README's markers, and docs/micro.png, which contains the digest
-of its source; a test compares both with the results. No number is typed by hand.
+of its source, and in docs/results.md the table of the earlier study with all ablations, at equal dialogues. A test
+compares them with the results. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from sweet.view.study.display_names import METHODS, about
 
 FAMILY = "micro"
 RESULTS = Path("benchmarks/results/micro.json")
+EARLIER = Path("benchmarks/results/micro-dialogues.json")
 PICTURE = Path("docs/micro.png")
+PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
+BEGIN_EARLIER = "<!-- earlier study: python -m benchmarks.readme_results -->"
+END_EARLIER = "<!-- end of earlier study -->"
 
 ALTERNATIVES = {
     "success": "success of each method with its interval over seeds",
@@ -61,7 +66,7 @@ def block(results: StudyResults) -> str:
         f"and {_equal(results)}. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
         f"![{_alternative(results)}]({PICTURE})",
-        safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
+        table(results),
         "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The difference on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
         _at_equal_seconds(results),
@@ -71,6 +76,12 @@ def block(results: StudyResults) -> str:
         f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def table(results: StudyResults) -> str:
+    """Return the table of all methods as Markdown."""
+    rows = [_row(one, len(results.seeds)) for one in study_series.methods(results)]
+    return safe_markdown.table(HEADER, rows, "--rrr")
 
 
 def _equal(results: StudyResults) -> str:
@@ -109,11 +120,13 @@ def _alternative(results: StudyResults) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _row(one: MethodResult) -> list[str]:
-    against = one.against_sweet
+def _row(one: MethodResult, seeds: int) -> list[str]:
+    """Return the cells of a method; one that not all seeds have finished names their number."""
+    against, finished = one.against_sweet, len(one.success_by_seed)
+    fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
     return [
         safe_markdown.code(one.method),
-        METHODS.get(one.method, ""),
+        METHODS.get(one.method, "") + fewer,
         _percent(one.success, one.success_ci),
         _percent(one.greedy_success, one.greedy_success_ci),
         "" if against is None else f"{_points(against.difference, against.ci)}, p {_p(against.p_value)}",
@@ -142,6 +155,17 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def update_earlier(root: Path, path: Path = EARLIER) -> None:
+    """Write the table of the earlier study under the repository's root.
+
+    Raises:
+        SweetError: the results are invalid.
+    """
+    page, whole = root / PAGE, table(read_micro(root / path)) + "\n"
+    written = put_between(page.read_text(encoding="utf-8"), BEGIN_EARLIER, END_EARLIER, whole)
+    page.write_text(written, encoding="utf-8")
+
+
 def update(root: Path, path: Path) -> None:
     """Write README's block and the picture under the repository's root.
 
@@ -159,6 +183,7 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
     try:
         update(Path.cwd(), parser.parse_args().results)
+        update_earlier(Path.cwd())
     except SweetError as error:
         parser.error(str(error))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.micro import kept
+from benchmarks.micro import kept, without_seconds
 from sweet.errors import InputError
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
-from tests.view.study_results import study, study_dict
+from tests.view.study_results import learned, study, study_dict
 
 PATH = Path("micro.json")
 
@@ -32,6 +32,14 @@ def test_what_the_new_study_lacks_is_kept() -> None:
     assert {name for name, value in seconds.items() if value == 1.0} == {"upstream", "sweet"}
     assert (found.best_of, found.credit) == (existing.best_of, existing.credit)
     assert found.best_of_turns == new.best_of_turns != existing.best_of_turns
+
+
+def test_the_comparison_at_equal_wall_clock_can_be_left_out() -> None:
+    results = study(methods=[learned(1, "rft"), learned(3, "sweet")])
+    assert all(method.at_equal_seconds is not None for method in results.methods)
+    found = without_seconds(results)
+    assert [method.at_equal_seconds for method in found.methods] == [None, None]
+    assert [method.curve for method in found.methods] == [method.curve for method in results.methods]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,22 @@ import pytest
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from benchmarks.readme_results import BEGIN, END, PICTURE, RESULTS, block, digest, main, read_micro, update
+from benchmarks.readme_results import (
+    BEGIN,
+    BEGIN_EARLIER,
+    EARLIER,
+    END,
+    END_EARLIER,
+    PAGE,
+    PICTURE,
+    RESULTS,
+    block,
+    digest,
+    main,
+    read_micro,
+    update,
+    update_earlier,
+)
 from sweet.cli.generated import put_between
 from sweet.errors import InputError
 from tests.docs.pages import ROOT
@@ -37,6 +52,20 @@ def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
     assert readme == put_between(readme, BEGIN, END, block(read_micro(ROOT / RESULTS))), again
     with Image.open(ROOT / PICTURE) as image:
         assert image.info["Source"] == digest(ROOT / RESULTS), again
+
+
+def test_the_table_of_the_earlier_study_is_that_of_its_results(tmp_path: Path) -> None:
+    page = ROOT / PAGE
+    (tmp_path / "docs").mkdir()
+    copy = tmp_path / PAGE
+    copy.write_bytes(page.read_bytes())
+    update_earlier(tmp_path, ROOT / EARLIER)
+    assert copy.read_bytes() == page.read_bytes(), "run: python -m benchmarks.readme_results"
+    emptied = put_between(page.read_text(encoding="utf-8"), BEGIN_EARLIER, END_EARLIER, "")
+    copy.write_text(emptied, encoding="utf-8")
+    assert copy.read_bytes() != page.read_bytes()
+    update_earlier(tmp_path, ROOT / EARLIER)
+    assert copy.read_bytes() == page.read_bytes()
 
 
 def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
@@ -72,6 +101,14 @@ def test_the_block_says_what_was_equal_and_compares_at_equal_wall_clock_too() ->
     text = block(study(methods=[learned(1, "rft"), learned(3, "sweet")], settings={"equal": "tokens"}))
     assert "let it generate the same number of tokens (about 125,003)" in text
     assert "| `rft` | 125,001 | 1.0 min | 16.0 % [14.0, 18.0] | +7.0 pp [+3.0, +11.0] |" in text
+
+
+def test_a_method_that_not_all_seeds_have_finished_says_so() -> None:
+    whole = method(1, "rft")
+    partial = {**whole, "success_by_seed": whole["success_by_seed"][:2]}
+    text = block(study(methods=[partial, method(3, "sweet")]))
+    assert "| `rft` | likelihood of the dialogues that succeeded (2 seeds of 5) |" in text
+    assert "of 5)" not in block(study(methods=[whole, method(3, "sweet")]))
 
 
 def test_a_note_about_the_run_stands_below_the_tables() -> None:
