@@ -18,7 +18,6 @@ from sweet.hf import resolve_device
 from sweet.hints import Hint, listed, option, stage
 from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
-from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.llm.local import LocalServing
@@ -47,7 +46,6 @@ from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recompute_layers, start_of
-from sweet.training.prepare import CPU_TOKENS
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, critic_of
 
@@ -186,13 +184,12 @@ class Prepared:
             self.config.human_tries,
         )
         opened = await stack.enter_async_context(opening)
-        pairs = zip(self.humans.humans, opened, strict=True)
-        return {planned.name if self.humans.named else None: human for planned, human in pairs}
+        return self.humans.by_name(opened)
 
     @property
     def token_budget(self) -> int:
         """Tokens of one forward pass of the training."""
-        return self.config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS)
+        return self.model.token_budget(self.config.micro_batch_tokens)
 
     def learner(self, source: str) -> Learner:
         """Return what learns from the dialogues.

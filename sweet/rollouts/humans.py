@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.humans.base import Human
 from sweet.humans.personas import Persona, choose_personas
 from sweet.humans.styles import check_style
 from sweet.llm.scripted import SCRIPTED
@@ -77,6 +78,11 @@ class PlannedHumans:
         """
         place = task + (sample if self.by_samples else 0)
         return self.humans[place % len(self.humans)].name if self.named else None
+
+    def by_name(self, opened: Sequence[Human]) -> dict[str | None, Human]:
+        """Return the opened humans, in the order of `humans`, by the names that dialogues have for them."""
+        pairs = zip(self.humans, opened, strict=True)
+        return {planned.name if self.named else None: human for planned, human in pairs}
 
 
 def plan_humans(kind: TaskKind, config: RolloutConfig) -> PlannedHumans:

@@ -285,8 +285,7 @@ async def _play(
         recipe, tries = config.recipe, config.human_tries
         opening = open_humans(runner.kind, players, screenshots, recipe, config.ray, say, settings, tries)
         opened = await stack.enter_async_context(opening)
-        pairs = zip(humans.humans, opened, strict=True)
-        named = {planned.name if humans.named else None: human for planned, human in pairs}
+        named = humans.by_name(opened)
         if agent is None:
             agent = await searched(runner, missing, config, opened[0], plan)
         sims = dict.fromkeys(player.client for player in players if player.client is not None)

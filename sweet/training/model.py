@@ -7,11 +7,15 @@ from typing import Literal
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, listed, option
+from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.adapter import find_adapter
 from sweet.training.config import LoraOptions
+
+CPU_TOKENS = 2048
+"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class StartingModel:
     on_gpu: bool
     sees_pages: bool
     max_length: int | None
+
+    def token_budget(self, given: int | None) -> int:
+        """Return the tokens of one forward pass of its training, for the option `--micro-batch-tokens`."""
+        return given or (GPU_TOKENS if self.on_gpu else CPU_TOKENS)
 
 
 def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:

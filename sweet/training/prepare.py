@@ -17,7 +17,6 @@ from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import Hint, option
-from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
 from sweet.learn.logprobs import Scorer
@@ -57,9 +56,6 @@ from sweet.training.sources import Sources
 from sweet.training.starting_policy import StartingPolicy
 from sweet.training.trainer import Training
 from sweet.units import count
-
-CPU_TOKENS = 2048
-"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
 
 
 def prepare_critic(
@@ -294,12 +290,12 @@ class _Basis:
                 trainee,
                 self.builder.encoder,
                 self.hyperparameters.lr,
-                token_budget=self.token_budget(config),
+                token_budget=self.model.token_budget(config.micro_batch_tokens),
                 seed=config.seed,
                 share=config.packing == "tree",
             )
 
-        budget = 2 * self.token_budget(config)
+        budget = 2 * self.model.token_budget(config.micro_batch_tokens)
         return StartingPolicy(
             self.builder.encoder,
             None if planned else load,
@@ -307,10 +303,6 @@ class _Basis:
             critic,
             load_reward if rule.trains_reward else None,
         )
-
-    def token_budget(self, config: TrainConfig) -> int:
-        """Return the tokens of one forward pass of the training."""
-        return config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS)
 
     def training(
         self,
@@ -327,7 +319,7 @@ class _Basis:
             epochs=used.epochs,
             batch=used.batch,
             seed=config.seed,
-            token_budget=self.token_budget(config),
+            token_budget=self.model.token_budget(config.micro_batch_tokens),
             save_every=config.save_every,
             grouped=config.shuffle == "grouped",
             share=config.packing == "tree",
