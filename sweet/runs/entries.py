@@ -30,8 +30,13 @@ E = TypeVar("E", bound=Entry)
 E_co = TypeVar("E_co", bound=Entry, covariant=True)
 
 
+REQUEST = 160
+"""Most characters of a request in a list."""
+
+
 class RolloutEntry(NamedTuple):
-    """A trajectory. `tokens` were sampled by the agent, None if they were not counted; `fault` is of the human."""
+    """A trajectory. `tokens` were sampled by the agent, None if they were not counted; `fault` is of the human;
+    `request` is the beginning of what the human asks for, on one line."""
 
     offset: int
     length: int
@@ -45,6 +50,7 @@ class RolloutEntry(NamedTuple):
     turns: int
     tokens: int | None
     seconds: float | None
+    request: str = ""
 
 
 class ScoreEntry(NamedTuple):
@@ -76,6 +82,13 @@ class _Row(BaseModel, Generic[E_co]):
 
 class _Task(BaseModel):
     id: str
+    problem_description: str = ""
+
+    def beginning(self) -> str:
+        """Return the beginning of the request, with single blanks for white space."""
+        whole = " ".join(self.problem_description[: 4 * REQUEST].split())
+        cut = len(whole) > REQUEST or len(self.problem_description) > 4 * REQUEST
+        return f"{whole[: REQUEST - 1].rstrip()}…" if cut else whole
 
 
 class _Turn(BaseModel):
@@ -113,6 +126,7 @@ class _Trajectory(_Row[RolloutEntry]):
             sum(turn.role == "assistant" for turn in self.dialogue_history),
             usage.completion_tokens or None,
             usage.seconds or None,
+            self.task.beginning(),
         )
 
 

@@ -33,7 +33,7 @@ from sweet.runs.entries import FORMS, E, Form
 from sweet.runs.jsonl import LONGEST_LINE, bounded_lines, is_object, parse_row
 from sweet.runs.manifest import Kind
 
-VERSION = 1
+VERSION = 2
 """Incremented when the content of an entry changes."""
 WORTH_KEEPING = 1 << 20
 """Artifacts with fewer bytes are read quickly, and no index is kept."""

@@ -72,43 +72,67 @@ def candidates_part(record: Record, index: int, abbreviate: Abbreviate, note: st
     return [Part("candidates", title, body, index, " · ".join(notes), characters, inner=True)]
 
 
+@dataclass(frozen=True)
+class Distinct:
+    """Equal candidates of a turn.
+
+    Attributes:
+        times: how many there are; 0 for the reply that was given, if it is not a candidate.
+        taken: it is the reply that was given.
+    """
+
+    candidate: Candidate
+    times: int
+    taken: bool
+
+    @property
+    def notes(self) -> str:
+        """What is to be said behind its text."""
+        cut = "" if self.candidate.ended else " … cut at the token limit"
+        return cut + ("" if self.times else " (given, not a candidate)")
+
+
+def distinct_candidates(record: Record, index: int) -> list[Distinct]:
+    """Return the candidates of a turn, best first, equal ones as one, with the reply that was given."""
+    row = record.ranked.get(index)
+    if row is None or not row.candidates:
+        return []
+    ranked = record.best_first(index)
+    times = Counter(candidate.text for candidate in ranked)
+    by_text = {candidate.text: candidate for candidate in ranked}
+    if row.taken is not None and row.taken.text not in by_text:
+        by_text[row.taken.text] = row.taken
+    best_first = sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True)
+    given = None if row.taken is None else row.taken.text
+    return [Distinct(candidate, times[candidate.text], candidate.text == given) for candidate in best_first]
+
+
 def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Iterator[Block]:
-    """Yield one line for equal candidates. The reply that was given has a line even if it is not a candidate."""
-    taken, scale = record.ranked[index].taken, record.scale
-    times = Counter(candidate.text for candidate in record.best_first(index))
-    by_text = {candidate.text: candidate for candidate in record.best_first(index)}
-    if taken is not None and taken.text not in by_text:
-        by_text[taken.text] = taken
-    for candidate in sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True):
-        mark = taken is not None and candidate.text == taken.text
-        text = abbreviate(candidate.text)
-        line = partial(CandidateLine, candidate, text, times[candidate.text], scale, mark, max(times.values()) > 1)
-        yield Block(line, text.count("\n") + 1, len(text))
+    found = distinct_candidates(record, index)
+    repeated = any(one.times > 1 for one in found)
+    for one in found:
+        text = abbreviate(one.candidate.text)
+        yield Block(partial(CandidateLine, one, text, record.scale, repeated), text.count("\n") + 1, len(text))
 
 
 @dataclass(frozen=True)
 class CandidateLine:
     """A candidate: a mark for the given reply, its advantage, the number of equal candidates, its text."""
 
-    candidate: Candidate
+    found: Distinct
     text: str
-    times: int
     scale: float
-    taken: bool
     repeated: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        advantage = bar(self.candidate.advantage, self.scale)
+        found = self.found
+        advantage = bar(found.candidate.advantage, self.scale)
         if options.max_width < NARROW:
-            advantage = Text(signed(self.candidate.advantage))
-        cells = [Text(TAKEN if self.taken else " ", "bold"), advantage]
+            advantage = Text(signed(found.candidate.advantage))
+        cells = [Text(TAKEN if found.taken else " ", "bold"), advantage]
         if self.repeated:
-            cells.append(Text(f"{f'{self.times}×' if self.times > 1 else '':>3}", "dim"))
-        text = Text(printable(self.text), overflow="fold")
-        if not self.candidate.ended:
-            text.append(" … cut at the token limit", "dim")
-        if not self.times:
-            text.append(" (given, not a candidate)", "dim")
+            cells.append(Text(f"{f'{found.times}×' if found.times > 1 else '':>3}", "dim"))
+        text = Text(printable(self.text), overflow="fold").append(found.notes, "dim")
         yield _columns(*cells, text)
 
 

@@ -41,6 +41,7 @@ class Summary(NamedTuple):
             without a fault.
         sample, seed: with the task they identify the dialogue; seed is None for imported dialogues.
         offset, length: position of its line in the rollouts' file, in bytes.
+        request: the beginning of what the human asks for, on one line.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Summary(NamedTuple):
     seed: int | None
     offset: int
     length: int
+    request: str = ""
 
 
 @dataclass(frozen=True)
@@ -331,4 +333,5 @@ def _summary(entry: RolloutEntry, score: ScoreEntry | None) -> Summary:
         seed=entry.seed,
         offset=entry.offset,
         length=entry.length,
+        request=entry.request,
     )

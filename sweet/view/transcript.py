@@ -8,7 +8,7 @@ from __future__ import annotations
 from sweet.tasks.trajectory import Turn
 from sweet.units import count, format_duration
 from sweet.view.code import Piece, pieces, tokens
-from sweet.view.credit_view import choice_note
+from sweet.view.credit_view import TAKEN, Distinct, choice_note, distinct_candidates
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import line, text
 from sweet.view.html_screenshots import HtmlScreenshots
@@ -103,14 +103,23 @@ def _turn(record: Record, index: int, turn: Turn, options: DisplayOptions, pictu
 
 
 def _candidates(record: Record, index: int, scale: float) -> str:
-    candidates = record.best_first(index)
-    if not candidates:
+    """Return the candidates of a turn as one collapsed element, equal ones as one row; the given reply is marked."""
+    found = distinct_candidates(record, index)
+    if not found:
         return ""
     rows = "".join(
-        f"<tr><td>{_bar(candidate.advantage, scale)}</td><td><pre>{text(candidate.text)}</pre></td></tr>"
-        for candidate in candidates
+        f"<tr><td>{TAKEN if one.taken else ''}</td><td>{_bar(one.candidate.advantage, scale)}</td>"
+        f'<td class="times">{f"{one.times}×" if one.times > 1 else ""}</td>'
+        f"<td><pre>{text(one.candidate.text)}</pre>{_notes(one)}</td></tr>"
+        for one in found
     )
-    return f"<details><summary>{count(len(candidates), 'candidate')}</summary><table>{rows}</table></details>"
+    number, different = len(record.ranked[index].candidates), sum(one.times > 0 for one in found)
+    title = count(number, "candidate") + (f", {different} different" if different < number else "")
+    return f"<details><summary>{title}</summary><table>{rows}</table></details>"
+
+
+def _notes(found: Distinct) -> str:
+    return f'<span class="times">{found.notes}</span>' if found.notes else ""
 
 
 def _pairs(record: Record, index: int) -> str:

@@ -195,12 +195,13 @@ class Viewer:
         """Write the page. Returns the numbers of trajectories and of omitted pictures."""
         from sweet.view.dialogues_page import write_page
         from sweet.view.html_screenshots import HtmlScreenshots
+        from sweet.view.page_overview import overview
 
         check_target(path)
-        shown = self.shown
-        records = ((summary, self.records.record(summary)) for summary in shown)
+        shown, options = self.shown, self._display_options()
+        above = overview(self.records, shown, options.settings)
         pictures = None if self.screenshots is None else HtmlScreenshots(self.screenshots)
-        write_page(path, self.title(), records, self._display_options(), pictures=pictures)
+        write_page(path, self.title(), shown, self.records.record, options, overview=above, pictures=pictures)
         return len(shown), 0 if pictures is None else pictures.omitted
 
     def write_export(self, path: Path) -> int:

@@ -83,6 +83,23 @@ def test_an_entry_holds_what_a_list_shows(tmp_path: Path) -> None:
         assert Index(path, form).entries == [RowEntry(0, 22, "a")], "an index of another kind does not count"
 
 
+@pytest.mark.parametrize(
+    ("request_", "shown"),
+    [
+        ("Adds\n  two\tnumbers. ", "Adds two numbers."),
+        ("x" * 160, "x" * 160),
+        ("x" * 161, "x" * 159 + "…"),
+        ("word " * 1000, ("word " * 32)[:159].rstrip() + "…"),
+        (" " * 10_000 + "x", "…"),
+    ],
+)
+def test_an_entry_has_the_beginning_of_the_request(tmp_path: Path, request_: str, shown: str) -> None:
+    path = tmp_path / "rollouts-1.jsonl"
+    path.write_bytes(lines({**row(), "task": {"id": "t", "problem_description": request_}}))
+    (entry,) = Index(path, ROLLOUTS).entries
+    assert entry.request == shown
+
+
 def test_what_is_kept_is_not_read_again(tmp_path: Path, reads: list[bytes]) -> None:
     path = tmp_path / "rollouts-1.jsonl"
     path.write_bytes(lines(row("a"), row("b")))

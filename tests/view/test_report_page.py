@@ -56,7 +56,7 @@ def harmless(text: str) -> Reader:
 def test_the_page_says_what_the_run_holds(run: Run) -> None:
     text = drawn(run)
     harmless(text)
-    assert not re.search(r"https?://|//[a-z]", text)
+    assert not re.search(r"https?://|//[a-z]", re.sub(r"sha256-[\w+/]*=", "", text))
     for part in ("results", "training", "success", "advantage", "dialogues", "lineage", "settings", "again", "quote"):
         assert f'id="{part}"' in text
     for word in ("75.0 %", "Before and after training", "best of N by the critic", "best reward", "2503.15478"):

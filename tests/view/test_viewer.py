@@ -19,6 +19,7 @@ from sweet.tasks.trajectory import dump
 from sweet.view.bookmarks import Bookmarks
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import TRAJECTORIES, AnyConfig, made, trajectory
+from tests.view.test_dialogues_page import opened
 from tests.view.test_terminal import drawn
 
 
@@ -141,6 +142,7 @@ def test_json_contains_bookmarks(run: Run) -> None:
         "fault": "",
         "sample": 0,
         "seed": None,
+        "request": "Write a function that adds 0. The signature is: def add(a)",
         "bookmark": "odd",
     }
     assert Viewer(run, ViewConfig(id="t001")).as_json()["trajectory"]["bookmark"] == "odd"
@@ -164,7 +166,7 @@ def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.Capture
     metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page), "export": str(out)}
     assert json.loads(capsys.readouterr().out)["metrics"] == metrics
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t000", "t001"]
-    assert page.read_text().count("<details class") == 2
+    assert opened(page.read_text()).count("<details class") == 2
     assert program(["view", str(run.path), "--id", "t003", "--export", str(out)]) == 0
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t003"]
     assert program(["view", str(run.path), "--export", str(tmp_path / "no" / "out.jsonl")]) == 2

@@ -1,0 +1,122 @@
+"""A page in the system's Firefox, driven as a user does: by clicks, keys and what can be seen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sweet.render.bidi import DirectWindow
+from sweet.render.driver import Scripts
+from sweet.render.firefox import find_firefox
+
+T = TypeVar("T")
+SECONDS = 60.0
+"""Most seconds until something is seen, on a machine with other work."""
+
+
+class RealPage:
+    """One Firefox with one window. It reaches no network: its proxy is a port that refuses connections."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._window = DirectWindow(find_firefox().path)
+        self._run(self._window.start(1, Scripts("", "() => ''"), 1400, 900))
+
+    @property
+    def memory(self) -> int:
+        """MB of all processes of the browser."""
+        assert self._window.processes is not None
+        return self._window.processes.memory()
+
+    def _run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(asyncio.wait_for(what, 90))
+
+    def _do(self, method: str, **params: Any) -> Any:
+        return self._run(self._window._do(method, **params))
+
+    def open(self, address: str | Path, *, wait: str = "complete") -> None:
+        url = address.absolute().as_uri() if isinstance(address, Path) else address
+        self._do("browsingContext.navigate", context=self._window._context, url=url, wait=wait)
+
+    def resize(self, width: int, height: int) -> None:
+        viewport = {"width": width, "height": height}
+        self._do("browsingContext.setViewport", context=self._window._context, viewport=viewport)
+
+    def value(self, expression: str) -> Any:
+        """Return the value of an expression in the page: a text, a number, a truth value or None."""
+        answer = self._do(
+            "script.evaluate",
+            expression=f"JSON.stringify({expression})",
+            target={"context": self._window._context},
+            awaitPromise=True,
+        )
+        assert answer["type"] == "success", answer
+        return json.loads(answer["result"].get("value", "null"))
+
+    def text(self, selector: str) -> str:
+        """Return what is seen of the first element."""
+        return str(self.value(f"(document.querySelector({selector!r}) ?? {{}}).innerText ?? ''"))
+
+    def texts(self, selector: str) -> list[str]:
+        return list(self.value(f"[...document.querySelectorAll({selector!r})].map((one) => one.innerText)"))
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression of the page is true."""
+        limit = time.monotonic() + SECONDS
+        while not self.value(expression):
+            assert time.monotonic() < limit, (expression, self.text("body")[:2000])
+            time.sleep(0.02)
+
+    def click(self, selector: str) -> None:
+        """Click on the middle of the first element that matches, which must be there and seen."""
+        place = self.value(
+            f"(() => {{ const one = document.querySelector({selector!r}); one.scrollIntoView({{block: 'nearest'}}); "
+            "const box = one.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2, "
+            f"one.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2))]; }})()"
+        )
+        assert place[2], f"{selector} is covered"
+        moves = [
+            {"type": "pointerMove", "x": round(place[0]), "y": round(place[1])},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ]
+        self._act({"type": "pointer", "id": "mouse", "actions": moves})
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after another. Special keys are the code points of WebDriver."""
+        actions = [{"type": way, "value": key} for key in keys for way in ("keyDown", "keyUp")]
+        self._act({"type": "key", "id": "keyboard", "actions": actions})
+
+    def write(self, selector: str, text: str) -> None:
+        """Replace the text of a field by typing."""
+        self.click(selector)
+        self.value(f"document.querySelector({selector!r}).select()")
+        self.press("\ue017", *text)  # delete
+
+    def _act(self, source: dict[str, Any]) -> None:
+        self._do("input.performActions", context=self._window._context, actions=[source])
+
+    def picture(self) -> bytes:
+        return self._run(self._window.picture(1400, 900, document=False))
+
+    def close(self) -> None:
+        if self._window.processes is not None:
+            self._window.processes.kill()
+        if self._window._process is not None:
+            self._window._process.wait(60)
+        self._run(self._window.close())
+        self._loop.close()
+
+
+@contextmanager
+def real_page() -> Iterator[RealPage]:
+    page = RealPage()
+    try:
+        yield page
+    finally:
+        page.close()
