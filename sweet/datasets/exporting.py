@@ -1,5 +1,7 @@
 """`sweet data export`: write trajectories in the published layout, in the order that the published scripts require.
 
+What `--to` names besides is in `sweet.datasets.trl` and `sweet.environments.exporting`.
+
 The published evaluation reads a file as k blocks, each with one dialogue of every task, the tasks in the same order:
 row i and row i + (number of tasks) are dialogues of one task. So the dialogues of each task are numbered (by sample,
 then by their position in the rollouts), and block j has the j-th of each; k is the largest number of dialogues of a
@@ -37,7 +39,7 @@ from sweet.datasets.layout import (
 from sweet.datasets.metrics import ExportMetrics
 from sweet.errors import UsageError, first_line
 from sweet.files import check_target, replacing
-from sweet.hints import option
+from sweet.hints import Hint, option
 from sweet.llm.template import ChatTemplate
 from sweet.runs.entries import ROLLOUTS, RolloutEntry
 from sweet.runs.index import Index
@@ -48,15 +50,44 @@ from sweet.stages.base import ADDED, Reporter, StageConfig, StageResult
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
+Target = Literal["published", "verifiers", "gymnasium", "trl"]
+"""What an export is for."""
+
 NAMED = 5
 """Tasks that a warning names."""
 
+_ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium")
+_OPTIONS_OF: dict[str, tuple[Target, ...]] = {
+    "tokenizer": ("published",),
+    "incomplete": ("published",),
+    "thoughts": ("published", "trl"),
+    **dict.fromkeys(("name", "task", "tasks", "split", "sim", "sim_url"), _ENVIRONMENTS),
+}
+"""The options that only some exports have."""
+
 
 class DataExportConfig(StageConfig):
+    to: Target = Field(default="published", json_schema_extra=ADDED)
+    """published: dialogues in the published format. verifiers, gymnasium: tasks, human and scorer as an environment
+    package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
     from_: str | None = None
-    """Rollouts to export; default: the newest."""
+    """Rollouts to export, or with --to trl pairs; default: the newest."""
     out: Path | None = None
-    """File to write; default: stdout."""
+    """File to write; default: stdout. With another --to: the directory to create."""
+    name: str | None = Field(default=None, json_schema_extra=ADDED)
+    """With --to verifiers or gymnasium: name of the package, sweet-env-NAME; default: the kind of task and the
+    dataset."""
+    task: str | None = Field(default=None, json_schema_extra=ADDED)
+    """With --tasks: kind of task; default: that of the run, else code."""
+    tasks: str | None = Field(default=None, json_schema_extra=ADDED)
+    """With --to verifiers or gymnasium: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No
+    run is needed then."""
+    split: str | None = Field(default=None, json_schema_extra=ADDED)
+    """With --tasks: the split of the dataset; default: train."""
+    sim: str | None = Field(default=None, json_schema_extra=ADDED)
+    """With --to verifiers or gymnasium: the simulated human; default: that of the dialogues, else scripted."""
+    sim_url: list[str] = Field(default_factory=list, json_schema_extra=ADDED)
+    """OpenAI-compatible server of the simulated human; may be given several times."""
     tokenizer: str | None = None
     """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""
@@ -64,6 +95,26 @@ class DataExportConfig(StageConfig):
     """Tasks with fewer dialogues than others: keep their rows after the blocks, or drop them."""
     thoughts: bool = Field(default=False, json_schema_extra=ADDED)
     """Also write the agent's thoughts, and the token ids that contain them."""
+
+
+def check_options(config: DataExportConfig) -> None:
+    """Raise UsageError if an option has no effect with this `--to`, or the directory to create is missing."""
+    defaults = type(config).default_settings()
+    for name, targets in _OPTIONS_OF.items():
+        if config.to not in targets and getattr(config, name) != defaults[name]:
+            raise UsageError(
+                Hint(option(name), " has no effect with ", option("to", config.to), "."),
+                where=option(name),
+                fix=Hint("omit it, or ", option("to", targets)),
+            )
+    if config.tasks is None and (config.task or config.split):
+        raise UsageError(
+            "A kind or a split of tasks is given, and no tasks.",
+            where=option("task" if config.task else "split"),
+            fix=option("tasks", "DATASET"),
+        )
+    if config.to != "published" and config.out is None:
+        raise UsageError("The export requires a directory to create.", fix=option("out", "DIR"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`sweet data import`: read trajectories in the published layout into a run.
+"""`sweet data import`: read trajectories in the published layout, or of another program, into a run.
 
 An import reads its file twice: once to check every row, so that an invalid row leaves nothing behind, and once to
 write. The trajectories become a `rollouts` artifact, each with the system prompt that its turns record
@@ -13,14 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 
+from pydantic import Field
+
+from sweet.datasets.foreign import Format, format_of
 from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
 from sweet.datasets.templated import UnreadablePrompt, recorded_system
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED, given_prompts
-from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import ADDED, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.base import NO_ANSWER
@@ -37,6 +42,11 @@ MOST_PROMPTS = 10
 class DataImportConfig(StageConfig):
     task: str = "code"
     """Kind of task of a new run: code, html, or a kind of an installed package."""
+    format: Format = Field(default="auto", json_schema_extra=ADDED)
+    """Format of the file: published, verifiers (traces.jsonl, or results.jsonl of earlier versions) or inspect (a log
+    of inspect_ai); auto looks at the file."""
+    score: str | None = Field(default=None, json_schema_extra=ADDED)
+    """Of a log of inspect_ai: the scorer whose value is the reward; default: the first of each sample."""
     prompts: Path | None = None
     """Folder with agent.txt: the agent's system prompt in rows that record none; default: the packaged one."""
 
@@ -127,9 +137,16 @@ def run_data_import(
     if config.prompts is not None:
         given = given_prompts(kind.with_prompts(config.prompts), config.prompts, MAX_TURNS)
         meta = meta.model_copy(update=given)
+    format = format_of(file) if config.format == "auto" else config.format
+    if config.score is not None and format != "inspect":
+        raise UsageError(
+            "Only a log of inspect_ai has scores by name.", where=option("score"), fix=Hint("omit ", option("score"))
+        )
+    if format != "published":
+        reporter.say(f"The file has dialogues in the format of {format}.")
     survey = _Survey()
     with reporter.progress("checking", None) as bar:
-        for trajectory in read_trajectories(file):
+        for trajectory in read_trajectories(file, format, config.score):
             survey.add(trajectory)
             bar.advance()
     survey.report(config.prompts, reporter)
@@ -139,7 +156,7 @@ def run_data_import(
         draft = attempt.start_artifact("rollouts", meta=meta.as_json())
         importing = LiveReporter(reporter, attempt).progress("importing", survey.trajectories)
         with JsonlWriter(draft.path) as writer, importing as bar:
-            for trajectory in read_trajectories(file):
+            for trajectory in read_trajectories(file, format, config.score):
                 writer.write(dump(_with_system(trajectory)))
                 bar.advance()
         rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)

@@ -36,6 +36,32 @@ class ExportMetrics(Record):
     """turns of the agent without their prompt (--tokenizer)"""
 
 
+class EnvironmentExportMetrics(Record):
+    tasks: int
+    """tasks of the environment"""
+    package: str
+    """name of the Python package"""
+    distribution: str
+    """name by which it is installed; with verifiers, the id of its taskset"""
+    files: int
+    """files written"""
+    out: str
+    """the directory"""
+
+
+class TrlExportMetrics(Record):
+    preferences: int
+    """rows of preference.jsonl: a prompt with a chosen and a rejected reply"""
+    replies: int
+    """rows of kto.jsonl: a prompt with a reply and its label"""
+    desirable: int
+    """of those, replies with the label true"""
+    ambiguous: int
+    """replies that are chosen in one pair and rejected in another, which kto.jsonl omits"""
+    out: str
+    """the directory"""
+
+
 class ColBenchMetrics(Record):
     train: int | None = None
     """tasks of the split train"""

@@ -7,12 +7,11 @@ at once: a task, a scripted human, a rule-based agent, a scorer, and a test of a
 from __future__ import annotations
 
 import re
-import tempfile
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sweet.datasets.metrics import NewTaskMetrics
+from sweet.datasets.skeletons import copy_skeleton, new_folder
 from sweet.errors import UsageError
 from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION
 from sweet.plugins import plugins
@@ -20,7 +19,6 @@ from sweet.stages.base import StageConfig, StageResult
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _MAX_LENGTH = 40
-_SUFFIX = ".in"
 
 
 class NewTaskConfig(StageConfig):
@@ -35,9 +33,6 @@ def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult[NewTaskMetr
         UsageError: the folder is not empty, or the name is invalid or taken.
     """
     _check_name(config.name)
-    target = folder.resolve()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError("The folder already exists and is not empty.", where=folder, fix="name a new folder")
     package = f"sweet_{config.name.replace('-', '_')}"
     values = {
         "name": config.name,
@@ -45,11 +40,8 @@ def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult[NewTaskMetr
         "distribution": package.replace("_", "-"),
         "Class": "".join(part.capitalize() for part in re.split("[-_]", config.name)),
     }
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
-        count = _copy(resources.files("sweet.tasks") / "skeleton", Path(temporary), values)
-        for entry in sorted(Path(temporary).iterdir()):
-            entry.rename(target / entry.name)
+    with new_folder(folder) as inside:
+        count = copy_skeleton(resources.files("sweet.tasks") / "skeleton", inside, values)
     return StageResult("data new-task", folder, NewTaskMetrics(name=config.name, package=package, files=count))
 
 
@@ -65,25 +57,3 @@ def _check_name(name: str) -> None:
     # The class of a kind called "task" would be TaskKind.
     if name in plugins() or f"sweet-{name}" in (DISTRIBUTION, FORMER_DISTRIBUTION) or name == "task":
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")
-
-
-def _copy(source: Traversable, target: Path, values: dict[str, str]) -> int:
-    """Copy a folder and fill its placeholders. Return the number of files."""
-    count = 0
-    for entry in source.iterdir():
-        if entry.is_dir():
-            folder = target / (values["package"] if entry.name == "package" else entry.name)
-            folder.mkdir()
-            count += _copy(entry, folder, values)
-        elif entry.name.endswith(_SUFFIX):
-            name = entry.name.removesuffix(_SUFFIX)
-            file = target / (".gitignore" if name == "gitignore" else name)
-            file.write_text(_fill(entry.read_text("utf-8"), values), encoding="utf-8")
-            count += 1
-    return count
-
-
-def _fill(text: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", value)
-    return text

@@ -1,4 +1,5 @@
-"""Read trajectories in the published layout, of this or of other programs.
+"""Read trajectories in the published layout, of this or of other programs, and those of other formats
+(`sweet.datasets.foreign`).
 
 A file is JSON Lines with one trajectory per line, or one JSON list of them; both are read row by row, so that a file
 may be larger than memory. A row becomes a `Trajectory`: role names of other programs are converted, missing ids and
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from sweet.datasets.foreign import Format, format_of, read_inspect, read_verifiers
 from sweet.errors import InputError
 from sweet.llm.thoughts import separate
 from sweet.runs.jsonl import no_such_file, read_rows
@@ -40,14 +42,25 @@ CHUNK = 1 << 20
 """Characters read at once from a JSON list."""
 
 
-def read_trajectories(path: Path) -> Iterator[Trajectory]:
+def read_trajectories(path: Path, format: Format = "published", scorer: str | None = None) -> Iterator[Trajectory]:
     """Yield the trajectories of a file in its order.
+
+    Args:
+        format: of the file; auto looks at its beginning.
+        scorer: of a log of inspect_ai, whose value is the reward; None for the first.
 
     Raises:
         InputError: the file does not exist, is empty, or a row is invalid; with the line.
     """
     reader = _Reader(path)
-    rows = json_list(path) if _first_character(path) == "[" else read_rows(path)
+    format = format_of(path) if format == "auto" else format
+    rows: Iterator[tuple[int, Any]]
+    if format == "verifiers":
+        rows = read_verifiers(path)
+    elif format == "inspect":
+        rows = read_inspect(path, scorer)
+    else:
+        rows = json_list(path) if _first_character(path) == "[" else read_rows(path)
     for line, row in rows:
         yield reader.trajectory(line, row)
     if not reader.count:

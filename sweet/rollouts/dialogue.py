@@ -160,22 +160,22 @@ class Dialogue:
             try:
                 move = await self._agent_turn(number, last)
             except ContextOverflow as error:
-                return self._finish("context_overflow", error=str(error))
+                return self.finish("context_overflow", error=str(error))
             if move.answer is not None:
                 self.answer = self.kind.whole_answer(self.assignment.task, self.messages[:before], move.answer)
             if move.ends:
-                return self._finish("answered")
+                return self.finish("answered")
             if last:
-                return self._finish("out_of_turns")
+                return self.finish("out_of_turns")
             if self._spent():
-                return self._finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
+                return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
             await self._wait_while_paused()
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
-                return self._finish("human_error", error=str(error), fault="reference")
+                return self.finish("human_error", error=str(error), fault="reference")
             if fault is not None:
-                return self._finish("human_error", error=_FAULTS[fault], fault=fault)
+                return self.finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
 
     async def _wait_while_paused(self) -> None:
@@ -297,7 +297,8 @@ class Dialogue:
         seconds = {name: round(counted, 4) for name in _SECONDS if (counted := getattr(self.usage, name)) is not None}
         return self.usage.model_copy(update={**seconds, "seconds": round(time.monotonic() - self.began, 4)})
 
-    def _finish(self, outcome: Outcome, error: str | None = None, fault: HumanFault | None = None) -> Trajectory:
+    def finish(self, outcome: Outcome, error: str | None = None, fault: HumanFault | None = None) -> Trajectory:
+        """Return the record of the dialogue so far, ended by `outcome`."""
         return Trajectory(
             id=self.assignment.id,
             task=self.assignment.task,

@@ -13,12 +13,13 @@ from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
 from sweet.datasets.describing import in_words, rollout_command, run_data_describe
 from sweet.datasets.descriptions import DescribeConfig
-from sweet.datasets.exporting import DataExportConfig, export_lines, run_data_export
+from sweet.datasets.exporting import DataExportConfig, check_options, export_lines, run_data_export
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
 from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
 from sweet.datasets.new_task import NewTaskConfig, run_new_task
 from sweet.datasets.page_assets import AssetsConfig, run_data_assets
+from sweet.datasets.trl import run_trl_export
 from sweet.datasets.websight import WebSightConfig, run_data_websight
 from sweet.errors import SweetError, UsageError
 from sweet.stages.base import StageResult
@@ -123,14 +124,31 @@ class Export(Command[DataExportConfig]):
         return [newest_run_argument()]
 
     def work(self, call: Call[DataExportConfig]) -> None:
+        check_options(call.config)
+        if call.config.to in ("verifiers", "gymnasium"):
+            self._environment(call)
+            return
         run = newest_run(call.arguments["run"], call.reporter)
-        if call.config.out is not None:
+        if call.config.to == "trl":
+            console.print_result(run_trl_export(run, call.config, call.reporter), as_json=call.common.json)
+        elif call.config.out is not None:
             console.print_result(run_data_export(run, call.config, call.reporter), as_json=call.common.json)
         elif call.common.json:
             raise UsageError("The rows and the result cannot both go to stdout.", where="--json", fix="--out FILE")
         else:
             for line in export_lines(run, call.config, call.reporter):
                 console.write_json(line.decode())
+
+    def _environment(self, call: Call[DataExportConfig]) -> None:
+        from sweet.environments.exporting import run_environment_export
+
+        given = call.arguments["run"]
+        run = None if given is None and call.config.tasks else newest_run(given, call.reporter)
+        result = run_environment_export(run, call.config, call.reporter)
+        console.print_result(result, as_json=call.common.json)
+        call.reporter.say(f"next: pip install -e {shlex.quote(result.metrics.out)}")
+        if call.config.to == "verifiers":
+            call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
 
 
 class MicroAgent(Command[MicroAgentConfig]):
@@ -228,14 +246,21 @@ COMMANDS = (
     Export(
         name="data export",
         config=DataExportConfig,
-        summary="Export a run's dialogues in the published format.",
-        text="The rows are blocks of the same tasks in the same order, as the published scripts require, and the turns "
-        "of the agent have their prompts (input) and raw replies (output). The published evaluation of code takes the "
-        "file; that of pages does not, as its answers are screenshots instead of HTML.",
+        summary="Export a run's dialogues, or its tasks and pairs for other trainers.",
+        text="By default in the published format: the rows are blocks of the same tasks in the same order, as the "
+        "published scripts require, and the turns of the agent have their prompts (input) and raw replies (output). "
+        "The published evaluation of code takes the file; that of pages does not, as its answers are screenshots "
+        "instead of HTML. --to writes environment packages and data sets for other programs instead (docs/export.md).",
         examples=(
             ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
             ("sweet data export RUN | head -n 1", "to stdout"),
             ("sweet data export RUN --tokenizer MODEL", "prompts of a scripted agent, or of one on a server"),
+            (
+                "sweet data export RUN --to verifiers --out env",
+                "its tasks as an environment for verifiers and prime-rl",
+            ),
+            ("sweet data export --tasks micro --to gymnasium --out env", "a dataset, without a run"),
+            ("sweet data export RUN --to trl --out trl", "its pairs for TRL's DPOTrainer and KTOTrainer"),
         ),
     ),
     NewTask(

@@ -1,0 +1,218 @@
+"""`sweet data export --to verifiers` and `--to gymnasium`: tasks, human and scorer as an installable package.
+
+The package has the tasks, and the settings of the dialogues and of their scoring (`sweet.environments.settings`); human
+and scorer stay in this program, on which it depends. Of a run, these are the tasks and the settings of its dialogues,
+and the scorer of their newest scores; `--tasks` names others.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from sweet.datasets.exporting import DataExportConfig
+from sweet.datasets.layout import task_order
+from sweet.datasets.metrics import EnvironmentExportMetrics
+from sweet.datasets.skeletons import copy_skeleton, new_folder
+from sweet.environments.settings import PERSONAS, PROMPTS, SETTINGS, TASKS, EnvironmentSettings
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.installation import DISTRIBUTION, VERSION
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.humans import plan_humans
+from sweet.rollouts.sides import check_human
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.stages.artifacts import given_prompts
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.meta import RolloutsMeta
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TEST, TRAIN, load_split
+from sweet.tasks.trajectory import Trajectory
+
+_OF_ROLLOUT = ("max_turns", "recipe", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
+_OF_EVAL = ("scorer", "tolerance", "similarity")
+_PLAYED_BY = ("rollout", "train-online")
+"""The stages whose configurations name the simulated human."""
+
+
+def run_environment_export(
+    run: Run | None, config: DataExportConfig, reporter: Reporter
+) -> StageResult[EnvironmentExportMetrics]:
+    """Write the package into the new directory `config.out`.
+
+    Args:
+        run: with the dialogues whose tasks and settings are taken; None where `config.tasks` names the tasks.
+
+    Raises:
+        UsageError: the run has no dialogues, a setting does not fit the tasks, or the directory is not empty.
+        InputError: a task, or a row of the dialogues, is invalid.
+    """
+    assert config.out is not None, "check_options"
+    rollouts = None if run is None else run.find("rollouts", config.from_, needed_by="data export")
+    attempt = None if run is None or rollouts is None else _attempt_of(run.manifest(), rollouts)
+    kind = task_kind(config.task or ("code" if run is None else run.manifest().task))
+    settings, prompts, personas = _settings(kind, run, rollouts, attempt, config)
+    if prompts is not None:
+        kind = kind.with_prompts(prompts)
+    if settings.human == "spec":
+        kind = kind.with_specifications()
+    tasks, source, split = _tasks(kind, run, rollouts, config)
+    if split == TEST:
+        reporter.warn("These are test tasks: an agent that learns from them cannot be measured by them.")
+    playing = RolloutConfig(
+        task=kind.name,
+        sim=settings.sim,
+        sim_url=settings.sim_url,
+        human=settings.human,
+        persona=settings.persona,
+        persona_file=personas,
+    )
+    check_human(kind, tasks, playing)
+    plan_humans(kind, playing)
+    values = _names(config.name or f"{kind.name}-{_plain(Path(source).stem)}", kind, source, split, len(tasks))
+    with new_folder(config.out) as folder:
+        files = copy_skeleton(resources.files("sweet.environments") / "templates" / config.to, folder, values)
+        package = folder / values["package"]
+        (package / SETTINGS).write_bytes(to_json(settings, indent=2, exclude_none=True) + b"\n")
+        rows = (json.dumps(task.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) for task in tasks)
+        (package / TASKS).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        files += 2
+        if prompts is not None:
+            (package / PROMPTS).mkdir()
+            for file in sorted(prompts.glob("*.txt")):
+                shutil.copyfile(file, package / PROMPTS / file.name)
+                files += 1
+        if personas is not None:
+            shutil.copyfile(personas, package / PERSONAS)
+            files += 1
+    metrics = EnvironmentExportMetrics(
+        tasks=len(tasks),
+        package=values["package"],
+        distribution=values["distribution"],
+        files=files,
+        out=str(config.out),
+    )
+    return StageResult("data export", config.out if run is None else run.path, metrics)
+
+
+def _attempt_of(manifest: Manifest, artifact: Artifact) -> Attempt:
+    return next(attempt for attempt in manifest.attempts if attempt.id == artifact.attempt)
+
+
+def _settings(
+    kind: TaskKind, run: Run | None, rollouts: Artifact | None, attempt: Attempt | None, config: DataExportConfig
+) -> tuple[EnvironmentSettings, Path | None, Path | None]:
+    """Return the settings, the folder of prompts and the file of personas, None where there is none."""
+    found: dict[str, Any] = {}
+    prompts = personas = None
+    if run is not None and rollouts is not None and attempt is not None:
+        meta = RolloutsMeta.of(rollouts)
+        played = RolloutConfig.current(attempt.config) if attempt.stage in _PLAYED_BY else {}
+        known = {"max_turns": meta.max_turns, "recipe": meta.recipe, "human": meta.human}
+        found |= {name: value for name, value in known.items() if value is not None}
+        found |= {name: played[name] for name in _OF_ROLLOUT if played.get(name) is not None}
+        found |= _scoring(run.manifest(), rollouts)
+        prompts, personas = _prompts(kind, played, meta), _file(played, "persona_file")
+    if config.sim is not None:
+        found |= {"sim": config.sim, "sim_url": []}
+    if config.sim_url:
+        found["sim_url"] = list(config.sim_url)
+    return EnvironmentSettings(kind=kind.name, **found), prompts, personas
+
+
+def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
+    """Return the settings of the newest scores of these dialogues; empty without."""
+    for scores in reversed(manifest.of_kind("scores", "done")):
+        attempt = _attempt_of(manifest, scores)
+        if attempt.stage == "eval" and any(source.id == rollouts.id for source in scores.inputs):
+            used = EvalConfig.current(attempt.config)
+            found = {name: used[name] for name in _OF_EVAL if used.get(name) is not None}
+            return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})
+    return {}
+
+
+def _prompts(kind: TaskKind, played: Mapping[str, Any], meta: RolloutsMeta) -> Path | None:
+    """Return the folder of the prompts that the dialogues were played with; None for the packaged ones.
+
+    Raises:
+        UsageError: they are not there any more, or have changed.
+    """
+    if meta.prompts_digest is None:
+        return None
+    folder = _file(played, "prompts")
+    if folder is not None and folder.is_dir():
+        found = given_prompts(kind.with_prompts(folder), folder, meta.max_turns or 1)
+        if found["prompts_digest"] == meta.prompts_digest:
+            return folder
+    raise UsageError(
+        "The prompts of these dialogues are not there any more, or have changed.",
+        where=folder or "the run",
+        fix=f"restore the folder, or {option('tasks', 'DATASET')} without the run",
+    )
+
+
+def _file(played: Mapping[str, Any], name: str) -> Path | None:
+    value = played.get(name)
+    return Path(value) if isinstance(value, str) else None
+
+
+def _tasks(
+    kind: TaskKind, run: Run | None, rollouts: Artifact | None, config: DataExportConfig
+) -> tuple[list[Task], str, str]:
+    """Return the tasks, their dataset and its split."""
+    if config.tasks is not None:
+        split = config.split or TRAIN
+        return load_split(kind, config.tasks, split).tasks, config.tasks, split
+    if run is None or rollouts is None:
+        raise UsageError("Neither tasks nor a run are named.", where=option("tasks"), fix=option("tasks", "DATASET"))
+    found: dict[str, Task] = {}
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+        found.setdefault(trajectory.task_id, trajectory.task)
+    meta = RolloutsMeta.of(rollouts)
+    names: Sequence[str] = sorted(found, key=task_order)
+    return [found[name] for name in names], meta.tasks or "imported", meta.split or TRAIN
+
+
+def _names(name: str, kind: TaskKind, source: str, split: str, tasks: int) -> dict[str, str]:
+    """Return the values of the placeholders in the templates.
+
+    Raises:
+        UsageError: the name cannot be that of a package.
+    """
+    if name != _plain(name) or len(name) > _LONGEST:
+        raise UsageError(
+            f"{name!r} cannot be the name of a package.",
+            where=option("name"),
+            fix=option("name", _plain(name)[:_LONGEST].strip("-") or "mine"),
+        )
+    distribution = f"sweet-env-{name}"
+    of = _plain(Path(source).stem) or "file"
+    return {
+        "distribution": distribution,
+        "package": distribution.replace("-", "_"),
+        "Class": "".join(part.capitalize() for part in distribution.split("-")),
+        "description": f"{tasks} tasks of the kind {kind.name} ({of}, {split}), with a human who knows the details.",
+        "sweet": DISTRIBUTION,
+        "version": VERSION,
+    }
+
+
+_LONGEST = 60
+"""Characters of a name."""
+
+
+def _plain(text: str) -> str:
+    """Return text as part of a package's name: lower-case ASCII letters and digits, with single hyphens between."""
+    words = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in text.lower()).split()
+    return "-".join(words)

@@ -1,0 +1,228 @@
+"""The environment of an exported package for the library verifiers, by its interface v1.
+
+The package names a taskset, an environment and a harness, which are the classes here with the package's folder. The
+taskset yields the tasks; the environment plays the human between the turns of the one agent, and records the score; the
+harness asks the model, in this process.
+
+With this harness the agent reads exactly what it reads in `sweet rollout`: of its own earlier replies the part that the
+human saw. Where that is not the whole reply, verifiers records another branch of the trace. With another harness
+(`--env.agent.harness.id null`) it reads its replies as they were.
+
+The reward is that of `sweet eval`. A dialogue that a fault ended has the reward 0, as there, and the metric `fault` 1;
+a server of the human that fails makes the episode an error, which has no reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+import verifiers.v1 as vf
+from pydantic import Field
+
+from sweet.environments.episode import Episode
+from sweet.environments.settings import EnvironmentSettings
+from sweet.environments.world import World, kind_of, open_world, read_tasks
+from sweet.errors import SweetError
+from sweet.tasks.base import Message, Task
+from sweet.tasks.kind import opening
+from sweet.tasks.trajectory import Outcome, Trajectory
+
+AGENT_SECONDS = 3600.0
+"""Seconds that one reply of the agent's model may take."""
+
+_STOPS: dict[str, Outcome] = {
+    "max_turns": "token_limit",
+    "max_input_tokens": "token_limit",
+    "max_output_tokens": "token_limit",
+    "max_total_tokens": "token_limit",
+}
+"""The outcome of a dialogue that a limit of verifiers ended."""
+
+
+class SweetTasksetConfig(vf.TasksetConfig):
+    """The taskset has no options of its own."""
+
+
+class SweetData(vf.TaskData):
+    """A task on the wire.
+
+    Attributes:
+        row: the task as in `tasks.jsonl`, with its hidden information and tests, which the agent does not see.
+    """
+
+    row: dict[str, Any] = Field(default_factory=dict)
+
+
+class SweetTask(vf.Task[SweetData, vf.State, vf.TaskConfig]):
+    """A task; the environment scores it."""
+
+
+class SweetTaskset(vf.Taskset[SweetTask, SweetTasksetConfig]):
+    """The tasks of the package.
+
+    Attributes:
+        folder: with its settings and tasks.
+    """
+
+    folder: ClassVar[Path]
+
+    def load(self) -> Iterator[SweetTask]:
+        settings = EnvironmentSettings.read(self.folder)
+        kind = kind_of(settings, self.folder)
+        for task in read_tasks(kind, self.folder):
+            system, request = opening(kind, task, settings.max_turns)
+            data = SweetData(
+                id=task.id,
+                name=task.id,
+                prompt=request.content,
+                system_prompt=system.content or None,
+                row=task.model_dump(mode="json", exclude_defaults=True),
+            )
+            yield SweetTask(data, self.config.task)
+
+
+class SweetEnvConfig(vf.EnvConfig):
+    """The options of the environment (`--env.sim`, …); one that is not given is that of the package."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+    sim: str | None = None
+    """The model that plays the human; `scripted` needs none."""
+    sim_url: list[str] | None = None
+    """Its OpenAI-compatible servers."""
+    persona: list[str] | None = None
+    """How the human speaks."""
+    human_tries: int | None = None
+    """Replies that the human's model is asked for until one does not leak the solution."""
+    sandbox: str | None = None
+    """Tier of the sandbox that runs answers."""
+    workers: int | None = None
+    """Answers that are run in parallel."""
+
+
+class SweetEnv(vf.Env[SweetEnvConfig]):
+    """The human, between the turns of the agent."""
+
+    _stack: AsyncExitStack | None = None
+    _world: World | None = None
+
+    async def start(self) -> None:
+        folder = type(self.taskset).folder
+        names = ("sim", "sim_url", "persona", "human_tries", "sandbox", "workers")
+        settings = EnvironmentSettings.read(folder, {name: getattr(self.config, name) for name in names})
+        tasks = read_tasks(kind_of(settings, folder), folder)
+        self._stack = AsyncExitStack()
+        self._world = await self._stack.enter_async_context(open_world(folder, settings, tasks))
+
+    async def stop(self) -> None:
+        self._world = None
+        if self._stack is not None:
+            await self._stack.aclose()
+
+    async def run(self, task: Any, agents: Any) -> None:
+        assert self._world is not None, "verifiers starts an environment before its first episode"
+        world = self._world
+        episode = world.episode(Task.model_validate(task.data.row), place=task.data.idx or 0)
+        try:
+            async with agents.agent.interaction(task) as interaction:
+                trajectory = await self._play(episode, interaction, isinstance(agents.agent.harness, SweetHarness))
+            trace = interaction.trace
+            if not trace.ok:  # the agent's model failed: verifiers records the error, and there is nothing to score
+                return
+            score = await world.score(trajectory)
+        finally:
+            await episode.aclose()
+        if score.reward is None:
+            why = score.detail.get("why", "")
+            raise SweetError(f"Task {task.data.id} is invalid: {why}.", fix="sweet data check")
+        trace.record_reward("reward", score.reward)
+        passed = {"passed": float(score.passed), "total": float(score.total)} if score.total else {}
+        solved = world.kind.rewards.worth(score.reward) if world.kind.rewards.solved is not None else None
+        trace.record_metrics(
+            {"fault": float(trajectory.ended_by_fault), **passed, **({} if solved is None else {"solved": solved})}
+        )
+        trace.info["sweet"] = _record(trajectory)
+
+    async def _play(self, episode: Episode, interaction: Any, exact: bool) -> Trajectory:
+        """Play the dialogue to its end.
+
+        Args:
+            exact: whether the harness sends what it is given, and not the replies as they were.
+        """
+        await episode.start()
+        segment = await interaction.turn()
+        while not segment.terminated:
+            last = next(message for message in reversed(segment.messages) if isinstance(message, vf.AssistantMessage))
+            messages = await episode.reply(last.content or "", last.reasoning_content)
+            if messages is None:
+                assert episode.trajectory is not None
+                return episode.trajectory
+            segment = await interaction.turn(_wire(messages) if exact else messages[-1].content)
+        trace = interaction.trace
+        outcome: Outcome = "deadline" if trace.is_timeout else _STOPS.get(str(trace.stop_condition), "agent_error")
+        if outcome == "agent_error" and not trace.errors:
+            raise SweetError(f"The harness gave no reply ({trace.stop_condition}).", where=str(trace.task.data.id))
+        return await episode.stop(outcome, f"verifiers ended it ({trace.stop_condition})")
+
+
+class SweetHarnessConfig(vf.HarnessConfig):
+    """The harness has no options of its own."""
+
+
+class SweetHarness(vf.Harness[SweetHarnessConfig]):
+    """Asks the model for one reply to the messages that it is given. It runs no program."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    SUPPORTS_RESUME = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any
+    ) -> Any:
+        system, prompt = self.resolve_prompt(data)
+        head = [{"role": "system", "content": system}] if system else []
+        return await self._ask(ctx, endpoint, secret, [*head, {"role": "user", "content": prompt}])
+
+    async def resume(
+        self,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: Any,
+        data: Any,
+        messages: Any,
+        tool_interception_url: str | None = None,
+    ) -> Any:
+        """Ask for the reply to `messages`, which are the whole dialogue and not its last message alone."""
+        return await self._ask(ctx, endpoint, secret, [message.model_dump(exclude_none=True) for message in messages])
+
+    async def _ask(self, ctx: Any, endpoint: str, secret: str, messages: list[dict[str, Any]]) -> Any:
+        body = {"model": ctx.model, "messages": messages}
+        async with httpx.AsyncClient(timeout=AGENT_SECONDS, trust_env=False) as client:
+            answer = await client.post(
+                f"{endpoint.rstrip('/')}/chat/completions", json=body, headers={"Authorization": f"Bearer {secret}"}
+            )
+        failed = answer.status_code >= 400
+        return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=answer.text[-2000:] if failed else "")
+
+
+def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as those of a request."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def _record(trajectory: Trajectory) -> dict[str, Any]:
+    """Return what `sweet data import` needs of a dialogue besides its messages and its task."""
+    found = {
+        "outcome": trajectory.outcome,
+        "fault": trajectory.fault,
+        "human": trajectory.human,
+        "answer": trajectory.answer,
+    }
+    return {name: value for name, value in found.items() if value is not None}

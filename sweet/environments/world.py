@@ -1,0 +1,187 @@
+"""What plays and scores the dialogues of an environment: the human, the rules and the scorer of an exported folder.
+
+Dialogues that end while others are scored wait, and are then scored together: a scorer runs the answers that it gets at
+once in parallel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sweet.environments.episode import Episode
+from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
+from sweet.errors import UsageError
+from sweet.humans.base import PICTURES, Human
+from sweet.humans.connect import open_humans
+from sweet.llm.local import LocalServing
+from sweet.render.store import SCREENSHOTS
+from sweet.render.window import window_name
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.dialogue import Assignment, Rules
+from sweet.rollouts.humans import PlannedHumans, plan_humans
+from sweet.rollouts.sides import check_human, check_vision, open_players, rendering_of
+from sweet.stages.base import Reporter, Silent
+from sweet.stages.models import plan_models
+from sweet.tasks.base import Task
+from sweet.tasks.files import load_task_file
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory
+
+
+def kind_of(settings: EnvironmentSettings, folder: Path) -> TaskKind:
+    """Return the kind of an environment's tasks, with the prompts of its folder.
+
+    Raises:
+        UsageError: the package of the kind is not installed.
+        InputError: a prompt is invalid.
+    """
+    kind = task_kind(settings.kind)
+    if (folder / PROMPTS).is_dir():
+        kind = kind.with_prompts(folder / PROMPTS)
+    return kind.with_specifications() if settings.human == "spec" else kind
+
+
+def read_tasks(kind: TaskKind, folder: Path) -> list[Task]:
+    """Return the tasks of an environment's folder. Raises InputError if a row is invalid."""
+    return load_task_file(folder / TASKS, kind.fields)
+
+
+class World:
+    """The open human and scorer.
+
+    Attributes:
+        kind: of the tasks, with the environment's prompts.
+        rules: of the dialogues.
+    """
+
+    def __init__(
+        self,
+        kind: TaskKind,
+        rules: Rules,
+        planned: PlannedHumans,
+        humans: Mapping[str | None, Human],
+        scorer: TrajectoryScorer,
+    ) -> None:
+        self.kind, self.rules = kind, rules
+        self._planned, self._humans, self._scorer = planned, humans, scorer
+        self._waiting: list[tuple[Trajectory, asyncio.Future[Score]]] = []
+        self._scoring: asyncio.Task[None] | None = None
+
+    def episode(self, task: Task, place: int = 0, sample: int = 0) -> Episode:
+        """Return a new dialogue on a task.
+
+        Args:
+            place: of the task among all; it chooses the human where there are several.
+            sample: number of the dialogue among those on the task.
+        """
+        name = self._planned.of(place, sample)
+        return Episode(Assignment(task, sample, 0, name), self._humans[name], self.kind, self.rules)
+
+    async def score(self, trajectory: Trajectory) -> Score:
+        """Return the score of a dialogue that has ended, as `sweet eval` computes it."""
+        future: asyncio.Future[Score] = asyncio.get_running_loop().create_future()
+        self._waiting.append((trajectory, future))
+        if self._scoring is None or self._scoring.done():
+            self._scoring = asyncio.create_task(self._score_waiting())
+        return await future
+
+    async def aclose(self) -> None:
+        if self._scoring is not None:
+            with suppress(asyncio.CancelledError):
+                await self._scoring
+
+    async def _score_waiting(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                scores = await asyncio.to_thread(self._scores, [trajectory for trajectory, _ in batch])
+            except Exception as error:  # each of the dialogues gets it
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            for (_, future), score in zip(batch, scores, strict=True):
+                if not future.done():
+                    future.set_result(score)
+
+    def _scores(self, trajectories: list[Trajectory]) -> list[Score]:
+        return [score for _, score in self._scorer.score(iter(trajectories))]
+
+
+@asynccontextmanager
+async def open_world(
+    folder: Path, settings: EnvironmentSettings, tasks: list[Task], reporter: Reporter | None = None
+) -> AsyncIterator[World]:
+    """Open the human and the scorer of an environment's folder, for the duration of the context.
+
+    Args:
+        tasks: those that will be played, which are checked.
+
+    Raises:
+        SweetError: something that they need is missing, or a setting does not fit the tasks.
+    """
+    reporter = reporter or Silent()
+    kind, config = kind_of(settings, folder), settings.rollout(folder)
+    check_human(kind, tasks, config)
+    planned = plan_humans(kind, config)
+    rendering = rendering_of(kind, config, reporter)
+    looks = {} if rendering is None else {"window": window_name(rendering), "pictures": rendering.pictures}
+    async with AsyncExitStack() as stack:
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet-environment-")))
+        local = _serving(kind, config, planned, reporter)
+        check_vision(kind, config, local)
+        players = await open_players(config, planned, local, stack)
+        opening = open_humans(
+            kind,
+            players,
+            temporary / SCREENSHOTS,
+            config.recipe,
+            say=reporter.say,
+            settings=rendering,
+            tries=config.human_tries,
+        )
+        humans = planned.by_name(await stack.enter_async_context(opening))
+        request = _request(kind, settings, temporary, reporter.say, looks)
+        # Opening and closing a scorer blocks, and some start an event loop of their own.
+        opened = kind.open_scorer(request)
+        scorer = await asyncio.to_thread(opened.__enter__)
+        stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
+        world = World(kind, _rules(config), planned, humans, scorer)
+        stack.push_async_callback(world.aclose)
+        yield world
+
+
+def _serving(kind: TaskKind, config: RolloutConfig, planned: PlannedHumans, reporter: Reporter) -> LocalServing:
+    images = dict.fromkeys(planned.sims, PICTURES) if kind.visual and not config.sim_url else {}
+    models = [(sim, list(config.sim_url)) for sim in planned.sims]
+    return plan_models(config, models, reporter, images=images)
+
+
+def _rules(config: RolloutConfig) -> Rules:
+    return Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
+
+
+def _request(
+    kind: TaskKind,
+    settings: EnvironmentSettings,
+    folder: Path,
+    say: Callable[[str], None],
+    looks: Mapping[str, Any],
+) -> ScoringRequest:
+    chosen: dict[str, Any] = {"scorer": settings.scorer, "tolerance": settings.tolerance}
+    chosen |= {"similarity": settings.similarity}
+    used = {name: value for name, value in chosen.items() if name in kind.scorer_options}
+    if settings.scorer != "strict" and "scorer" not in kind.scorer_options:
+        raise UsageError(
+            f"Tasks of the kind {kind.name} have one scorer.",
+            where="scorer",
+            fix="leave scorer out of environment.json",
+        )
+    return ScoringRequest(run=folder, say=say, sandbox=settings.sandbox, workers=settings.workers, **used, **looks)

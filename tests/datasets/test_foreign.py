@@ -1,0 +1,243 @@
+"""Dialogues in the files of other programs: results of verifiers, logs of inspect_ai. The samples below have the fields
+that those programs wrote; tests/environments/test_verifiers.py imports what the library itself has just written."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.datasets.foreign import format_of, read_inspect, read_verifiers
+from sweet.datasets.importing import DataImportConfig, run_data_import
+from sweet.datasets.published import read_trajectories
+from sweet.errors import InputError, UsageError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
+
+SAID = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What is the capital of Peru?"},
+    {"role": "assistant", "content": "Cusco"},
+    {"role": "user", "content": "Are you sure?"},
+    {"role": "assistant", "content": "Lima"},
+]
+
+
+def trace(**changes: Any) -> dict[str, Any]:
+    """A trace of interface v1 with a visible part that is not the whole reply, which is a branch of its own."""
+    raw = [{"role": "assistant", "content": "Hm. OUTPUT: Cusco", "reasoning_content": "Andes?"}, SAID[4]]
+    nodes = [
+        {"message": SAID[0], "sampled": False},
+        {"message": SAID[1], "sampled": False, "parent": 0},
+        {"message": raw[0], "sampled": True, "parent": 1},
+        {"message": SAID[2], "sampled": False, "parent": 1},
+        {"message": SAID[3], "sampled": False, "parent": 3},
+        {"message": raw[1], "sampled": True, "parent": 4},
+    ]
+    data = {"idx": 0, "id": "peru", "prompt": SAID[1]["content"], "system_prompt": "Be brief.", "answer": "Lima"}
+    rewards = {"right": {"score": 1.0, "weight": 0.5}, "short": {"score": 0.5, "weight": 1.0}}
+    found = {"id": "abc", "task": {"type": "Task", "data": data}, "nodes": nodes, "rewards": rewards, "ok": True}
+    return found | changes
+
+
+def episodes(path: Path, *traces: Any) -> Path:
+    path.write_text("".join(json.dumps({"id": "e", "traces": [one]}) + "\n" for one in traces))
+    return path
+
+
+def sample(**changes: Any) -> dict[str, Any]:
+    scores = {"includes": {"value": "C", "answer": "Lima"}, "match": {"value": 0.25}}
+    found = {"id": "peru", "epoch": 2, "input": SAID[1]["content"], "target": ["Lima"], "messages": SAID}
+    return found | {"scores": scores, "metadata": {}} | changes
+
+
+def log(path: Path, *samples: Any, indent: int | None = None) -> Path:
+    head = {"version": 2, "status": "success", "eval": {"task": "capitals"}}
+    path.write_text(json.dumps(head | {"samples": list(samples)}, indent=indent))
+    return path
+
+
+def imported(file: Path, run: Path, **options: Any) -> tuple[list[Trajectory], list[Score]]:
+    made = Run.open(run_data_import(file, run, DataImportConfig(**options), Silent()).run)
+    scores = made.file(made.artifact("scores-1"))
+    return list(read_jsonl(made.file(made.artifact("rollouts-1")), Trajectory)), list(read_jsonl(scores, Score))
+
+
+def test_a_trace_of_verifiers_is_a_dialogue(tmp_path: Path) -> None:
+    file = episodes(tmp_path / "traces.jsonl", trace(), trace(id="def", rewards={}))
+    assert format_of(file) == "verifiers"
+    (first, second), scores = imported(file, tmp_path / "run")
+    assert [turn.content for turn in first.dialogue_history] == [message["content"] for message in SAID[1:]]
+    assert [first.dialogue_history[index].said for index in first.agent_turns] == ["Hm. OUTPUT: Cusco", "Lima"]
+    assert first.dialogue_history[1].thought == "Andes?"
+    assert (first.task.ground_truth, first.task_id, first.answer) == ("Lima", "peru", "Lima")
+    assert (first.agent_system, first.sample, second.sample) == ("Be brief.", 0, 1)
+    assert [(score.id, score.reward) for score in scores] == [("abc", 1.0)]
+
+
+def test_a_failed_episode_is_a_fault(tmp_path: Path) -> None:
+    failed = trace(ok=False, nodes=[], rewards={}, errors=[{"type": "ProviderError", "message": "404"}])
+    played = trace(id="other")
+    other = trace(agent={"name": "user", "trainable": False}, id="third")
+    found = list(read_trajectories(episodes(tmp_path / "t.jsonl", failed, played, other), "auto"))
+    assert [one.id for one in found] == ["abc", "other"], "an agent that is not trained is no dialogue"
+    assert (found[0].outcome, found[0].error) == ("agent_error", "ProviderError: 404")
+    assert len(found[0].dialogue_history) == 1
+
+
+def test_results_of_earlier_versions(tmp_path: Path) -> None:
+    row = {"example_id": 7, "prompt": SAID[:2], "completion": SAID[2:], "answer": "Lima", "reward": 0.5, "info": {}}
+    file = tmp_path / "results.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
+    (first, second), scores = imported(file, tmp_path / "run")
+    assert (first.task_id, first.sample, second.sample, first.agent_system) == ("7", 0, 1, "Be brief.")
+    assert [score.reward for score in scores] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_log_of_inspect(tmp_path: Path, indent: int | None) -> None:
+    reasoned = [{"type": "reasoning", "reasoning": "Andes?"}, {"type": "text", "text": "Lima"}]
+    thoughtful = sample(id=3, messages=[*SAID[:4], {"role": "assistant", "content": reasoned}], epoch=1)
+    file = log(tmp_path / "log.json", sample(), thoughtful, indent=indent)
+    assert format_of(file) == "inspect"
+    (first, second), scores = imported(file, tmp_path / "run")
+    assert (first.id, first.task_id, first.sample, first.task.ground_truth) == ("peru-e2", "peru", 1, "Lima")
+    assert [turn.content for turn in first.dialogue_history] == [message["content"] for message in SAID[1:]]
+    assert (second.dialogue_history[-1].thought, second.answer) == ("Andes?", "Lima")
+    assert [score.reward for score in scores] == [1.0, 1.0]
+    _, scores = imported(file, tmp_path / "second", score="match")
+    assert [score.reward for score in scores] == [0.25, 0.25]
+    with pytest.raises(InputError, match="no score accuracy; it has: includes, match"):
+        imported(file, tmp_path / "third", score="accuracy")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, 93])
+def test_a_log_in_the_format_eval(tmp_path: Path, method: int) -> None:
+    file = tmp_path / "log.eval"
+    if method == zipfile.ZIP_DEFLATED:
+        with zipfile.ZipFile(file, "w", method) as archive:
+            archive.writestr("header.json", "{}")
+            archive.writestr("samples/peru_epoch_2.json", json.dumps(sample()))
+    else:
+        zipped_by_zstandard(file, "samples/peru_epoch_2.json", json.dumps(sample()).encode())
+    assert format_of(file) == "inspect"
+    [found] = read_trajectories(file, "auto")
+    assert (found.id, found.reward) == ("peru-e2", 1.0)
+
+
+def zipped_by_zstandard(file: Path, name: str, content: bytes) -> None:
+    """Write an archive as inspect_ai does, with the compression that Python's zipfile cannot write before 3.14."""
+    import zstandard
+
+    compressed = zstandard.ZstdCompressor().compress(content)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(name, compressed)
+    data = bytearray(file.read_bytes())
+    central = data.rindex(b"PK\x01\x02")
+    for at in (8, central + 10):
+        struct.pack_into("<H", data, at, 93)
+    file.write_bytes(data)
+
+
+def test_an_archive_that_expands_without_end_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweet.datasets.foreign.LONGEST_LINE", 10_000)
+    file = tmp_path / "bomb.eval"
+    zipped_by_zstandard(file, "samples/1.json", b" " * 1_000_000)
+    with pytest.raises(InputError, match="larger than"):
+        list(read_inspect(file))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("samples/1.json", b" " * 1_000_000)
+    with pytest.raises(InputError, match="larger than"):
+        list(read_inspect(file))
+    file.write_bytes(b"PK\x03\x04 broken")
+    with pytest.raises(InputError):
+        list(read_inspect(file))
+
+
+CALLS = {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": "f"}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"target": ""}, "no reference answer"),
+        ({"messages": [SAID[1], CALLS]}, "calls tools"),
+        ({"messages": [SAID[1], {"role": "tool", "content": "x"}]}, "calls tools"),
+        ({"messages": [SAID[2]]}, "does not begin"),
+        ({"messages": [{"role": "user", "content": [{"type": "image", "image": "x"}]}]}, "not text"),
+        ({"messages": [{"role": "user", "content": 7}]}, "not text"),
+        ({"messages": ["text"]}, "role None"),
+    ],
+)
+def test_a_sample_that_is_no_dialogue_is_refused_with_its_number(
+    tmp_path: Path, changes: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(InputError, match=what) as raised:
+        imported(log(tmp_path / "log.json", sample(), sample(id="2", **changes)), tmp_path / "run")
+    assert "line 2" in str(raised.value.where)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("parent", [5, 9, -3, "x", True])
+def test_a_trace_with_a_wrong_parent_ends(tmp_path: Path, parent: Any) -> None:
+    broken = trace()
+    broken["nodes"][5]["parent"] = parent
+    file = episodes(tmp_path / "t.jsonl", broken)
+    if parent in (5, 9, -3):
+        with pytest.raises(InputError, match="parent of node 5"):
+            list(read_verifiers(file))
+    else:  # it is no number, so the node is the first one, and the agent's
+        with pytest.raises(InputError, match="does not begin"):
+            list(read_verifiers(file))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["traces", "nodes", "task", "rewards", "info", "errors", "messages", "scores", "target", "id", "epoch", "input"]
+
+
+@given(key=st.sampled_from(KEYS), value=JSON)
+def test_any_value_in_any_field_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, key: str, value: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    files = [
+        (episodes(folder / "traces.jsonl", trace(**{key: value})), "verifiers"),
+        (log(folder / "log.json", sample(**{key: value})), "inspect"),
+    ]
+    for file, format in files:
+        try:
+            found = len(list(read_trajectories(file, format)))  # type: ignore[arg-type]
+        except InputError as raised:
+            error: InputError | None = raised
+        else:
+            error = None
+        assert found <= 1 if error is None else str(file) in str(error.where)
+
+
+def test_a_score_is_an_option_of_one_format(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="scores by name"):
+        imported(episodes(tmp_path / "traces.jsonl", trace()), tmp_path / "run", score="match")
+
+
+def test_the_format_of_other_files_is_the_published_one(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"task": {}}\n')
+    (tmp_path / "b.json").write_text('[\n{"task": {}}]')
+    (tmp_path / "c.txt").write_bytes(b"\xff\xfe")
+    (tmp_path / "empty").write_text("")
+    assert {format_of(file) for file in tmp_path.iterdir()} == {"published"}
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(InputError):
+            format_of(wrong)
