@@ -58,6 +58,7 @@ class Part:
         note: shown at the right end of the heading.
         characters: the approximate length of its text, from which its height is estimated.
         inner: it belongs to the part above it, and is indented.
+        differs: in a comparison, its two sides are not equal.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Part:
     note: str = ""
     characters: int = 0
     inner: bool = False
+    differs: bool = False
 
     @property
     def indent(self) -> int:

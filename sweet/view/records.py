@@ -170,6 +170,10 @@ class Records:
     def pairs(self) -> Artifact | None:
         return self._pairs.artifact
 
+    def ranked_ids(self) -> set[str]:
+        """Return the ids of the trajectories that have candidates."""
+        return {entry.id for entry in self._candidates.entries()}
+
     def summaries(self) -> list[Summary]:
         """Return the summaries in the order of the file.
 
@@ -233,6 +237,12 @@ class Records:
             if known and any(entry.id == name for entry in Index(path, ROLLOUTS).entries):
                 return other.id
         return None
+
+
+def ranked_rollouts(manifest: Manifest) -> list[Artifact]:
+    """Return the rollouts that have candidates, those with the newest candidates first."""
+    sources = [input_of(manifest, made, "rollouts") for made in reversed(manifest.of_kind("candidates", "done"))]
+    return list({source.id: source for source in sources if source is not None}.values())
 
 
 class _Rows(Generic[E]):

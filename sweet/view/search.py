@@ -38,12 +38,14 @@ class Search:
         done: the search has ended: it is complete, was stopped, or has an `error`.
         error: why it failed; it may contain text of the user or of a file.
         seen: the share of the file that was searched, 0 to 1.
+        hits: some of the texts that were found, by the id of their dialogue.
     """
 
     def __init__(self, path: Path, pattern: str, *, regex: bool = False, hidden: bool = False) -> None:
         self.done = False
         self.error: str | None = None
         self.seen = 0.0
+        self.hits: dict[str, list[str]] = {}
         self._size = max(_size(path), 1)
         self._rest = b""
         self._ended = False
@@ -68,6 +70,7 @@ class Search:
             answer = json.loads(line)
             if "found" in answer:
                 found.append(answer["found"])
+                self.hits[answer["found"]] = answer["hits"]
             self.seen = min(answer.get("seen", 0) / self._size, 1.0) or self.seen
             self.error = answer.get("error") or self.error
             if "done" in answer:

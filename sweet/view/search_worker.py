@@ -1,8 +1,9 @@
 """The process that `sweet.view.search` starts: `python -P search_worker.py`, with the request as JSON on stdin.
 
-It reads the rollouts line by line and answers in lines of JSON: {"found": id}, {"seen": bytes}, {"error": message,
-"line": number}, and {"done": true} at the end. It runs as a standalone script without the package, and keeps only one
-line in memory. It has no defence against an endless regular expression: the caller stops the process.
+It reads the rollouts line by line and answers in lines of JSON: {"found": id, "hits": [text]}, {"seen": bytes},
+{"error": message, "line": number}, and {"done": true} at the end. It runs as a standalone script without the package,
+and keeps only one line in memory. It has no defence against an endless regular expression: the caller stops the
+process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,12 @@ from pydantic import BaseModel, ValidationError
 
 PROGRESS_INTERVAL = 0.1
 """Seconds between two progress reports."""
+
+
+HITS = 8
+"""Most different texts that are reported of one dialogue, and most matches that are looked at in one text."""
+LONGEST_HIT = 120
+"""Characters of a reported text."""
 
 
 class _Task(BaseModel):
@@ -99,6 +107,12 @@ def search(path: Path, pattern: str, *, regex: bool, hidden: bool) -> Iterator[d
     yield {"done": True}
 
 
+def hits(expression: re.Pattern[str], texts: Iterator[str]) -> list[str]:
+    """Return some of the texts that match, to be marked where they are shown; without white space around them."""
+    found = (match[0][:LONGEST_HIT].strip() for text in texts for match in islice(expression.finditer(text), HITS))
+    return list(dict.fromkeys(hit for hit in found if hit))[:HITS]
+
+
 def _matches(
     path: Path, expression: re.Pattern[str], needle: bytes | None, *, hidden: bool
 ) -> Iterator[dict[str, Any]]:
@@ -114,7 +128,7 @@ def _matches(
                         yield {"error": f"{path}, line {number}, is damaged: {first['msg']}.", "line": number}
                     return
                 if any(map(expression.search, row.texts(hidden=hidden))):
-                    yield {"found": row.id}
+                    yield {"found": row.id, "hits": hits(expression, row.texts(hidden=hidden))}
             seen += len(line)
             if time.monotonic() - reported > PROGRESS_INTERVAL:
                 reported = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from sweet.view.records import Summary
 
-SortKey = Literal["order", "reward", "turns", "tokens", "seconds", "outcome", "task", "fault"]
+SortKey = Literal["order", "reward", "turns", "tokens", "seconds", "outcome", "task", "fault", "request"]
 SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
 """The keys to sort a table by; `order` is the order of the file."""
 
@@ -77,4 +77,5 @@ _VALUES: dict[SortKey, Callable[[Summary], Any]] = {
     "outcome": lambda summary: summary.outcome or summary.ended,
     "task": lambda summary: summary.task_id,
     "fault": lambda summary: summary.fault or None,
+    "request": lambda summary: summary.request or None,
 }

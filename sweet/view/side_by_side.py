@@ -69,8 +69,14 @@ def _lettered(name: str, side: RenderableType) -> Table:
     return table
 
 
-def side_by_side_parts(left: Record, right: Record, options: DisplayOptions) -> list[Part]:
-    """Return the parts of two trajectories of a task. The body of a part is made when it is drawn."""
+def side_by_side_parts(
+    left: Record, right: Record, options: DisplayOptions, screenshots: RunScreenshots | None = None
+) -> list[Part]:
+    """Return the parts of two trajectories of a task. The body of a part is made when it is drawn.
+
+    Args:
+        screenshots: of the right one, if it is of another run.
+    """
     heads = [Group(Text("  ").join(headline(record)), head(record)) for record in (left, right)]
     parts = [
         Part("head", Text(), single_block(lambda: Indented(TwoColumns(heads[0], heads[1], lettered=True), INDENT), 5))
@@ -86,16 +92,21 @@ def side_by_side_parts(left: Record, right: Record, options: DisplayOptions) -> 
         body = partial(_turns, left, right, index, options)
         size = max(len(turn.said) for turn in (turn_a, turn_b) if turn is not None)
         note = "the same" if same else ""
-        parts.append(Part("agent" if agent else "human", title, body, index, note, size))
+        parts.append(Part("agent" if agent else "human", title, body, index, note, size, differs=not same))
     answers = left.trajectory.answer, right.trajectory.answer
     note = "the same" if answers[0] == answers[1] else "- A, + B"
     body = partial(_diff, *answers, whole=options.raw)
-    parts.append(Part("answer", Text("answers", "bold magenta"), body, note=note, characters=sum(map(len, answers))))
+    title, size, differs = Text("answers", "bold magenta"), sum(map(len, answers)), answers[0] != answers[1]
+    parts.append(Part("answer", title, body, note=note, characters=size, differs=differs))
     if options.screenshots is not None:
-        shots = single_block(partial(_screenshots, left, right, options.screenshots), 20)
+        both = options.screenshots, screenshots or options.screenshots
+        shots = single_block(partial(_screenshots, left, right, *both), 20)
         parts.append(Part("screenshots", Text("screenshots", "bold magenta"), shots))
     if unit_tests(left) and unit_tests(right):
-        parts.append(Part("tests", Text("unit tests", "bold magenta"), single_block(lambda: _tests(left, right), 10)))
+        table = single_block(lambda: _tests(left, right), 10)
+        verdicts = [[test.passed for test in unit_tests(record)] for record in (left, right)]
+        differs = verdicts[0] != verdicts[1]
+        parts.append(Part("tests", Text("unit tests", "bold magenta"), table, differs=differs))
     return parts
 
 
@@ -155,15 +166,14 @@ def _diff(left: str, right: str, *, whole: bool) -> Iterator[Block]:
         yield Block(partial(_group, some), len(some), sum(len(line.text) for line in some))
 
 
-def _screenshots(left: Record, right: Record, screenshots: RunScreenshots) -> PictureRow:
+def _screenshots(left: Record, right: Record, of_left: RunScreenshots, of_right: RunScreenshots) -> PictureRow:
     """Return the last pages and the reference page."""
     pictures = [
-        (name, screenshots.page_picture(record.trajectory.answer)) for name, record in (("A", left), ("B", right))
+        ("A", of_left.page_picture(left.trajectory.answer)),
+        ("B", of_right.page_picture(right.trajectory.answer)),
+        ("the reference page", of_left.page_picture(left.trajectory.task.ground_truth)),
     ]
-    return PictureRow(
-        [*pictures, ("the reference page", screenshots.page_picture(left.trajectory.task.ground_truth))],
-        screenshots.draw,
-    )
+    return PictureRow(pictures, of_left.draw)
 
 
 def _group(lines: list[DiffLine]) -> Group:

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.units import count
+from sweet.view.pairs import Pair
 from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
@@ -80,6 +81,29 @@ class TrajectoryTable:
             values.append(f" · {count(summary.turns, 'turn')}")
             table.add_row(str(number), Text(printable_line(summary.id)).append("\n").append_text(values))
         return table
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """One line for two dialogues of a task, A and B."""
+
+    pairs: Sequence[Pair]
+    title: str
+    caption: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(printable_line(self.title), style="italic")
+        table = Table("#", Column("A", overflow="fold"), Column("B", overflow="fold"))
+        for name in ("reward A", "reward B", "change"):
+            table.add_column(name, justify="right")
+        for number, pair in enumerate(self.pairs, 1):
+            sides = [Text(printable_line(side.id)).append(" ").append_text(outcome_text(side)) for side in pair]
+            rewards = [format_number(side.reward) for side in pair]
+            change = "–" if pair.change is None else f"{pair.change:+.2f}"
+            table.add_row(str(number), *sides, *rewards, change)
+        yield table
+        if self.caption:
+            yield Text(printable_line(self.caption), style="dim italic")
 
 
 def outcome_text(summary: Summary) -> Text:

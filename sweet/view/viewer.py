@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from sweet.errors import UsageError
 from sweet.files import check_target
@@ -15,13 +15,16 @@ from sweet.runs.run import Run
 from sweet.stages.base import MAIN, StageConfig, about
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
+from sweet.units import count
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.dialogue_view import DisplayOptions, dialogue
+from sweet.view.pairs import CHANGES, Change, Pair, Side, open_side, pair_up
 from sweet.view.records import Record, Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, passes, sort_summaries
-from sweet.view.terminal import TrajectoryTable
+from sweet.view.side_by_side import side_by_side_parts
+from sweet.view.terminal import PairTable, TrajectoryTable
 from sweet.view.view_metrics import ViewMetrics
 
 Ending = Literal[ScoreOutcome, Outcome]
@@ -55,6 +58,10 @@ class ViewConfig(StageConfig):
     """Reverse the order."""
     limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Selection", MAIN))
     """Show at most this many; default: 50 in the table and all elsewhere."""
+    against: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    """Show these rollouts (B) beside the viewed ones (A), task by task: an id of this run, RUN, or RUN:rollouts-2."""
+    changed: Change | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    """Only tasks that B solved and A did not, or lost, or on which its reward is better, worse, or differs."""
     hidden: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
     """Also show the hidden information."""
     pictures: bool = Field(default=True, json_schema_extra=about("Output"))
@@ -72,6 +79,10 @@ class ViewConfig(StageConfig):
     def _agree(self) -> ViewConfig:
         if self.regex and self.search is None:
             raise ValueError("--regex requires --search TEXT")
+        if self.changed is not None and self.against is None:
+            raise ValueError("--changed requires --against ROLLOUTS")
+        if self.against is not None and (self.html or self.export):
+            raise ValueError("--html and --export write the dialogues of one rollout: leave out --against")
         return self
 
     def filter(self, ids: frozenset[str] | None = None) -> Filter:
@@ -144,6 +155,43 @@ class Viewer:
             caption = f"{len(self.chosen)} of {total} pass the filters"
         return TrajectoryTable(rows, self.title(), caption)
 
+    @cached_property
+    def against(self) -> Side | None:
+        """The rollouts to compare with; None without --against."""
+        named = self.config.against
+        return None if named is None else open_side(self.run, named, draw=self.config.pictures)
+
+    def pairs(self) -> list[Pair]:
+        """Return the pairs of the chosen dialogues with those of --against, filtered by --changed, without `limit`."""
+        assert self.against is not None
+        pairs = pair_up(self.chosen, self.against.records.summaries())
+        return pairs if self.config.changed is None else list(filter(CHANGES[self.config.changed][1], pairs))
+
+    def pair(self, name: str) -> RenderableType:
+        """Return a dialogue and its partner of --against, side by side.
+
+        Raises:
+            UsageError: there is no such dialogue, or it has no partner.
+        """
+        assert self.against is not None
+        left = self.records.find(name)
+        pairs = pair_up(self.records.summaries(), self.against.records.summaries())
+        right = next((pair.right for pair in pairs if pair.left.id == left.id), None)
+        if right is None:
+            what = f"{self.against.records.rollouts.id} has no dialogue of this task beside it."
+            raise UsageError(what, where=left.id, fix="--print lists the pairs")
+        both = self.records.record(left), self.against.records.record(right)
+        return Group(*side_by_side_parts(*both, self._display_options(), self.against.screenshots))
+
+    def pairs_table(self) -> RenderableType:
+        """Return the table of pairs."""
+        assert self.against is not None
+        pairs = self.pairs()
+        rows = pairs[: self.config.limit or TABLE_ROWS]
+        caption = f"{len(rows)} of {len(pairs)} shown, --limit N for more" if len(rows) < len(pairs) else ""
+        a = Side(self.records, self.screenshots)
+        return PairTable(rows, f"A {a.name} · B {self.against.name} · {count(len(pairs), 'pair')}", caption)
+
     def title(self) -> str:
         """Return the run, the rollouts and their scores on one line."""
         records = self.records
@@ -172,6 +220,10 @@ class Viewer:
         shown, total = self.shown, len(self.records.summaries())
         metrics = ViewMetrics(trajectories=total, chosen=len(self.chosen), shown=len(shown))
         result["metrics"] = metrics.as_json()
+        if self.against is not None:
+            pairs = self.pairs()[: self.config.limit]
+            both = [{"a": pair.left.id, "b": pair.right.id, "change": pair.change} for pair in pairs]
+            return result | {"against": self.against.records.rollouts.id, "pairs": both}
         return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
 
     def _summary_json(self, summary: Summary) -> dict[str, Any]:

@@ -33,7 +33,10 @@ class View(Command[ViewConfig]):
         elif call.common.json:
             console.print_json(viewer.as_json())
         elif config.id is not None:
-            console.show_page(viewer.dialogue(config.id))
+            shown = viewer.dialogue if config.against is None else viewer.pair
+            console.show_page(shown(config.id))
+        elif config.against is not None:
+            console.show_page(viewer.pairs_table())
         else:
             console.show_page(viewer.table())
 
@@ -74,6 +77,7 @@ COMMANDS = (
             ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
             ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
             ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
+            ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
             ("sweet view RUN --html dialogues.html", "one self-contained page"),
         ),
     ),

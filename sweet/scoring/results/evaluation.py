@@ -162,7 +162,7 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     Raises:
         UsageError: it does not exist; the error lists those that do.
     """
-    path, id = _split(str(reference))
+    path, id = split_reference(str(reference))
     run = Run.open(path)
     if id is None or not id.startswith("rollouts-"):
         scores = run.find("scores", id, needed_by=needed_by)
@@ -192,7 +192,7 @@ def distinct(figures: Mapping[str, V]) -> dict[str, V]:
     return {name: row for name, row in figures.items() if not (twice and name == REWARD)}
 
 
-def _split(reference: str) -> tuple[Path, str | None]:
+def split_reference(reference: str) -> tuple[Path, str | None]:
     """Split a reference into RUN and the artifact's id. An existing folder whose name contains a colon is a RUN."""
     folder, colon, id = reference.rpartition(":")
     if colon and folder and id and not Path(reference).exists() and Path(folder).is_dir():

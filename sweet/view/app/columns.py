@@ -1,20 +1,21 @@
-"""The columns of the table: their values, their widths, and the choice of those that fit.
+"""The columns of a table: their values, their widths, and the choice of those that fit.
 
-A column without any value is omitted. The trajectory's id gets the width that the other columns leave; if that is too
-little, the least important columns are dropped first. A truncated id keeps most of its end, because the ids of a run
-have the same beginning.
+A column without any value is omitted. The name of a row, the trajectory's id, gets the width that the other columns
+leave, or shares it with a column of prose, the request; if that is too little, the least important columns are dropped
+first. A truncated id keeps most of its end, because the ids of a run have the same beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from sweet.view.pairs import Pair
 from sweet.view.records import Summary
-from sweet.view.selection import SortKey
 from sweet.view.terminal import STYLES, format_number
 from sweet.view.text import printable_line
 
@@ -23,6 +24,8 @@ MIN_ID = 14
 """Cells that the id gets before any other column."""
 MAX_ID = 64
 """Most cells of an id."""
+MIN_PROSE = 24
+"""Cells below which a column of prose is dropped."""
 
 
 @dataclass(frozen=True)
@@ -31,32 +34,40 @@ class Column:
 
     Attributes:
         title: shown in the header.
-        value: returns its value for a trajectory; None if unknown.
-        sort: the sort key of `sweet.view.selection`.
+        value: returns its value for a row (a `Summary`, or a `Pair` of two); None if unknown.
+        sort: its name as a key to sort by.
         shown: formats a number; other values are made printable when they are drawn.
+        drop: on a narrow terminal the columns with the lowest numbers are dropped first; None is never dropped.
+        kind: `name` identifies the row, and `prose` begins with what matters; both take the width that is left.
+        style: returns the style of its text.
     """
 
     title: str
-    value: Callable[[Summary], str | float | None]
-    sort: SortKey
+    value: Callable[[Any], str | float | None]
+    sort: str
     shown: Callable[[float], str] | None = None
+    drop: int | None = None
+    kind: Literal["value", "name", "prose"] = "value"
+    style: Callable[[Any], str] = lambda _: ""
 
     @property
     def right(self) -> bool:
         """Whether it contains numbers, which are right-aligned."""
         return self.shown is not None
 
-    def text(self, summary: Summary) -> str:
-        value = self.value(summary)
+    def text(self, row: Any) -> str:
+        value = self.value(row)
         if self.shown is not None:
             return format_number(None) if value is None else self.shown(float(value))
         return printable_line(str(value or ""))
 
-    def needs(self, summaries: Sequence[Summary]) -> int:
+    def needs(self, rows: Sequence[Any]) -> int:
         """Return the cells that its widest row needs; 0 if no row has a value."""
-        values = {value for summary in summaries if (value := self.value(summary)) not in (None, "")}
+        values = {value for row in rows if (value := self.value(row)) not in (None, "")}
         if not values:
             return 0
+        if self.kind == "prose":
+            return MIN_PROSE
         if self.shown is not None:
             numbers = [float(value) for value in values if value is not None]
             texts = [self.shown(number) for number in (min(numbers), max(numbers))]
@@ -91,25 +102,51 @@ def _other_task(summary: Summary) -> str:
     return "" if summary.id.startswith(summary.task_id) else summary.task_id
 
 
-OUTCOME = Column("outcome", outcome, "outcome")
-TRAJECTORY = Column("dialogue", lambda summary: summary.id, "order")
+def _fault(summary: Summary) -> str:
+    return "" if summary.fault == outcome(summary) else summary.fault
+
+
+def outcome_style(summary: Summary) -> str:
+    return STYLES.get(outcome(summary), "")
+
+
+TRAJECTORY = Column("dialogue", lambda summary: summary.id, "order", kind="name")
+REQUEST = Column("request", lambda summary: summary.request, "request", drop=0, kind="prose")
 COLUMNS = (
-    OUTCOME,
-    Column("reward", lambda summary: summary.reward, "reward", format_number),
-    Column("turns", lambda summary: summary.turns, "turns", _count),
-    Column("tokens", lambda summary: summary.tokens, "tokens", _count),
-    Column("seconds", lambda summary: summary.seconds, "seconds", _tenths),
-    Column("fault", lambda summary: "" if summary.fault == outcome(summary) else summary.fault, "fault"),
-    Column("task", _other_task, "task"),
+    Column("outcome", outcome, "outcome", style=outcome_style),
+    Column("reward", lambda summary: summary.reward, "reward", format_number, drop=6),
+    Column("turns", lambda summary: summary.turns, "turns", _count, drop=4),
+    Column("tokens", lambda summary: summary.tokens, "tokens", _count, drop=3),
+    Column("seconds", lambda summary: summary.seconds, "seconds", _tenths, drop=2),
+    Column("fault", _fault, "fault", drop=5, style=lambda _: "yellow"),
+    Column("task", _other_task, "task", drop=1),
     TRAJECTORY,
+    REQUEST,
 )
-FIRST_TO_GO = ("task", "seconds", "tokens", "turns", "fault", "reward")
-"""Titles of the columns that are dropped on a narrow terminal, in this order."""
+"""The columns of the table of dialogues."""
 
 
-def needs_of(summaries: Sequence[Summary]) -> dict[Column, int]:
-    """Return the cells that each column needs for these trajectories."""
-    return {column: column.needs(summaries) for column in COLUMNS}
+def _change(pair: Pair) -> str:
+    return "" if not pair.change else "green" if pair.change > 0 else "red"
+
+
+PAIR_COLUMNS = (
+    Column("A", lambda pair: outcome(pair.left), "a", drop=3, style=lambda pair: outcome_style(pair.left)),
+    Column("B", lambda pair: outcome(pair.right), "b", drop=4, style=lambda pair: outcome_style(pair.right)),
+    Column("reward A", lambda pair: pair.left.reward, "reward-a", format_number, drop=5),
+    Column("reward B", lambda pair: pair.right.reward, "reward-b", format_number, drop=6),
+    Column("change", lambda pair: pair.change, "change", lambda value: f"{value:+.2f}", style=_change),
+    Column("turns A", lambda pair: pair.left.turns, "turns-a", _count, drop=1),
+    Column("turns B", lambda pair: pair.right.turns, "turns-b", _count, drop=2),
+    Column("task", lambda pair: pair.task_id, "order", kind="name"),
+    Column("request", lambda pair: pair.left.request, "request", drop=0, kind="prose"),
+)
+"""The columns of the table of two rollouts."""
+
+
+def needs_of(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS) -> dict[Column, int]:
+    """Return the cells that each column needs for these rows."""
+    return {column: column.needs(rows) for column in columns}
 
 
 @dataclass(frozen=True)
@@ -120,16 +157,23 @@ class Layout:
 
     @classmethod
     def of(cls, needs: Mapping[Column, int], width: int) -> Layout:
-        """Return the layout for a width in cells."""
-        kept = [column for column in COLUMNS if needs[column] or column is TRAJECTORY]
-        wanted = min(max(needs[TRAJECTORY], MIN_ID), MAX_ID)
+        """Return the layout for a width in cells; one of the columns is a name."""
+        kept = [column for column in needs if needs[column] or column.kind == "name"]
+        (name,) = (column for column in kept if column.kind == "name")
+        wanted = min(max(needs[name], MIN_ID), MAX_ID)
+        least = min(wanted, max(MIN_ID, width // 3))
+        droppable = [column for column in kept if column.drop is not None]
         rest = width
-        for title in ("", *FIRST_TO_GO):
-            kept = [column for column in kept if column.title != title]
-            rest = width - sum(needs[column] + GAP for column in kept if column is not TRAJECTORY)
-            if rest >= min(wanted, max(MIN_ID, width // 3)):
+        for dropped in (None, *sorted(droppable, key=lambda column: column.drop or 0)):
+            kept = [column for column in kept if column is not dropped]
+            rest = width - sum(needs[column] + GAP for column in kept if column is not name)
+            if rest >= least:
                 break
-        return cls(tuple((column, max(rest, 1) if column is TRAJECTORY else needs[column]) for column in kept))
+        prose = next((column for column in kept if column.kind == "prose"), None)
+        widths = {**needs, name: max(rest, 1)}
+        if prose is not None and rest > wanted:
+            widths |= {name: wanted, prose: needs[prose] + rest - wanted}
+        return cls(tuple((column, widths[column]) for column in kept))
 
     def header(self, sort: str, reverse: bool) -> Text:
         """Return the titles, with an arrow at the column that the rows are sorted by."""
@@ -143,19 +187,19 @@ class Layout:
             line.append(" " * GAP)
         return line
 
-    def row(self, summary: Summary) -> Text:
+    def row(self, row: Any) -> Text:
         line = Text(no_wrap=True, end="")
         for column, width in self.columns:
-            style = STYLES.get(outcome(summary), "") if column is OUTCOME else ""
-            style = "yellow" if column.title == "fault" else style
-            line.append(fitted(column.text(summary), width, right=column.right), style)
+            text = column.text(row)
+            shown = beginning(text, width) if column.kind == "prose" else fitted(text, width, right=column.right)
+            line.append(shown, column.style(row))
             line.append(" " * GAP)
         return line
 
-    def whole(self, summary: Summary) -> Iterator[Column]:
-        """Yield the columns that show a trajectory's value without truncation."""
+    def whole(self, row: Any) -> Iterator[Column]:
+        """Yield the columns that show a row's value without truncation."""
         for column, width in self.columns:
-            if cell_len(column.text(summary)) <= width:
+            if cell_len(column.text(row)) <= width:
                 yield column
 
     def at(self, cell: int) -> Column | None:
@@ -165,6 +209,11 @@ class Layout:
                 return column
             cell -= width + GAP
         return None
+
+
+def beginning(text: str, width: int) -> str:
+    """Pad a text to exactly `width` cells, or truncate it at its end with an ellipsis."""
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:

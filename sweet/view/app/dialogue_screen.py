@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from sweet.view.app.frame import attempt, show_message
+from sweet.view.app.frame import CandidatesAsked, attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.app.parts_view import RANKED, THOUGHTS
+from sweet.view.app.parts_view import RANKED, THOUGHTS, Key
 from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
+from sweet.view.pairs import Pair, Side
 from sweet.view.parts import UNWRAPPED, Part
 from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
@@ -28,6 +29,8 @@ class DialogueScreen(PartsScreen):
         shown: the trajectories that n and p step through, starting at `position`.
         hidden: show the hidden information.
         screenshots: the screenshots of the run, for dialogues about pages.
+        hits: the texts to mark, by trajectory.
+        unfolded: begin with the candidates of all turns.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,10 +53,23 @@ class DialogueScreen(PartsScreen):
         *,
         hidden: bool = False,
         screenshots: RunScreenshots | None = None,
+        hits: Mapping[str, Sequence[str]] | None = None,
+        unfolded: bool = False,
     ) -> None:
         super().__init__(records, DisplayOptions.of(records, hidden=hidden, screenshots=screenshots))
         self.shown, self.position = list(shown), position
         self.record = records.record(self.current)
+        self._hits, self._unfolded = hits or {}, unfolded
+        self._before_hidden: tuple[Key, int] | None = None
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._unfolded:
+            self.view.fold(RANKED)
+
+    def redraw(self, *, stay: bool = False) -> None:
+        self.view.mark_hits(self._hits.get(self.current.id, ()))
+        super().redraw(stay=stay)
 
     @property
     def current(self) -> Summary:
@@ -107,14 +123,23 @@ class DialogueScreen(PartsScreen):
         self._go(self._next(lambda summary: bool(summary.fault)), "no further fault")
 
     def action_hidden(self) -> None:
-        self.options = replace(self.options, hidden=not self.options.hidden)
+        """Show the hidden information and move to it, or hide it and move back."""
+        revealed = not self.options.hidden
+        self.options = replace(self.options, hidden=revealed)
+        if revealed:
+            self._before_hidden = self.view.place()
         self.redraw(stay=True)
-        show_message(
-            self.app, "hidden information at the end" if self.options.hidden else "hidden information is hidden"
-        )
+        if revealed:
+            self.view.show_kind("hidden")
+        elif self._before_hidden is not None:
+            self.view.return_to(self._before_hidden)
+        show_message(self.app, "h returns" if revealed else "hidden information is hidden")
 
     def action_fold(self) -> None:
-        self.view.fold(RANKED)
+        if self.view.has(RANKED):
+            self.view.fold(RANKED)
+        else:
+            self.post_message(CandidatesAsked(self.current))
 
     def action_fold_thoughts(self) -> None:
         self.view.fold(THOUGHTS)
@@ -134,7 +159,5 @@ class DialogueScreen(PartsScreen):
 
     def _beside(self, other: Summary | None) -> None:
         if other is not None:
-            pair, screenshots = (self.current, other), self.options.screenshots
-            attempt(
-                self.app, lambda: self.app.push_screen(SideBySideScreen(self.records, *pair, screenshots=screenshots))
-            )
+            pair, side = Pair(self.current, other), Side(self.records, self.options.screenshots)
+            attempt(self.app, lambda: self.app.push_screen(SideBySideScreen([pair], 0, side, side)))

@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.app import App
 from textual.binding import ActiveBinding
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -31,6 +32,14 @@ class ViewerScreen(Protocol):
 
     def reload(self) -> None:
         """Redraw after a change of the records, marks or bookmarks."""
+
+
+class CandidatesAsked(Message):
+    """Candidates are asked for, and the current trajectory has none."""
+
+    def __init__(self, current: Summary) -> None:
+        super().__init__()
+        self.current = current
 
 
 def show_message(app: App[Any], message: str, *, error: bool = False) -> None:

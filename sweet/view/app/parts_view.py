@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from sweet.view.parts import Block, Part
+from sweet.view.text import printable_line
 
 FOLDED, OPEN = "▸ ", "▾ "
 THOUGHTS = frozenset({"thought"})
@@ -27,6 +30,9 @@ RANKED = frozenset({"candidates", "pairs"})
 FOLDABLE = THOUGHTS | RANKED
 STOPS = frozenset({"agent", "answer"})
 """The kinds of parts that `jump` stops at."""
+
+HIT = Style(reverse=True)
+"""How a text that was searched for is drawn."""
 
 Key = tuple[str, int | None]
 
@@ -55,6 +61,28 @@ class Row:
         return not self.heading and self.block is None
 
 
+def marked(strip: Strip, hits: Sequence[str]) -> Strip:
+    """Return a line on which these texts, in lower case, are drawn in reverse."""
+    text = strip.text.lower()
+    if not any(hit in text for hit in hits) or len(text) != len(strip.text):
+        return strip
+    within = [False] * len(text)
+    for hit in hits:
+        start = text.find(hit)
+        while start >= 0:
+            within[start : start + len(hit)] = [True] * len(hit)
+            start = text.find(hit, start + len(hit))
+    pieces: list[Segment] = []
+    position = 0
+    for segment in strip:
+        for found, run in groupby(within[position : position + len(segment.text)]):
+            length = len(list(run))
+            style = (segment.style or Style()) + HIT if found else segment.style
+            pieces.append(Segment(strip.text[position : position + length], style))
+            position += length
+    return Strip(pieces, strip.cell_length)
+
+
 class PartsView(ScrollView, can_focus=True):
     """Parts, one below the other; thoughts, `candidates` and `pairs` are folded at first."""
 
@@ -70,8 +98,20 @@ class PartsView(ScrollView, can_focus=True):
         self._toggled: set[Key] = set()
         self._drawing_width = 0
         self._settling = False
+        self._hits: Sequence[str] = ()
 
     # Content
+
+    def mark_hits(self, hits: Sequence[str]) -> None:
+        """Mark these texts wherever they are on one line of the screen; takes effect at the next `show`."""
+        self._hits = [printable_line(hit).lower() for hit in hits]
+
+    def place(self) -> tuple[Key, int] | None:
+        """Return what is at the upper edge, for `return_to`."""
+        return self._anchor()
+
+    def return_to(self, place: tuple[Key, int] | None) -> None:
+        self._build(place)
 
     def show(self, parts: Sequence[Part], *, stay: bool = False) -> None:
         """Replace the parts. `stay` keeps the scroll position if the visible part still exists."""
@@ -104,8 +144,25 @@ class PartsView(ScrollView, can_focus=True):
 
     def jump(self, step: int) -> bool:
         """Scroll to the next or the previous turn of the agent. Return False if there is none."""
+        return self._jump(step, lambda part: part.kind in STOPS)
+
+    def next_difference(self) -> bool:
+        """Scroll to the next part whose sides differ. Return False if there is none."""
+        return self._jump(1, lambda part: part.differs)
+
+    def show_kind(self, kind: str) -> bool:
+        """Scroll to the first part of a kind. Return False if there is none."""
+        key = next((row.key for row in self._rows if row.heading and row.part.kind == kind), None)
+        if key is not None:
+            self._go_to(key)
+        return key is not None
+
+    def has(self, kinds: frozenset[str]) -> bool:
+        return any(part.kind in kinds for part in self._parts)
+
+    def _jump(self, step: int, wanted: Callable[[Part], bool]) -> bool:
         here = round(self.scroll_y)
-        rows = [row for row in self._rows_with_starts() if row[0].heading and row[0].part.kind in STOPS]
+        rows = [row for row in self._rows_with_starts() if row[0].heading and wanted(row[0].part)]
         if step > 0:
             further = [row.key for row, start in rows if start > here]
         else:
@@ -245,7 +302,7 @@ class PartsView(ScrollView, can_focus=True):
             file=io.StringIO(), width=self._width, force_terminal=True, color_system="truecolor",
             no_color=self.app.no_color, legacy_windows=False, markup=False, emoji=False, highlight=False,
         )  # fmt: skip
-        return [Strip(line, self._width) for line in console.render_lines(shown, console.options)]
+        return [marked(Strip(line, self._width), self._hits) for line in console.render_lines(shown, console.options)]
 
     def render_line(self, y: int) -> Strip:
         position = round(self.scroll_y) + y

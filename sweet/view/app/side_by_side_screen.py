@@ -12,11 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from sweet.view.app.frame import attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.dialogue_view import DisplayOptions
+from sweet.view.pairs import Pair, Side
 from sweet.view.parts import Part
-from sweet.view.records import Records, Summary
-from sweet.view.run_screenshots import RunScreenshots
+from sweet.view.records import Record, Summary
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.terminal import format_number, outcome_text
 from sweet.view.text import printable_line
@@ -26,25 +27,35 @@ class SideBySideScreen(PartsScreen):
     """Shows two trajectories of a task, A and B, and the differences of their answers.
 
     Args:
-        screenshots: the screenshots of the run, for dialogues about pages.
+        pairs: those that n and p step through, starting at `position`.
+        a, b: the rollouts that they are of; the same ones for two trajectories of one rollout.
     """
 
-    def __init__(
-        self, records: Records, left: Summary, right: Summary, *, screenshots: RunScreenshots | None = None
-    ) -> None:
-        super().__init__(records, DisplayOptions.of(records, screenshots=screenshots))
-        self.left, self.right = left, right
-        self.both = records.record(left), records.record(right)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "next_difference", "difference", tooltip="next difference, also in the next two"),
+        Binding("n", "walk(1)", "next", tooltip="the next two"),
+        Binding("p", "walk(-1)", "previous", tooltip="the previous two"),
+    ]
+
+    def __init__(self, pairs: Sequence[Pair], position: int, a: Side, b: Side) -> None:
+        super().__init__(a.records, DisplayOptions.of(a.records, screenshots=a.screenshots))
+        self.pairs, self.position, self.a, self.b = list(pairs), position, a, b
+        self.both = self._read(self.pairs[position])
+
+    def _read(self, pair: Pair) -> tuple[Record, Record]:
+        return self.a.records.record(pair.left), self.b.records.record(pair.right)
 
     @property
     def current(self) -> Summary:
-        return self.left
+        return self.pairs[self.position].left
 
     def facts(self) -> list[str | Text]:
-        return [Text("side by side", "bold"), f"task {self.left.task_id}"]
+        several = f"{self.position + 1:,} of {len(self.pairs):,}" if len(self.pairs) > 1 else ""
+        facts: list[str | Text] = [Text("side by side", "bold"), several, f"task {self.current.task_id}"]
+        return facts if self.a == self.b else [*facts, f"A {self.a.name}", f"B {self.b.name}"]
 
     def parts(self) -> Sequence[Part]:
-        return side_by_side_parts(*self.both, self.options)
+        return side_by_side_parts(*self.both, self.options, self.b.screenshots)
 
     def text_to_copy(self) -> str:
         """Return the diff of the answers."""
@@ -52,11 +63,40 @@ class SideBySideScreen(PartsScreen):
 
     def reload(self) -> None:
         """Redraw the trajectories at the same position if they have changed."""
-        self.left, self.right = self.records.find(self.left.id), self.records.find(self.right.id)
-        both = self.records.record(self.left), self.records.record(self.right)
+        before = self.pairs[self.position]
+        pair = Pair(self.a.records.find(before.left.id), self.b.records.find(before.right.id))
+        self.pairs[self.position] = pair
+        both = self._read(pair)
         if both != self.both:
             self.both = both
             self.redraw(stay=True)
+
+    def _go(self, position: int) -> bool:
+        """Show other two; return False if there are none, or they cannot be read."""
+        if not 0 <= position < len(self.pairs):
+            return False
+
+        def go() -> None:
+            self.both = self._read(self.pairs[position])
+            self.position = position
+            self.redraw()
+
+        return attempt(self.app, go)
+
+    def action_walk(self, step: int) -> None:
+        if not 0 <= self.position + step < len(self.pairs):
+            show_message(self.app, "these are the last two" if step > 0 else "these are the first two")
+            return
+        self._go(self.position + step)
+
+    def action_next_difference(self) -> None:
+        """Scroll to the next difference, in the following pairs too."""
+        while not self.view.next_difference():
+            if self.position + 1 == len(self.pairs):
+                show_message(self.app, "no further difference")
+                return
+            if not self._go(self.position + 1):
+                return
 
 
 class ChooseDialogue(ModalScreen[Summary | None]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,8 +20,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from sweet.view.app.columns import COLUMNS, TRAJECTORY, Column, Layout, needs_of
-from sweet.view.records import Summary
+from sweet.view.app.columns import COLUMNS, Column, Layout, needs_of
 
 GUTTER = 4
 """Cells left of the columns: the cursor, a mark, a bookmark, a blank."""
@@ -32,7 +31,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     """The table. Its first line is the header, which stays.
 
     Attributes:
-        shown: the trajectories in their order.
+        columns: those that are chosen; a terminal may be too narrow for some.
+        shown: the rows in their order, each with an `id`: trajectories, or pairs of two.
         cursor: the position of the current one.
     """
 
@@ -59,23 +59,33 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
         column: Column
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[Column] = COLUMNS) -> None:
         super().__init__()
-        self.shown: Sequence[Summary] = ()
+        self.columns = columns
+        self.shown: Sequence[Any] = ()
         self.cursor = 0
         self.marked: Collection[str] = ()
         self.bookmarked: Collection[str] = ()
         self.sort: tuple[str, bool] = ("order", False)
-        self._needs: Mapping[Column, int] = needs_of(())
+        self._measured: Sequence[Any] = ()
+        self._needs: Mapping[Column, int] = needs_of((), columns)
         self._cached_layout: tuple[int, Layout] | None = None
 
     @property
-    def current(self) -> Summary | None:
+    def current(self) -> Any:
+        """The row under the cursor; None if there is none."""
         return self.shown[self.cursor] if self.shown else None
 
-    def measure(self, summaries: Sequence[Summary]) -> None:
-        """Set the widths of the columns for these trajectories, shown or not."""
-        self._needs, self._cached_layout = needs_of(summaries), None
+    def measure(self, rows: Sequence[Any]) -> None:
+        """Set the widths of the columns for these rows, shown or not."""
+        self._measured = rows
+        self._needs, self._cached_layout = needs_of(rows, self.columns), None
+
+    def choose(self, columns: Sequence[Column]) -> None:
+        """Show these columns, of which one is a name."""
+        self.columns = columns
+        self.measure(self._measured)
+        self._lay_out()
 
     @property
     def _layout(self) -> Layout:
@@ -85,7 +95,7 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
             self._cached_layout = width, Layout.of(self._needs, width)
         return self._cached_layout[1]
 
-    def show(self, shown: Sequence[Summary]) -> None:
+    def show(self, shown: Sequence[Any]) -> None:
         """Replace the rows. The cursor stays at its trajectory, and that at its line of the screen."""
         before = self.current
         self.shown = shown
@@ -109,11 +119,11 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor + 1)
         self.post_message(self.Moved())
 
-    def hidden_values(self, summary: Summary) -> list[str]:
-        """Return the values that the columns have no room for, with their titles, except the id."""
-        visible = set(self._layout.whole(summary))
-        rest = (column for column in COLUMNS if column not in visible and column.value(summary) not in (None, ""))
-        return [f"{column.title} {column.text(summary)}" for column in rest if column is not TRAJECTORY]
+    def hidden_values(self, row: Any) -> list[str]:
+        """Return the values that the columns have no room for, with their titles, except the name."""
+        visible = set(self._layout.whole(row))
+        rest = (column for column in self.columns if column not in visible and column.value(row) not in (None, ""))
+        return [f"{column.title} {column.text(row)}" for column in rest if column.kind != "name"]
 
     def find(self, name: str) -> int | None:
         """Return the position of a trajectory; None if it is not shown."""

@@ -17,15 +17,17 @@ from textual.widgets import Static
 
 from sweet.units import count, percent
 from sweet.view.app import filters
-from sweet.view.app.columns import COLUMNS, outcome
-from sweet.view.app.frame import Facts, Keys, attempt, show_message
+from sweet.view.app.choices import ChooseColumns
+from sweet.view.app.columns import COLUMNS, Column, outcome
+from sweet.view.app.frame import CandidatesAsked, Facts, Keys, attempt, show_message
 from sweet.view.app.prompt import Prompt
 from sweet.view.app.table_rows import Rows
 from sweet.view.bookmarks import Bookmarks
+from sweet.view.pairs import Pair, Side
 from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, failed, passes, sort_summaries
+from sweet.view.selection import SORT_KEYS, Filter, SortKey, failed, passes, sort_summaries
 from sweet.view.terminal import NARROW
 from sweet.view.text import printable_line
 from sweet.view.viewer import ViewConfig
@@ -41,12 +43,16 @@ class TableScreen(Screen[None], inherit_bindings=False):
     """Shows all trajectories that pass the filters, with a cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "mark", tooltip="mark or unmark"),
+        Binding("space", "mark", "mark", tooltip="mark or unmark", show=False),
         Binding("a", "mark_all", "mark all", tooltip="mark all that are shown, or unmark them", show=False),
         Binding("w", "where", "where", tooltip="filter by words: outcome=… task=… reward<… fault"),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
         Binding("s", "side_by_side", "beside", tooltip="two of a task side by side: both marked, or one and this"),
+        Binding("d", "app.against", "against", tooltip="beside other rollouts of the run, task by task"),
+        Binding("R", "app.rollouts", "rollouts", tooltip="other rollouts of the run", show=False),
+        Binding("c", "candidates", "candidates", tooltip="open this dialogue with its candidates", show=False),
+        Binding("C", "columns", "columns", tooltip="choose the columns", show=False),
         Binding("o", "outcome", "outcome", tooltip="only one outcome: the next existing one", show=False),
         Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
         Binding("B", "bookmarked", "bookmarked", tooltip="only bookmarked ones, or all again", show=False),
@@ -87,6 +93,20 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.rows.measure(self._summaries)
         self.search(self.searched, regex=self.regex)
 
+    def adopt(self, records: Records, bookmarks: Bookmarks, screenshots: RunScreenshots | None) -> None:
+        """Show other rollouts. Filters, order and search stay; marks do not.
+
+        Raises:
+            SweetError, OSError: they cannot be read; the table is unchanged.
+        """
+        summaries = list(records.summaries())
+        self._stop_search()
+        self.records, self.bookmarks, self.screenshots = records, bookmarks, screenshots
+        self._summaries, self.marked = summaries, set()
+        self.rows.cursor = 0
+        self.rows.measure(summaries)
+        self.search(self.searched, regex=self.regex)
+
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < NARROW, "-narrow")
         self.set_class(event.size.height < LOW, "-low")
@@ -100,7 +120,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     @property
     def current(self) -> Summary | None:
-        return self.rows.current
+        current: Summary | None = self.rows.current
+        return current
 
     @property
     def chosen(self) -> list[Summary]:
@@ -213,19 +234,43 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def on_rows_header_clicked(self, event: Rows.HeaderClicked) -> None:
         key, reverse = self.sort
-        self._sort_by(event.column.sort, event.column.sort == key and not reverse)
+        chosen = next(one for one in SORT_KEYS if one == event.column.sort)
+        self._sort_by(chosen, chosen == key and not reverse)
 
     def on_rows_opened(self) -> None:
+        self.open_dialogue()
+
+    def open_dialogue(self, *, unfolded: bool = False) -> None:
+        """Open the dialogue under the cursor; `unfolded` shows its candidates."""
         from sweet.view.app.dialogue_screen import DialogueScreen
 
         rows = self.rows
+        hits = {} if self.searching is None else self.searching.hits
 
         def open_() -> None:
-            shown = list(rows.shown)
-            screen = DialogueScreen(self.records, shown, rows.cursor, hidden=self.hidden, screenshots=self.screenshots)
+            screen = DialogueScreen(
+                self.records, list(rows.shown), rows.cursor, hidden=self.hidden, screenshots=self.screenshots,
+                hits=hits, unfolded=unfolded,
+            )  # fmt: skip
             self.app.push_screen(screen)
 
         attempt(self.app, open_)
+
+    def action_candidates(self) -> None:
+        current = self.current
+        if current is None:
+            return
+        if current.id in self.records.ranked_ids():
+            self.open_dialogue(unfolded=True)
+        else:
+            self.post_message(CandidatesAsked(current))
+
+    def action_columns(self) -> None:
+        def choose(columns: tuple[Column, ...] | None) -> None:
+            if columns is not None:
+                self.rows.choose(columns)
+
+        self.app.push_screen(ChooseColumns(COLUMNS, self.rows.columns), choose)
 
     def action_side_by_side(self) -> None:
         from sweet.view.app.side_by_side_screen import SideBySideScreen
@@ -234,11 +279,14 @@ class TableScreen(Screen[None], inherit_bindings=False):
         if pair is None:
             show_message(self.app, "mark one dialogue, or two, of this task to see two side by side")
             return
-        attempt(
-            self.app, lambda: self.app.push_screen(SideBySideScreen(self.records, *pair, screenshots=self.screenshots))
-        )
+        attempt(self.app, lambda: self.app.push_screen(SideBySideScreen([pair], 0, self.side, self.side)))
 
-    def _pair(self) -> tuple[Summary, Summary] | None:
+    @property
+    def side(self) -> Side:
+        """The rollouts of the table, for a comparison."""
+        return Side(self.records, self.screenshots)
+
+    def _pair(self) -> Pair | None:
         """Return the two marked trajectories, or the marked and the current one, if they have the same task."""
         chosen = self.chosen if self.marked else []
         current = self.current
@@ -246,7 +294,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
             chosen.append(current)
         if len(chosen) != 2 or chosen[0].task_id != chosen[1].task_id:
             return None
-        return chosen[0], chosen[1]
+        return Pair(chosen[0], chosen[1])
 
     def action_mark(self) -> None:
         if self.current is not None:
@@ -312,7 +360,9 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._narrow(Filter())
 
     def action_sort(self, step: int) -> None:
-        keys = [column.sort for column in COLUMNS]
+        # In the order of the columns, and last the order of the file.
+        listed = sorted(COLUMNS, key=lambda column: column.kind == "name")
+        keys = [key for column in listed for key in SORT_KEYS if key == column.sort]
         self._sort_by(keys[(keys.index(self.sort[0]) + step) % len(keys)], False)
 
     def action_reverse(self) -> None:

@@ -21,14 +21,18 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from sweet.errors import SweetError, UsageError, for_command_line
+from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.units import count
-from sweet.view.app.frame import ViewerScreen, attempt, show_message
+from sweet.view.app.choices import ChooseRollouts
+from sweet.view.app.comparison_screen import ComparisonScreen
+from sweet.view.app.frame import CandidatesAsked, ViewerScreen, attempt, show_message
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.records import Records, Summary
+from sweet.view.pairs import open_side
+from sweet.view.records import Records, Summary, ranked_rollouts
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig
@@ -70,6 +74,8 @@ class ViewerApp(App[None]):
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.screenshots = RunScreenshots.of(run, self.records.rollouts, draw=config.pictures)
         self.table = TableScreen(self.records, self.bookmarks, config, self.screenshots)
+        self.config = config
+        self.beside = None if config.against is None else open_side(run, config.against, draw=config.pictures)
         self.failure: BaseException | None = None
 
     def get_default_screen(self) -> Screen[None]:
@@ -81,6 +87,8 @@ class ViewerApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(LIVE, self.check_disk)
+        if self.beside is not None:
+            self.push_screen(ComparisonScreen(self.table.side, self.beside, self.config.changed))
 
     def _interrupt(self) -> None:
         self.failure = self.failure or KeyboardInterrupt()
@@ -144,6 +152,81 @@ class ViewerApp(App[None]):
         self.pop_screen()
         if left is not None and self.screen is self.table:
             self.table.find(left.id)
+
+    def switch(self, rollouts: str) -> None:
+        """Show other rollouts of the run in the table.
+
+        Raises:
+            SweetError, OSError: they cannot be read; everything stays as it is.
+        """
+        records = Records(self.run_, rollouts)
+        bookmarks = Bookmarks(self.run_, records.rollouts.id)
+        screenshots = RunScreenshots.of(self.run_, records.rollouts, draw=self.config.pictures)
+        records.summaries()
+        while self.screen is not self.table:
+            self.pop_screen()
+        self.records, self.bookmarks, self.screenshots = records, bookmarks, screenshots
+        self.table.adopt(records, bookmarks, screenshots)
+
+    def _rollouts(self, manifest: Manifest) -> list[Artifact]:
+        """Return the rollouts of the run that can be shown, in the order in which they ended."""
+        return [one for one in manifest.of_kind("rollouts") if self.run_.file(one).exists()]
+
+    def action_rollouts(self) -> None:
+        manifest = self.run_.manifest()
+        listed = self._rollouts(manifest)
+
+        def choose(chosen: str | None) -> None:
+            if chosen is not None and chosen != self.records.rollouts.id:
+                attempt(self, lambda: self.switch(chosen))
+
+        self.push_screen(ChooseRollouts("which rollouts?", manifest, listed, self.records.rollouts.id), choose)
+
+    def action_against(self) -> None:
+        manifest, here = self.run_.manifest(), self.records.rollouts.id
+        listed = self._rollouts(manifest)
+        others = [one for one in listed if one.id != here]
+        if not others:
+            show_message(self, "the run has no other rollouts; sweet view --against RUN takes those of another")
+            return
+
+        def compare(chosen: str) -> None:
+            """Show both; A is the earlier one."""
+            a, b = sorted((here, chosen), key=[one.id for one in listed].index)
+            if a != here:
+                self.switch(a)
+            beside = open_side(self.run_, b, draw=self.config.pictures)
+            self.push_screen(ComparisonScreen(self.table.side, beside))
+
+        def answered(chosen: str | None) -> None:
+            if chosen is not None:
+                attempt(self, lambda: compare(chosen))
+
+        self.push_screen(ChooseRollouts("beside which rollouts?", manifest, others), answered)
+
+    def on_candidates_asked(self, event: CandidatesAsked) -> None:
+        """Open the rollouts that have candidates, at a dialogue of the same task if one has some."""
+        ranked = ranked_rollouts(self.run_.manifest())
+        here = self.records.rollouts.id
+        if not ranked:
+            show_message(self, "nothing in this run was ranked: sweet rank")
+        elif any(one.id == here for one in ranked):
+            others = count(len(self.records.ranked_ids()), "dialogue")
+            show_message(self, f"no turn of this dialogue was ranked; {others} of {here} have candidates")
+        else:
+            attempt(self, lambda: self._open_ranked(ranked[0].id, event.current))
+
+    def _open_ranked(self, rollouts: str, like: Summary) -> None:
+        self.switch(rollouts)
+        ids, shown = self.records.ranked_ids(), self.table.rows.shown
+        having = [summary for summary in shown if summary.id in ids]
+        chosen = next((one for one in having if one.task_id == like.task_id), having[0] if having else None)
+        if chosen is None:
+            show_message(self, f"{rollouts} has the candidates, of dialogues that are filtered out; x removes filters")
+            return
+        self.table.find(chosen.id)
+        self.table.open_dialogue(unfolded=True)
+        show_message(self, f"{rollouts} has the candidates")
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen(self.screen.active_bindings.values()))

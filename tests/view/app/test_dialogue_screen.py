@@ -149,7 +149,7 @@ def test_two_dialogues_side_by_side_on_the_screen(ranked: Run, snapshot: Snapsho
         snapshot(pilot, f"others-{size[0]}x{size[1]}")
         await pilot.press("enter")
         assert isinstance(host.screen, SideBySideScreen)
-        assert [host.screen.left.id, host.screen.right.id] == ["fee-s0", "fee-s1"]
+        assert [host.screen.pairs[0].left.id, host.screen.pairs[0].right.id] == ["fee-s0", "fee-s1"]
         snapshot(pilot, f"side-by-side-{size[0]}x{size[1]}")
         await pilot.press("end")
         snapshot(pilot, f"side-by-side-end-{size[0]}x{size[1]}")

@@ -103,7 +103,7 @@ def test_sorting_with_keys(run: Run) -> None:
         await pilot.press("<", "<")
         assert app.table.sort == ("order", False)
         await pilot.press("<")
-        assert app.table.sort == ("task", False)
+        assert app.table.sort == ("request", False)
 
     played(viewer(run), script)
 
@@ -314,10 +314,10 @@ def test_side_by_side(run: Run) -> None:
         assert app.screen is app.table, "of another task"
         await pilot.press("up", "s")
         assert isinstance(app.screen, SideBySideScreen)
-        assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
+        assert [app.screen.pairs[0].left.id, app.screen.pairs[0].right.id] == ["t000", "t001"]
         await pilot.press("q", "down", "space", "end", "s")
         assert isinstance(app.screen, SideBySideScreen)
-        assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
+        assert [app.screen.pairs[0].left.id, app.screen.pairs[0].right.id] == ["t000", "t001"]
 
     played(viewer(run), script)
 

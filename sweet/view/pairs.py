@@ -1,0 +1,116 @@
+"""Put the dialogues of two rollouts beside each other: A, and B after a training or with other settings.
+
+Dialogues are paired by task; of several of a task the first of A, by sample, meets the first of B, and so on. What is
+left over has no partner. A dialogue solves its task if every test passes, as the success rate counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.runs.run import Run
+from sweet.scoring.results.evaluation import split_reference
+from sweet.view.records import Records, Summary
+from sweet.view.run_screenshots import RunScreenshots
+
+Change = Literal["solved", "lost", "better", "worse", "differs"]
+
+
+class Pair(NamedTuple):
+    """Two dialogues of a task."""
+
+    left: Summary
+    right: Summary
+
+    @property
+    def id(self) -> str:
+        return self.left.id
+
+    @property
+    def task_id(self) -> str:
+        return self.left.task_id
+
+    @property
+    def change(self) -> float | None:
+        """The reward of B less that of A; None unless both have one."""
+        a, b = self.left.reward, self.right.reward
+        return None if a is None or b is None else b - a
+
+
+def solves(summary: Summary) -> bool:
+    return summary.reward is not None and summary.reward >= 1
+
+
+def _changed(pair: Pair, way: int) -> bool:
+    return pair.change is not None and pair.change * way > 0
+
+
+CHANGES: dict[Change, tuple[str, Callable[[Pair], bool]]] = {
+    "solved": ("A fails, B solves", lambda pair: _changed(pair, 1) and solves(pair.right)),
+    "lost": ("A solves, B fails", lambda pair: _changed(pair, -1) and solves(pair.left)),
+    "better": ("B better", lambda pair: _changed(pair, 1)),
+    "worse": ("B worse", lambda pair: _changed(pair, -1)),
+    "differs": ("rewards differ", lambda pair: bool(pair.change)),
+}
+"""The filters of pairs, in words and as a condition."""
+
+
+def pair_up(left: Iterable[Summary], right: Iterable[Summary]) -> list[Pair]:
+    """Return the pairs in the order of the left ones."""
+    partners: dict[str, list[Summary]] = {}
+    for summary in sorted(right, key=lambda summary: summary.sample):
+        partners.setdefault(summary.task_id, []).append(summary)
+    listed = list(left)
+    rank: dict[str, int] = {}
+    found: dict[str, Pair] = {}
+    for summary in sorted(listed, key=lambda summary: summary.sample):
+        number = rank[summary.task_id] = rank.get(summary.task_id, -1) + 1
+        others = partners.get(summary.task_id, [])
+        if number < len(others):
+            found[summary.id] = Pair(summary, others[number])
+    return [found[summary.id] for summary in listed if summary.id in found]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two rollouts that are compared, with the screenshots of its run."""
+
+    records: Records
+    screenshots: RunScreenshots | None = None
+
+    @property
+    def name(self) -> str:
+        """Its run and artifact, with the agent that played."""
+        records = self.records
+        agent = records.rollouts.meta.get("agent")
+        name = f"{records.run.path.absolute().name}:{records.rollouts.id}"
+        return f"{name} ({agent})" if isinstance(agent, str) else name
+
+
+def open_side(run: Run, reference: str, *, draw: bool) -> Side:
+    """Return the rollouts that are called `rollouts-1` of this run, RUN or RUN:rollouts-1.
+
+    Raises:
+        UsageError: they do not exist.
+    """
+    artifact = run.manifest().artifact(reference)
+    if artifact is not None:
+        if artifact.kind != "rollouts":
+            what = f"{reference} holds {artifact.kind}, no rollouts."
+            raise UsageError(what, where=option("against", reference), fix="the id of rollouts, see sweet status")
+        records = Records(run, reference)
+    elif reference.startswith("rollouts-"):
+        records = Records(run, run.find("rollouts", reference, needed_by="view", as_it_is=True).id)
+    else:
+        path, id = split_reference(reference)
+        records = Records(Run.open(path), id)
+    return Side(records, RunScreenshots.of(records.run, records.rollouts, draw=draw))
+
+
+def unpaired(pairs: Sequence[Pair], left: Sequence[Summary], right: Sequence[Summary]) -> tuple[int, int]:
+    """Return the numbers of dialogues of A and of B without a partner."""
+    return len(left) - len(pairs), len(right) - len(pairs)
