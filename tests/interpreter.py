@@ -18,27 +18,33 @@ from tests import programs
 
 PACKAGES = {"sweet", "tests"}
 """Whose modules are forked."""
+RAY_WORKER = "/ray/_private/workers/default_worker.py"
+"""How the path of the program of Ray's workers ends. Ray itself reads its variables when it is imported, after the fork."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
 def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     """Let a zygote run these arguments; None if it cannot."""
-    match arguments:
-        case ["-u", "-c", *_]:  # pytest-xdist's
+    unbuffered = arguments[:1] == ["-u"]
+    match arguments[unbuffered:]:
+        case ["-c", *_] if unbuffered:  # pytest-xdist's
             return programs.Forked(programs.zygote("tests"), arguments[1:], dict(os.environ), ends_with_client=True)
-        case ["-u", "-m", module, *_] | ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
-            if not programs.is_applied(os.environ):
-                return None
-            unbuffered = arguments[0] == "-u"
-            return programs.Forked(
-                programs.zygote("torch"),
-                arguments[unbuffered:],
-                dict(os.environ),
-                name,
-                unbuffered=unbuffered,
-                ends_with_client=True,
-            )
-    return None
+        case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
+            read_later: tuple[str, ...] = ()
+        case [file, *_] if file.endswith(RAY_WORKER):
+            read_later = programs.READ_BY_RAY
+        case _:
+            return None
+    if not programs.is_applied(os.environ, read_later):
+        return None
+    return programs.Forked(
+        programs.zygote("torch"),
+        arguments[unbuffered:],
+        dict(os.environ),
+        name,
+        unbuffered=unbuffered,
+        ends_with_client=True,
+    )
 
 
 def end_like(process: programs.Forked) -> None:

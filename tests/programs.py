@@ -57,6 +57,8 @@ APPLIED = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONWARNINGS", "OMP_NUM_THREADS")
 """Variables that are read then, and that `tests.zygote` applies in a forked process."""
 READ_BY_RANKS = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "TORCH_NCCL_", "GLOO_")
 """Variables that torch's launcher sets, which are read when ranks meet."""
+READ_BY_RAY = ("RAY_", "LD_PRELOAD", "SPT_NOENV", "CUDA_VISIBLE_DEVICES")
+"""Variables of Ray's workers, which are read when they import Ray and when CUDA is used."""
 
 
 def start(
@@ -151,9 +153,13 @@ def _different(environment: Mapping[str, str]) -> set[str]:
     return {name for name in theirs.keys() | environment if theirs.get(name) != environment.get(name)}
 
 
-def is_applied(environment: Mapping[str, str]) -> bool:
-    """Whether a process with this environment that is forked is like one of a new interpreter."""
-    known = (*READ_BY_CALLS, *APPLIED, *READ_BY_RANKS)
+def is_applied(environment: Mapping[str, str], more: tuple[str, ...] = ()) -> bool:
+    """Whether a process with this environment that is forked is like one of a new interpreter.
+
+    Args:
+        more: beginnings of further variables that are read only after the fork.
+    """
+    known = (*READ_BY_CALLS, *APPLIED, *READ_BY_RANKS, *more)
     return all(name.startswith(known) for name in _different(environment)) and (
         environment.get("PYTHONWARNINGS", "ignore") == "ignore"
     )
@@ -214,12 +220,19 @@ class Forked(subprocess.Popen[Any]):
         self.pid, self._child_created = int(pid), True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
-        """As os.waitpid, for this child; Popen holds its lock."""
+        """As os.waitpid, for this child; Popen holds its lock.
+
+        Raises:
+            RuntimeError: the zygote has ended before the child, so that nobody knows how that ends.
+        """
+        if self._end.fileno() == -1:
+            raise _failure()
         if flags & os.WNOHANG and not select.select([self._end], [], [], 0)[0]:
             return 0, 0
         with self._end:
             status = self._end.recv(64)
         if not status:
+            self._child_created = False  # nothing is left to wait for when this object is deleted
             raise _failure()
         return self.pid, int(status)
 

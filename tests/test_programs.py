@@ -88,6 +88,28 @@ def test_a_program_reads_its_input_and_runs_beside_others() -> None:
     assert (one.returncode, other.returncode) == (0, 0)
 
 
+@linux
+def test_a_program_whose_zygote_is_killed_is_an_error_each_time_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(programs.FOLDER, "")  # so that it is restored
+    with programs.zygotes(tmp_path / "zygotes"):
+        control = programs.zygote.__wrapped__("commands")
+        words = ["-c", "import os, sys; print(os.getppid(), flush=True); sys.stdin.read()"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = programs.Forked(control, words, dict(os.environ), text=True, **pipes)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.kill(int(process.stdout.readline()), signal.SIGKILL)
+        for wait in (process.wait, process.poll, process.poll, process.wait):
+            with pytest.raises(RuntimeError):
+                wait()
+        process.stdin.close()
+        assert process.stdout.read() == "", "it reads until its input is closed, and ends"
+        process.stdout.close()
+        control.close()
+
+
 def by_stand_in(*words: str, **options: Any) -> subprocess.Popen[str]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([programs.interpreter(), *words], **pipes | options)

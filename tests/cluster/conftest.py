@@ -1,8 +1,13 @@
-"""A real Ray cluster of three nodes on this machine."""
+"""A real Ray cluster of three nodes on this machine.
+
+Ray starts two interpreters for each worker, and three workers for each test. Those of this cluster are forked
+(`tests.interpreter`); the clusters of `test_private` and `test_token` are started as users start theirs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +15,7 @@ from typing import Any
 import pytest
 
 from sweet.cluster.nodes import import_ray
+from tests import programs
 
 
 @pytest.fixture(scope="package")  # other tests count the child processes of their own
@@ -18,14 +24,16 @@ def nodes() -> Iterator[Any]:
     with contextlib.suppress(ImportError):
         import_ray()
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Ray's own
-        # Ray otherwise takes 20 seconds to notice that a node is gone.
-        checks = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 300}
-        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": checks}
-        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", programs.interpreter())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's own
+            # Ray otherwise takes 20 seconds to notice that a node is gone.
+            checks = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 300}
+            head = {"num_cpus": 1, "include_dashboard": False, "_system_config": checks}
+            cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
+            for _ in range(2):
+                cluster.add_node(num_cpus=1)
+            cluster.wait_for_nodes()
+        yield cluster
+        cluster.shutdown()
