@@ -38,7 +38,10 @@ LIFE = 0
 STREAMS = 3
 LARGEST = 1 << 20
 """Bytes of a request."""
-TRAINING = ("sweet.training.trainer", "sweet.learn.reference", "sweet.learn.worker", "torch._dynamo", "tokenizers")
+TRAINING = (
+    *("sweet.training.trainer", "sweet.learn.reference", "sweet.learn.worker", "torch._dynamo", "tokenizers"),
+    *("sweet.llm.embedded", "sweet.humans.llm", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
+)
 LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "PreTrainedTokenizerFast")
 """Names that transformers imports when they are used."""
 TESTING = ("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image")
@@ -47,10 +50,13 @@ TESTING = ("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.w
 
 def import_commands() -> None:
     from sweet.cli.app import declarations
+    from sweet.tasks import micro
 
     declarations()
     for name in ("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose"):
         import_module(name)
+    for split in micro.MICRO.splits:
+        micro.load(split)  # which most programs use
 
 
 def import_training() -> None:

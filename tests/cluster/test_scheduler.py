@@ -167,7 +167,7 @@ def test_a_worker_that_is_not_accepted_gets_no_items(scheduler_on: Any) -> None:
     assert len(messages) == 2
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_result_is_lost_or_doubled_when_a_node_is_lost(
     nodes: Any, scheduler_on: Any, seed: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

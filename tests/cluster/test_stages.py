@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sweet.sandbox.tiers import probe_tiers
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.on_ray import _Agreed
 from sweet.scoring.stage import plan_eval, run_eval
-from sweet.stages.base import Silent
+from sweet.stages.base import Progress, Silent
 from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
@@ -67,15 +68,33 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on three nodes too"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_node_killed_while_scoring_loses_and_doubles_no_row(nodes: Any, run: Run, seed: int) -> None:
+class Killer(Silent):
+    """Kills a node when the first row has been written, while the other rows are in work."""
+
+    def __init__(self, nodes: Any, node: Any) -> None:
+        self.thread = threading.Thread(target=nodes.remove_node, args=(node,), kwargs={"allow_graceful": False})
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        killer = self
+
+        class Bar:
+            def advance(self, by: int = 1) -> None:
+                if killer.thread.ident is None:
+                    killer.thread.start()
+
+            def note(self, **figures: object) -> None: ...
+
+        yield Bar()
+
+
+def test_a_node_killed_while_scoring_loses_and_doubles_no_row(nodes: Any, run: Run) -> None:
     here = run_eval(run, EvalConfig(sandbox=SANDBOX), Silent())
     extra = nodes.add_node(num_cpus=1)
     nodes.wait_for_nodes()
-    timer = threading.Timer(random.Random(seed).uniform(3, 7), nodes.remove_node, (extra,), {"allow_graceful": False})
-    timer.start()
-    there = run_eval(run, EvalConfig(sandbox=SANDBOX, ray=nodes.address), Silent())
-    timer.join()
+    killer = Killer(nodes, extra)
+    there = run_eval(run, EvalConfig(sandbox=SANDBOX, ray=nodes.address), killer)
+    killer.thread.join()
     assert content(run, there) == content(run, here)
 
 

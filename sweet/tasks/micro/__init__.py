@@ -22,7 +22,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.tasks.base import Task
 from sweet.tasks.micro.family import MICRO, PARTS, Family
-from sweet.tasks.micro.generator import Instance, as_task, instances
+from sweet.tasks.micro.generator import as_task, instances
 
 AGENT = Path(__file__).parent / "agent"
 """The folder of the packaged checkpoint that plays `micro`."""
@@ -43,10 +43,10 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
             where=option("split"),
             fix=option("split", tuple(family.splits)),
         )
-    drawn = _drawn(split, family)
-    return [as_task(instance, f"{family.name}-{split}-{index:04d}", family) for index, instance in enumerate(drawn)]
+    return list(_tasks(split, family))
 
 
-@cache  # a tenth of a second, for each of the many calls of `sweet train` and of a study
-def _drawn(split: str, family: Family) -> tuple[Instance, ...]:
-    return tuple(islice(instances(split, family), family.splits[split]))
+@cache  # two tenths of a second, for each of the many calls of `sweet train` and of a study
+def _tasks(split: str, family: Family) -> tuple[Task, ...]:
+    drawn = islice(instances(split, family), family.splits[split])
+    return tuple(as_task(one, f"{family.name}-{split}-{index:04d}", family) for index, one in enumerate(drawn))
