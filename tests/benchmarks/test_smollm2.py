@@ -55,6 +55,7 @@ def test_the_warm_up_learns_from_every_scripted_dialogue_and_is_done_once(model:
     assert run.manifest() == before
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_method_without_data_is_reported_and_the_others_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,9 @@ def wait_until(what: Any) -> None:
 
 @needs_deepspeed
 @linux
-def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_process(run: Run) -> None:
+def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_process(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2"]
     words = [*programs.SWEET, "train-critic", str(run.path), *options, *many]
@@ -113,6 +115,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
     with pytest.raises(UsageError, match="started with the engine deepspeed"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
+    monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
     several = {"engine": "deepspeed", "devices": 2, "resume": True}
     resumed = run_train_critic(run, config.model_copy(update=several), Silent())
     whole = run_train_critic(run, config, Silent())
@@ -134,6 +137,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
 
 
 @needs_deepspeed
+@pytest.mark.usefixtures("forked_python")
 def test_an_error_of_one_rank_ends_all_and_is_reported_once(tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "agent")
     job = make_job(agent, tmp_path)
