@@ -19,7 +19,7 @@ from tests import programs
 PACKAGES = {"sweet", "tests"}
 """Whose modules are forked."""
 RAY_WORKER = "/ray/_private/workers/default_worker.py"
-"""How the path of the program of Ray's workers ends. Ray itself reads its variables when it is imported, after the fork."""
+"""How the path of Ray's workers' program ends. It imports Ray, which then reads its variables, after the fork."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -50,13 +50,14 @@ TESTING = ("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.w
 
 def import_commands() -> None:
     from sweet.cli.app import declarations
-    from sweet.tasks import micro
+    from sweet.tasks.micro import load
+    from sweet.tasks.micro.family import MICRO
 
     declarations()
     for name in ("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose"):
         import_module(name)
-    for split in micro.MICRO.splits:
-        micro.load(split)  # which most programs use
+    for split in MICRO.splits:
+        load(split)  # most programs use them
 
 
 def import_training() -> None:
