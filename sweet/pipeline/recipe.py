@@ -4,6 +4,8 @@
     [rollout]     how every dialogue is played
     [evaluation]  options of rollout that differ where the agent is evaluated
     [eval]  [label]  [train-critic]  [rank]  [pair]  [train-actor]  [train-online]
+    [train-actor.RULE]  [train-online.RULE]  options where the actor learns by this credit rule, over those of the table
+    [rank.JUDGE]  options where this judge ranks: a critic's variant (advantage, no-info, regression), oracle, llm, …
     [servers.sim]  [servers.agent]  [servers.judge]  the servers that sweet train starts and ends
     [slurm]       the resources of a Slurm job
     [prices.agent]  [prices.sim]  the price of a million tokens: prompt, completion
@@ -11,8 +13,9 @@
 Keys above the tables apply to every stage that has such an option, as in the file of `--config`. What the loop itself
 decides (`MANAGED`) cannot be set: which artifacts a stage reads, and what `[train]` says.
 
-A call merges, each overriding the one before: a packaged recipe, a file or the run's own recipe; `--set`; the options
-of the command line. The result is written to RUN/recipe.toml with every option, the defaults as comments.
+A call merges, each overriding the one before: a packaged recipe, a file or the run's own recipe; `--set`, which counts
+for every rule and judge; the options of the command line. The result is written to RUN/recipe.toml with every option,
+the defaults as comments.
 """
 
 from __future__ import annotations
@@ -22,16 +25,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
+from sweet.credit.names import rule_names
 from sweet.errors import UsageError
 from sweet.files import replaced
 from sweet.installation import VERSION
+from sweet.judges.options import JudgeName
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import algorithm_of
+from sweet.pipeline.algorithm import ONLINE, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.prices import Prices
 from sweet.pipeline.server_tables import ServersTable
@@ -68,6 +73,9 @@ TABLES: dict[str, type[StageConfig]] = {
     "train-online": TrainOnlineConfig,
 }
 """The configuration of each table, in the order of a file."""
+
+BY_CHOICE = ("rank", "train-actor", ONLINE)
+"""The tables that can have tables in them, of which the one counts that another option chooses (`Recipe.chosen`)."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -109,11 +117,13 @@ class Recipe:
     Attributes:
         train: the options of the loop.
         options: of each stage's table, those that were given, by field.
+        by_choice: of a table of `BY_CHOICE`, those that were given for a judge or a credit rule, by its name and field.
         extras: the tables that are of no stage, by name (`EXTRAS`).
     """
 
     train: LoopConfig
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_choice: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     extras: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -134,7 +144,18 @@ class Recipe:
 
     def of(self, *tables: str) -> dict[str, Any]:
         """Return the options of a table, or of several, of which a later one overrides."""
-        return {name: value for table in tables for name, value in self.options.get(table, {}).items()}
+        found: dict[str, Any] = {}
+        for table in tables:
+            found |= {**self.options.get(table, {}), **self.by_choice.get(table, {}).get(self.chosen(table), {})}
+        return found
+
+    def chosen(self, table: str) -> str:
+        """Return the name of the table in a table of `BY_CHOICE` that counts: the judge, or the actor's credit rule."""
+        given = self.options.get(table, {})
+        if table != "rank":
+            return str(given.get("method", self.train.algorithm))
+        judge = str(given.get("judge", "critic"))
+        return str(self.options.get("train-critic", {}).get("variant", "advantage")) if judge == "critic" else judge
 
     def outcome(self) -> dict[str, Any]:
         """Return the settings that decide the result, as `table.option`; those of the stages that the algorithm has."""
@@ -152,7 +173,8 @@ class Recipe:
         """Return the file's content: every option, the defaults as comments."""
         lines = [_INTRODUCTION.format(version=VERSION, run=" ".join(str(run).split()))]
         for table, config in TABLES.items():
-            given = self.train.model_dump(mode="json", exclude_unset=True) if table == TRAIN else self.of(table)
+            train = self.train.model_dump(mode="json", exclude_unset=True)
+            given = train if table == TRAIN else self.options.get(table, {})
             lines.append(f"[{table}]")
             for name, default in config.default_settings().items():
                 if name in MANAGED[table]:
@@ -164,6 +186,8 @@ class Recipe:
                 else:
                     lines.append(f"# {_line(name, default)}" if default is not None else f"# {option_key(name)} =")
             lines.append("")
+            for choice, own in self.by_choice.get(table, {}).items():
+                lines += [f"[{table}.{choice}]", *(_line(name, value) for name, value in own.items()), ""]
         for name, extra in self.extras.items():
             lines.append(tomli_w.dumps({name: extra.model_dump(mode="json", exclude_unset=True)}))
         return "\n".join(lines)
@@ -269,13 +293,33 @@ def parse(text: str, source: str) -> Recipe:
         if isinstance(values, dict) and table not in EXTRAS:
             if table not in TABLES:
                 raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
-            options[table] |= {_option(table, key, source): value for key, value in values.items()}
+            own = {key: value for key, value in values.items() if not (table in BY_CHOICE and isinstance(value, dict))}
+            options[table] |= {_option(table, key, source): value for key, value in own.items()}
     checked = {table: _config(table, given, source) for table, given in options.items()}
     train = checked.pop(TRAIN)
     assert isinstance(train, LoopConfig)
     given = {table: config.model_dump(exclude_unset=True) for table, config in checked.items()}
+    by_choice = {table: own for table in BY_CHOICE if (own := _by_choice(table, document.get(table, {}), source))}
     extras = {name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document}
-    return Recipe(train, given, extras)
+    return Recipe(train, given, by_choice, extras)
+
+
+def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
+    """Return the options of the tables in a table, by judge or credit rule and by field."""
+    judges = {*get_args(JudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
+    known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "method")
+    found: dict[str, dict[str, Any]] = {}
+    for name, options in values.items():
+        if isinstance(options, dict):
+            if name not in known:
+                names = [f"{table}.{one}" for one in known]
+                raise unknown_name("recipe", f"{table}.{name}", names, source, "table ")
+            given = {_option(table, key, source): value for key, value in options.items()}
+            if choice in given:
+                what = f"The table [{table}.{name}] counts where {name} is chosen, and cannot choose another."
+                raise UsageError(what, where=f"{source}, key {table}.{name}.{choice}", fix=f"set it in [{table}]")
+            found[name] = _config(table, given, source).model_dump(exclude_unset=True)
+    return found
 
 
 def _with(recipe: Recipe, assignment: str, listed: set[str]) -> Recipe:
@@ -308,8 +352,13 @@ def _with(recipe: Recipe, assignment: str, listed: set[str]) -> Recipe:
         checked = _config(TRAIN, settings, source)
         assert isinstance(checked, LoopConfig)
         return replace(recipe, train=checked)
-    config = _config(table, recipe.of(table) | {field_: value}, source)
-    return replace(recipe, options={**recipe.options, table: config.model_dump(exclude_unset=True)})
+    config = _config(table, {**recipe.options.get(table, {}), field_: value}, source)
+    others = {
+        choice: {name: own for name, own in options.items() if name != field_}
+        for choice, options in recipe.by_choice.get(table, {}).items()
+    }
+    options = {**recipe.options, table: config.model_dump(exclude_unset=True)}
+    return replace(recipe, options=options, by_choice=recipe.by_choice | ({table: others} if others else {}))
 
 
 def _with_extra(recipe: Recipe, table: str, path: Sequence[str], value: Any, source: str) -> Recipe:

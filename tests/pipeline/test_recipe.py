@@ -42,6 +42,17 @@ def test_a_stage_gets_its_table_and_shared_keys() -> None:
         ("[train]\nredo = true", "mine.toml, key train.redo", "omit it"),
         ("[prices.agent]\nprompt = -1", "mine.toml, key prices.agent.prompt", None),
         ("[evaluation]\nsamples = 3", "mine.toml, key evaluation.samples", "set samples in [train]"),
+        ("[train-actor.sweat]\nlr = 0.1", "mine.toml, table train-actor.sweat", "write train-actor.sweet"),
+        ("[train-actor.rft]\nlearning = 0.1", "mine.toml, key train-actor.learning", "write train-actor.lr"),
+        (
+            "[train-actor.rft]\nlr = -1",
+            "mine.toml, key train-actor.lr",
+            "sweet train-actor --help shows what is allowed",
+        ),
+        ('[train-actor.rft]\nmethod = "sweet"', "mine.toml, key train-actor.rft.method", "set it in [train-actor]"),
+        ('[rank.random]\njudge = "oracle"', "mine.toml, key rank.random.judge", "set it in [rank]"),
+        ("[rank.critic]\nfraction = 0.1", "mine.toml, table rank.critic", "write rank.oracle"),
+        ("[pair.sweet]\npairs = 1", "mine.toml, key pair.sweet", "write pair.seed"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, where: str, fix: str | None) -> None:
@@ -180,3 +191,51 @@ def test_a_bad_set_of_such_a_table_is_refused(assignment: str, message: str, key
     with pytest.raises(UsageError, match=re.escape(message)) as error:
         resolve(LoopConfig(set_=[assignment]), None)
     assert error.value.where == f"--set {assignment}, key {key}"
+
+
+CHOICES = """
+[rank]
+fraction = 0.2
+[rank.advantage]
+reference-context = "dialogue"
+[rank.oracle]
+fraction = 1.0
+[train-actor]
+nll = 1.0
+[train-actor.sweet]
+nll = 2.0
+rule-option = ["likelihood=sum"]
+[train-online.grpo]
+lr = 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "table", "expected"),
+    [
+        ({}, "train-actor", {"nll": 2.0, "rule_option": ["likelihood=sum"]}),
+        ({"algorithm": "rft"}, "train-actor", {"nll": 1.0}),
+        ({"set_": ["train-actor.method=rft"]}, "train-actor", {"nll": 1.0, "method": "rft"}),
+        ({"set_": ["train-actor.nll=3"]}, "train-actor", {"nll": 3.0, "rule_option": ["likelihood=sum"]}),
+        (
+            {"set_": ["train-actor.rule-option=likelihood=mean"]},
+            "train-actor",
+            {"nll": 2.0, "rule_option": ["likelihood=mean"]},
+        ),
+        ({"algorithm": "grpo"}, "train-online", {"lr": 0.5}),
+        ({"algorithm": "rloo"}, "train-online", {}),
+        ({}, "rank", {"fraction": 0.2, "reference_context": "dialogue"}),
+        ({"set_": ["rank.judge=oracle"]}, "rank", {"fraction": 1.0, "judge": "oracle"}),
+        ({"set_": ["rank.judge=oracle", "rank.fraction=0.5"]}, "rank", {"fraction": 0.5, "judge": "oracle"}),
+        ({"set_": ["train-critic.variant=regression"]}, "rank", {"fraction": 0.2}),
+    ],
+)
+def test_a_table_in_a_table_counts_where_it_is_chosen(
+    given: dict[str, Any], table: str, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(CHOICES)
+    found = resolve(LoopConfig(recipe=str(file), **given), None)
+    assert found.of(table) == expected
+    write_run(found, tmp_path)
+    assert read_run(tmp_path) == found, "another algorithm can be chosen for the run later"
