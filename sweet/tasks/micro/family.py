@@ -116,7 +116,7 @@ LONG = Family(
     reply_tokens=192,
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
     mistakes=Mistakes(early=0.01, useless=0.05, repeated=0.03, slip=0.1),
-    agent="micro",
+    agent="micro-parts",
 )
 """Its scripted agent errs less often at each turn, because it has more turns."""
 
