@@ -1,10 +1,9 @@
 """The training loop, the same for every objective.
 
-A step processes `batch` examples regardless of what fits into memory: they are divided into micro-batches under a token
-budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient depends
-neither on the division nor on the number of ranks (`sweet.learn.sharding`). The order of examples is drawn from (seed,
-epoch). A checkpoint has everything needed to repeat a step exactly (weights, optimizer, position, random state, sums
-for the epoch's metrics), so a loop that was interrupted and resumed ends with the same weights as an uninterrupted one.
+A step processes `batch` examples regardless of what fits into memory and of the number of ranks (`sweet.learn.update`,
+`sweet.learn.sharding`). The order of examples is drawn from (seed, epoch). A checkpoint has everything needed to repeat
+a step exactly (weights, optimizer, position, random state, sums for the epoch's metrics), so a loop that was
+interrupted and resumed ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from typing import Any
 
 import torch
 
-from sweet.errors import SweetError
-from sweet.hints import Hint, option
-from sweet.learn.batches import bundles, epoch_order, step_share, token_count
+from sweet.learn.batches import bundles, epoch_order, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
-from sweet.learn.components import Counts, Example, Objective
+from sweet.learn.components import Example, Objective
 from sweet.learn.data import Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
@@ -31,7 +28,6 @@ from sweet.learn.metrics import (
     PASS_FLOPS,
     WEIGHT_FLOPS,
     MetricSums,
-    MicroBatchSums,
     Record,
     Summary,
     max_turns,
@@ -41,6 +37,7 @@ from sweet.learn.metrics import (
 from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
+from sweet.learn.update import update_weights
 from sweet.learn.work import Work
 
 
@@ -192,25 +189,17 @@ class Loop:
         """Run one optimizer step and return the work of all ranks."""
         started = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
-        engine, scorer = self.engine, self.scorer
-        own_sums = MicroBatchSums(self._most_turns, scorer.device)
-        budget = self.settings.token_budget
-        share = step_share(self.pool, examples, scorer.pack, budget, engine.rank, engine.world)
-        of_step = Counts.of(examples)
-        for number, (group, counts) in enumerate(share):
-            part, before = [examples[i] for i in group], scorer.work
-            found = losses(scorer, self.objective, self.pool, part, reference, of_step)
-            engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
-            if counts:
-                own_sums.add(self.pool, part, found, scorer.work - before)
-        totals, by_part = own_sums.fetch()
-        for part, (loss, *_) in zip(own_sums.groups, by_part, strict=True):
-            if not math.isfinite(loss):
-                raise self._diverged(step, part, "loss")
-        sums = MetricSums.from_flat(len(examples), engine.sum_over_ranks(totals.flat()))
-        norm = engine.step(lr)
-        if not math.isfinite(norm):
-            raise self._diverged(step, examples, "gradient")
+        sums, norm = update_weights(
+            self.engine,
+            self.objective,
+            self.pool,
+            examples,
+            reference,
+            lr,
+            token_budget=self.settings.token_budget,
+            turns=self._most_turns,
+            of=f"step {step + 1}",
+        )
         self._sums.add(sums)
         work = Work(sums.tokens_computed, sums.padding)
         seconds = time.monotonic() - started
@@ -232,14 +221,6 @@ class Loop:
 
     def _order(self, epoch: int) -> list[int]:
         return epoch_order(self.examples, self.settings.seed, epoch, grouped=self.settings.grouped)
-
-    def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
-        names = ", ".join(example.name for example in examples[:8])
-        return SweetError(
-            f"The {what} of step {step + 1} is not a finite number.",
-            where=names,
-            fix=Hint("a smaller ", option("lr"), ", then ", option("resume", True)),
-        )
 
     # After a step ----------------------------------------------------------------------------------------------
 

@@ -18,16 +18,14 @@ from torch import Tensor
 
 from sweet.credit.base import Batch, CreditRule, NothingToLearn
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.errors import SweetError
-from sweet.hints import Hint, option
-from sweet.learn.batches import epoch_order, step_share
-from sweet.learn.components import Counts, Example, Objective
-from sweet.learn.data import losses
+from sweet.learn.batches import epoch_order
+from sweet.learn.components import Example, Objective
 from sweet.learn.engine import TorchEngine
 from sweet.learn.lora import merged_weights
-from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns
+from sweet.learn.metrics import MetricSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.tokens import TokenSequence
+from sweet.learn.update import update_weights
 from sweet.online.models import LiveModels
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
@@ -145,26 +143,20 @@ class Learner:
         self, step: int, pool: Sequence[TokenSequence], examples: list[Example], reference: Sequence[Tensor] | None
     ) -> tuple[MetricSums, float]:
         """Update the weights once; return the sums of the examples, and the norm of the gradient before clipping."""
-        engine, scorer = self.engine, self.scorer
-        own = MicroBatchSums(max_turns(pool) if reference is not None else 0, scorer.device)
-        share = step_share(pool, examples, scorer.pack, self.settings.token_budget, engine.rank, engine.world)
-        of_update = Counts.of(examples)
-        for number, (group, counts) in enumerate(share):
-            part, before = [examples[i] for i in group], scorer.work
-            found = losses(scorer, self.objective, pool, part, reference, of_update)
-            engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
-            own.add(pool, part, found, scorer.work - before)
-        totals, by_part = own.fetch()
-        norm = engine.step(self.used.lr)
-        if not math.isfinite(norm) or not all(math.isfinite(loss) for loss, *_ in by_part):
-            raise SweetError(
-                f"The loss or gradient of step {step} is not a finite number.",
-                where=", ".join(example.name for example in examples[:8]),
-                fix=Hint("a smaller ", option("lr"), ", then ", option("resume", True)),
-            )
+        found = update_weights(
+            self.engine,
+            self.objective,
+            pool,
+            examples,
+            reference,
+            self.used.lr,
+            token_budget=self.settings.token_budget,
+            turns=max_turns(pool) if reference is not None else 0,
+            of=f"step {step}",
+        )
         self.updates += 1
         self.models.updated()
-        return MetricSums.from_flat(len(examples), totals.flat()), norm
+        return found
 
     # The weights --------------------------------------------------------------------------------------------------
 

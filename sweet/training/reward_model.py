@@ -8,7 +8,6 @@ weights as an uninterrupted one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,15 +16,15 @@ import torch
 from torch import Tensor
 
 from sweet.credit.base import REWARD_LR, Batch, Credit, RewardTraining, TurnLogprobs, Which
-from sweet.errors import SweetError
 from sweet.hints import option
-from sweet.learn.batches import epoch_order, step_share
-from sweet.learn.components import Counts, Example, Objective
-from sweet.learn.data import Pool, losses
+from sweet.learn.batches import epoch_order
+from sweet.learn.components import Objective
+from sweet.learn.data import Pool
 from sweet.learn.engine import TorchEngine, copy_weights
 from sweet.learn.logprobs import Scorer
-from sweet.learn.metrics import rounded
+from sweet.learn.metrics import MetricSums, max_turns, rounded
 from sweet.learn.trainee import Trainee
+from sweet.learn.update import update_weights
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
@@ -130,36 +129,28 @@ class RewardModel:
             return
         reference = sampler_reference(build.pool, credits, batch, models)
         lr = REWARD_LR * self._policy_lr if settings.lr is None else settings.lr
-        updates = 0
+        pool = build.pool.sequences
+        turns, updates = max_turns(pool), 0
         for _ in range(settings.epochs):
             order = epoch_order(examples, self._seed, self._epochs)
             self._epochs += 1
-            loss, right = 0.0, 0
+            sums = MetricSums()
             for place in range(0, len(order), settings.batch):
-                step = [examples[index] for index in order[place : place + settings.batch]]
-                found = self._update(build.pool.sequences, step, objective, reference, lr)
-                loss, right, updates = loss + found[0], right + found[1], updates + 1
-            self.figures = RewardFigures(len(examples), updates, loss / len(examples), right / len(examples))
-
-    def _update(
-        self, pool: Sequence[Any], examples: list[Example], objective: Objective, reference: list[Tensor], lr: float
-    ) -> tuple[float, int]:
-        """Update the weights once; return the sum of the losses, and the number of preferences in the right order."""
-        engine, scorer, counts = self._engine, self.scorer, Counts.of(examples)
-        total, right = 0.0, 0
-        share = step_share(pool, examples, scorer.pack, self._budget, engine.rank, engine.world)
-        for number, (group, _) in enumerate(share):
-            found = losses(scorer, objective, pool, [examples[index] for index in group], reference, counts)
-            engine.backward(found.loss.sum() / len(examples), last=number == len(share) - 1)
-            total += float(found.loss.detach().sum())
-            right += int((found.chosen > found.rejected).sum())
-        if not math.isfinite(engine.step(lr)) or not math.isfinite(total):
-            raise SweetError(
-                "The loss or gradient of the reward model is not a finite number.",
-                where=", ".join(example.name for example in examples[:8]),
-                fix=option("rule_option", f"reward-lr={lr / 10:g}"),
-            )
-        return total, right
+                found, _ = update_weights(
+                    self._engine,
+                    objective,
+                    pool,
+                    [examples[index] for index in order[place : place + settings.batch]],
+                    reference,
+                    lr,
+                    token_budget=self._budget,
+                    turns=turns,
+                    of="the reward model",
+                    fix=option("rule_option", f"reward-lr={lr / 10:g}"),
+                )
+                sums.add(found)
+                updates += 1
+            self.figures = RewardFigures(len(examples), updates, sums.loss / len(examples), sums.right / len(examples))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must have: weights, optimizer, and the passes done."""
