@@ -121,7 +121,7 @@ def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Pa
 def test_two_agents_are_packaged_and_every_dataset_names_the_one_that_plays_it() -> None:
     assert {name: family.agent for name, family in FAMILIES.items()} == {
         "micro": "micro",
-        "micro-long": "micro",
+        "micro-long": "micro-parts",
         "micro-parts": "micro-parts",
     }
     assert set(PACKAGED) == {"micro", "micro-parts"}

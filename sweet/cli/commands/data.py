@@ -279,7 +279,7 @@ COMMANDS = (
         "agent micro; micro-parts has half of its dialogues from each of the two other datasets.",
         examples=(
             ("sweet data micro-agent agent", "a few minutes on one CPU core"),
-            ("sweet data micro-agent agent --tasks micro-long,micro-parts --dialogues 30000", "the agent micro-parts"),
+            ("sweet data micro-agent agent --tasks micro-long,micro-parts --dialogues 80000", "the agent micro-parts"),
         ),
     ),
 )
