@@ -3,8 +3,8 @@
     python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256] [--family micro]
                                       [--train-tasks 300]
 
-Each method of `TUNED` runs with BUDGET settings, those that learn online with ONLINE_BUDGET, on seeds that the study
-does not use; ablations and controls use the settings of `sweet`. The generated tokens are those of the study, or a
+Each method of `TUNED` runs with BUDGET settings on seeds that the study does not use; ablations and controls use the
+settings of `sweet`. The generated tokens are those of the study, or a
 share of them by `--train-tasks`. No test task is used. The results contain all settings, and which was best in the mean
 over seeds; the values of the rules are updated by hand. Finished steps in DIR are not repeated, also not after the
 process was killed. The results of methods that are not named are kept, with the sizes, the tasks and the seeds that
@@ -37,9 +37,7 @@ FIRST_SEED = 1000
 SIZES: dict[str, Any] = {"curve_steps": 1_000_000}
 """Sizes that are not those of the study: there are no learning curves."""
 BUDGET = 11
-"""The number of settings of each method that does not learn online."""
-ONLINE_BUDGET = 3
-"""The number of settings of each method that does, whose training takes longer."""
+"""The number of settings of each method."""
 
 RFT: list[Options] = [
     {"lr": lr, "epochs": epochs}
@@ -76,12 +74,60 @@ SWEET: list[tuple[Options, Options, Options]] = [
 ]
 """Settings of critic, pairing and actor, which share the budget."""
 
-ONLINE: list[Options] = [
-    {"lr": 1e-3, "batch": 128, "epochs": 1},
-    {"lr": 3e-4, "batch": 32, "epochs": 1},
-    {"lr": 3e-4, "batch": 32, "epochs": 4},
-]
+
+def _online(lr: float, batch: int, epochs: int = 1, *rule_options: str, tasks: int = 16, group: int = 8) -> Options:
+    """Return the options of a training whose steps have `tasks` x `group` dialogues."""
+    options: Options = {"lr": lr, "batch": batch, "epochs": epochs, "tasks_per_step": tasks, "group": group}
+    return options | ({"rule_option": [*rule_options]} if rule_options else {})
+
+
+ONLINE: list[Options] = [_online(1e-3, 128), _online(3e-4, 32), _online(3e-4, 32, 4)]
 """A step has 128 dialogues: one, four and sixteen updates a step."""
+GRPO: list[Options] = [
+    *ONLINE,
+    _online(1e-3, 32),
+    _online(1e-3, 32, 4),
+    _online(3e-3, 128),
+    _online(1e-3, 32, tasks=4),
+    _online(2e-3, 32, tasks=4),
+    _online(5e-4, 16, 2, tasks=4),
+    _online(1e-3, 32, 1, "std=false", tasks=4),
+    _online(1e-3, 64, tasks=4, group=16),
+]
+ISTAR: list[Options] = [
+    *ONLINE,
+    _online(1e-4, 32),
+    _online(3e-4, 128),
+    _online(3e-4, 32, 1, "weight=0.3"),
+    _online(1e-3, 32, 1, "weight=0.3"),
+    _online(1e-3, 32, 1, "weight=0.3", tasks=4),
+    _online(3e-4, 32, tasks=4),
+    _online(1e-3, 128, 1, "weight=0.3"),
+    _online(1e-3, 32, 1, "weight=0.1"),
+]
+OPSD: list[Options] = [
+    *ONLINE,
+    _online(1e-3, 32, 4),
+    _online(1e-3, 32),
+    _online(3e-4, 32, 8),
+    _online(1e-3, 32, tasks=4),
+    _online(3e-4, 32, 4, "answers=false"),
+    _online(3e-4, 32, 4, "form=top"),
+    _online(1e-3, 32, 4, "form=top"),
+    _online(3e-4, 32, 4, "teacher=live"),
+]
+SWEET_PG: list[Options] = [
+    *ONLINE[:2],
+    _online(3e-5, 128),
+    _online(1e-4, 128),
+    _online(1e-4, 32),
+    _online(3e-4, 128, 1, "episode=true"),
+    _online(1e-3, 128, 1, "episode=true", "weight=0.3"),
+    _online(3e-4, 32, 1, "episode=true", "weight=0.3"),
+    _online(1e-3, 128, 1, "episode=true", "weight=0.1"),
+    _online(1e-3, 32, 1, "episode=true", "weight=0.1"),
+    _online(1e-3, 32, 1, "episode=true", "weight=0.3", tasks=4),
+]
 
 
 def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
@@ -91,7 +137,10 @@ def _actors(tried: Sequence[Options]) -> list[tuple[Options, Options, Options]]:
 GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
     "rft": _actors(RFT),
     "multi-turn-dpo": _actors(MULTI_TURN_DPO),
-    **{name: _actors(ONLINE) for name in ("grpo", "istar", "opsd", "sweet-pg")},
+    "grpo": _actors(GRPO),
+    "istar": _actors(ISTAR),
+    "opsd": _actors(OPSD),
+    "sweet-pg": _actors(SWEET_PG),
     "sweet": SWEET,
 }
 """By method: what is changed in its critic, its pairing and its actor."""
@@ -100,7 +149,7 @@ GRIDS: dict[str, list[tuple[Options, Options, Options]]] = {
 def variants(method: Method) -> Iterator[Method]:
     """Yield the method with each of its settings, under numbered names."""
     changes = GRIDS[method.name]
-    assert len(changes) == (ONLINE_BUDGET if method.online else BUDGET), "the budget is the same for all"
+    assert len(changes) == BUDGET, "the budget is the same for all"
     for number, (critic, pair, actor) in enumerate(changes, 1):
         update = {
             "name": f"{method.name} {number}",

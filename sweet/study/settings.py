@@ -97,14 +97,15 @@ class Method(BaseModel):
 
 
 ONLINE: dict[str, Options] = {
-    "grpo": {"lr": 1e-3, "batch": 128, "epochs": 1},
-    "rloo": {"lr": 1e-3, "batch": 128, "epochs": 1},
+    "grpo": {"lr": 5e-4, "batch": 16, "epochs": 2, "tasks_per_step": 4},
+    "rloo": {"lr": 5e-4, "batch": 16, "epochs": 2, "tasks_per_step": 4},
     "istar": {"lr": 3e-4, "batch": 32, "epochs": 1},
-    "opsd": {"lr": 3e-4, "batch": 32, "epochs": 4},
+    "opsd": {"lr": 3e-4, "batch": 32, "epochs": 8},
     "sweet-pg": {"lr": 3e-4, "batch": 32, "epochs": 1},
 }
-"""What was chosen for each method that learns online, by its rule; a step has 16 tasks of 8 dialogues."""
+"""What was chosen for each method that learns online, by its rule; over `STEP`."""
 STEP: Options = {"tasks_per_step": 16, "group": 8}
+"""The dialogues of a step, where a method does not differ."""
 
 
 def _online(rule: str, *, critic: Options | None = None) -> Method:

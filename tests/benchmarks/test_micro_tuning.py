@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import micro_tuning
-from benchmarks.micro_tuning import BUDGET, GRIDS, ONLINE_BUDGET, main, variants, with_kept
+from benchmarks.micro_tuning import BUDGET, GRIDS, main, variants, with_kept
 from sweet.credit.registry import credit_rule
 from sweet.online.config import TrainOnlineConfig
 from sweet.preferences.config import PairConfig
@@ -27,7 +27,7 @@ def test_every_tuned_method_has_a_grid() -> None:
 def test_each_method_tries_as_many_different_settings_which_its_stages_accept(name: str) -> None:
     tried = list(variants(METHODS[name]))
     assert len({json.dumps(one.settings(), sort_keys=True) for one in tried}) == len(tried)
-    assert len(tried) == (ONLINE_BUDGET if METHODS[name].online else BUDGET)
+    assert len(tried) == BUDGET
     for one in tried:
         TrainCriticConfig.model_validate(one.critic)
         PairConfig.model_validate(one.pair)
