@@ -22,6 +22,8 @@ from sweet.datasets.page_assets import AssetsConfig, run_data_assets
 from sweet.datasets.trl import run_trl_export
 from sweet.datasets.websight import WebSightConfig, run_data_websight
 from sweet.errors import SweetError, UsageError
+from sweet.publishing.config import PushConfig
+from sweet.runs.run import Run
 from sweet.stages.base import StageResult
 from sweet.units import count
 
@@ -151,6 +153,23 @@ class Export(Command[DataExportConfig]):
             call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
 
 
+class Push(Command[PushConfig]):
+    def arguments(self) -> list[ArgumentSpec]:
+        return [
+            ArgumentSpec("run", "RUN", "The run directory.", required=True),
+            ArgumentSpec("name", "ORG/NAME", "The repository on the model hub.", required=True, is_path=False),
+        ]
+
+    def work(self, call: Call[PushConfig]) -> None:
+        from sweet.publishing.stage import run_push
+
+        run, name = Run.open(call.arguments["run"]), call.arguments["name"]
+        result = run_push(run, name, call.config, call.reporter)
+        console.print_result(result, as_json=call.common.json)
+        if call.config.out is not None:
+            call.reporter.say(f"Written to {call.config.out}; nothing was pushed.")
+
+
 class MicroAgent(Command[MicroAgentConfig]):
     def arguments(self) -> list[ArgumentSpec]:
         return [ArgumentSpec("folder", "DIR", "The directory to create; it must be new or empty.", required=True)]
@@ -261,6 +280,20 @@ COMMANDS = (
             ),
             ("sweet data export --tasks micro --to gymnasium --out env", "a dataset, without a run"),
             ("sweet data export RUN --to trl --out trl", "its pairs for TRL's DPOTrainer and KTOTrainer"),
+        ),
+    ),
+    Push(
+        name="data push",
+        config=PushConfig,
+        summary="Push a run's data, or a trained model, to the model hub with a card.",
+        text="Without --actor a dataset of the run's dialogues, candidates, preferences and pairs, each a subset with "
+        "the splits of its tasks. With it the model, and a card of its data, method, results with their intervals, "
+        "lineage, and what was not shown. New repositories are private. --out writes the card (and the data) to a "
+        "directory instead.",
+        examples=(
+            ("sweet data push RUN me/dialogues", "the data, as a private dataset"),
+            ("sweet data push RUN me/agent --actor last --public", "the newest trained model"),
+            ("sweet data push RUN me/agent --actor actor-1 --out card", "only the card, on disk"),
         ),
     ),
     NewTask(
