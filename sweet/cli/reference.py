@@ -47,7 +47,12 @@ RECORDS = {
     "data check": ("sweet.datasets.metrics:CheckMetrics",),
     "data describe": ("sweet.datasets.metrics:DescribeMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),
-    "data export": ("sweet.datasets.metrics:ExportMetrics",),
+    "data export": (
+        "sweet.datasets.metrics:ExportMetrics",
+        "sweet.datasets.metrics:EnvironmentExportMetrics",
+        "sweet.datasets.metrics:TrlExportMetrics",
+    ),
+    "data push": ("sweet.publishing.config:PushMetrics",),
     "data new-task": ("sweet.datasets.metrics:NewTaskMetrics",),
 }
 """Commands that are no stage of the pipeline, and the records of their metrics."""
