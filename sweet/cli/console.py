@@ -33,6 +33,8 @@ UNWRAPPED = 4000
 """Columns of a file or a pipe."""
 NARROW = 70
 """Columns below which a table is shown as paragraphs."""
+WEB_DRIVER = "TEXTUAL_DRIVER"
+"""The variable by which textual-serve says that it draws in a browser."""
 MIN_COLUMNS = 20
 """Smaller values of `COLUMNS` are raised to this."""
 PANEL_SIDES = 4
@@ -310,3 +312,8 @@ def drop_output(stream: TextIO | None = None) -> None:
     """
     with contextlib.suppress(OSError, ValueError):  # the stream may be closed, or not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+def in_browser() -> bool:
+    """Return whether textual-serve has started this process to draw in a browser."""
+    return bool(os.environ.get(WEB_DRIVER))

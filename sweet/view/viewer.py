@@ -60,8 +60,8 @@ class ViewConfig(StageConfig):
     """Show at most this many; default: 50 in the table and all elsewhere."""
     against: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
     """Show these rollouts (B) beside the viewed ones (A), task by task: an id of this run, RUN, or RUN:rollouts-2."""
-    changed: Change | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
-    """Only tasks that B solved and A did not, or lost, or on which its reward is better, worse, or differs."""
+    changed: Change | None = Field(default=None, json_schema_extra=about("Selection"))
+    """With --against: only tasks that B solved and A did not, or lost, or whose reward is better, worse, or differs."""
     hidden: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
     """Also show the hidden information."""
     pictures: bool = Field(default=True, json_schema_extra=about("Output"))
@@ -72,6 +72,11 @@ class ViewConfig(StageConfig):
     """Write one self-contained HTML page to this file."""
     export: Path | None = Field(default=None, json_schema_extra=about("Output"))
     """Write the shown dialogues to this file like data export: JSON lines in the published layout."""
+    serve: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
+    """Serve the application to browsers of this machine, at an address with a secret token; bookmarks are all that it
+    writes. Needs the package textual-serve."""
+    port: int = Field(default=0, ge=0, le=65535, json_schema_extra=about("Output"))
+    """The port to serve on; 0 is any free one."""
     from_: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
     """Rollouts to view; default: those that are being written, else the newest."""
 
@@ -79,8 +84,10 @@ class ViewConfig(StageConfig):
     def _agree(self) -> ViewConfig:
         if self.regex and self.search is None:
             raise ValueError("--regex requires --search TEXT")
-        if self.changed is not None and self.against is None:
-            raise ValueError("--changed requires --against ROLLOUTS")
+        if self.serve and (self.html or self.export or self.print_ or self.id):
+            raise ValueError("--serve shows the application: leave out --html, --export, --print and --id")
+        if self.port and not self.serve:
+            raise ValueError("--port requires --serve")
         if self.against is not None and (self.html or self.export):
             raise ValueError("--html and --export write the dialogues of one rollout: leave out --against")
         return self

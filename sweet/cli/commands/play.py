@@ -18,9 +18,6 @@ from sweet.rollouts.play.stage import plan_play, run_play
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 
-WEB_DRIVER = "TEXTUAL_DRIVER"
-"""The variable by which textual-serve says that it draws in a browser."""
-
 
 def _play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult[PlayMetrics]:
     return run_play(run, config, reporter, _interface(run, config))
@@ -29,8 +26,9 @@ def _play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult[PlayM
 def _interface(run: Run, config: PlayConfig) -> Interface:
     if config.plain:
         return LineInterface()
-    in_browser = bool(os.environ.get(WEB_DRIVER))
-    if not in_browser and not (sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
+    if not console.in_browser() and not (
+        sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    ):
         raise UsageError(
             "There is no terminal to play on.",
             where="stdin and stderr",
@@ -49,7 +47,7 @@ class Play(StageCommand[PlayConfig]):
     """`sweet play` in this terminal, or as a server that runs it for each browser."""
 
     def work(self, call: Call[PlayConfig]) -> None:
-        if os.environ.get(WEB_DRIVER):
+        if console.in_browser():
             sys.stdout = sys.stderr  # the driver writes packets to stdout
         elif call.config.serve is not None:
             self._serve(call.config.serve, call)
@@ -57,7 +55,7 @@ class Play(StageCommand[PlayConfig]):
         super().work(call)
 
     def _serve(self, address: str, call: Call[PlayConfig]) -> None:
-        from sweet.view.app.play.browser import serve
+        from sweet.view.app.browser import parse_address, serve
 
         self._open(call)
 
@@ -66,7 +64,10 @@ class Play(StageCommand[PlayConfig]):
             sys.stdout.flush()
             call.reporter.say("Serving until Ctrl-C.")
 
-        serve(address, call.words(), ready, call.reporter.warn)
+        def warn(place: str) -> None:
+            call.reporter.warn(f"Whoever can reach {place} can play, and read the references of the tasks.")
+
+        serve(*parse_address(address), call.words(), ready, extra="play", warning=warn)
 
 
 COMMANDS = (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.runs.run import Run
 from sweet.units import count
 from sweet.view.view_metrics import ViewMetrics
 from sweet.view.viewer import ViewConfig, Viewer
@@ -20,6 +24,18 @@ class View(Command[ViewConfig]):
     def work(self, call: Call[ViewConfig]) -> None:
         config = call.config
         run = newest_run(call.arguments["run"], call.reporter)
+        if config.changed is not None and config.against is None:
+            what = "--changed compares two rollouts, and --against names no other one."
+            raise UsageError(what, where=option("changed", config.changed), fix=option("against", "ROLLOUTS"))
+        if console.in_browser():
+            from sweet.view.app import browse
+
+            sys.stdout = sys.stderr  # the driver writes packets to stdout
+            browse(run, config, served=True)
+            return
+        if config.serve:
+            _serve(run, call)
+            return
         printed = config.print_ or config.id is not None or call.common.json
         written = config.html is not None or config.export is not None
         if not printed and not written and _is_interactive():
@@ -44,6 +60,21 @@ class View(Command[ViewConfig]):
 def _is_interactive() -> bool:
     """Return whether stdin and stdout are a terminal that can move its cursor."""
     return sys.stdin.isatty() and sys.stdout.isatty() and not console.output_console().is_dumb_terminal
+
+
+def _serve(run: Run, call: Call[ViewConfig]) -> None:
+    """Serve the application until Ctrl-C, on this machine alone."""
+    from sweet.view.app.browser import LOOPBACK, serve
+
+    Viewer(run, call.config)  # what cannot be viewed is an error here, not on each page
+    call.run = run.path.absolute()
+
+    def ready(url: str) -> None:
+        console.show(console.safe_text(url))
+        sys.stdout.flush()
+        call.reporter.say("Serving until Ctrl-C; the address lets others on this machine in, too.")
+
+    serve(LOOPBACK, call.config.port, call.words(), ready, extra="serve", token=secrets.token_urlsafe(24))
 
 
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
@@ -78,6 +109,7 @@ COMMANDS = (
             ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
             ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
             ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
+            ("sweet view RUN --serve", "in a browser on this machine"),
             ("sweet view RUN --html dialogues.html", "one self-contained page"),
         ),
     ),

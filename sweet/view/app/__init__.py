@@ -9,8 +9,11 @@ from sweet.runs.run import Run
 from sweet.view.viewer import ViewConfig
 
 
-def browse(run: Run, config: ViewConfig) -> None:
+def browse(run: Run, config: ViewConfig, *, served: bool = False) -> None:
     """Browse a run until the user quits.
+
+    Args:
+        served: it is drawn in a browser: no file is written but the bookmarks.
 
     Raises:
         UsageError: there is nothing to browse, or it cannot be read.
@@ -20,7 +23,7 @@ def browse(run: Run, config: ViewConfig) -> None:
     try:
         from sweet.view.app.viewer_app import ViewerApp
 
-        app = ViewerApp(run, config)
+        app = ViewerApp(run, config, served=served)
         app.run()
     finally:
         gc.enable()

@@ -40,6 +40,9 @@ from sweet.view.viewer import ViewConfig
 LIVE = 1.0
 """Seconds between two checks of the disk."""
 
+LOCAL_ACTIONS = frozenset({"export", "suspend_process"})
+"""What a browser may not ask for."""
+
 THEME = "ansi-dark"
 """The terminal's own colours, which are readable on dark and light terminals."""
 
@@ -48,6 +51,7 @@ class ViewerApp(App[None]):
     """The viewer of one run.
 
     Attributes:
+        served: whether it is drawn in a browser, which must not write files nor stop the process.
         failure: the unexpected end of the application: an exception, or an interrupt from outside.
     """
 
@@ -65,7 +69,7 @@ class ViewerApp(App[None]):
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, run: Run, config: ViewConfig) -> None:
+    def __init__(self, run: Run, config: ViewConfig, *, served: bool = False) -> None:
         super().__init__(ansi_color=True)  # set before the theme: otherwise NO_COLOR would give black on black
         self.theme = THEME
         self.animation_level = "none"
@@ -74,9 +78,12 @@ class ViewerApp(App[None]):
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.screenshots = RunScreenshots.of(run, self.records.rollouts, draw=config.pictures)
         self.table = TableScreen(self.records, self.bookmarks, config, self.screenshots)
-        self.config = config
+        self.config, self.served = config, served
         self.beside = None if config.against is None else open_side(run, config.against, draw=config.pictures)
         self.failure: BaseException | None = None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (self.served and action in LOCAL_ACTIONS)
 
     def get_default_screen(self) -> Screen[None]:
         return self.table

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from sweet.cli.app import run as program
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
@@ -302,13 +303,16 @@ def test_rollouts_of_another_run(both: Run, tmp_path: Path) -> None:
     played(viewer(both, against=str(other.path)), script, (140, 30))
 
 
-@pytest.mark.parametrize(
-    ("fields", "what"),
-    [({"changed": "solved"}, "--against"), ({"against": "rollouts-2", "html": "x.html"}, "leave out --against")],
-)
-def test_options_that_do_not_agree(fields: dict[str, str], what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        ViewConfig.model_validate(fields)
+def test_options_that_do_not_agree(both: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="leave out --against"):
+        ViewConfig(against="rollouts-2", html=Path("x.html"))
+    assert program(["view", str(both.path), "--changed", "solved", "--print"]) == 2
+    assert "--against ROLLOUTS" in capsys.readouterr().err
+    words = ["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--changed", "solved"]
+    assert program([*words, "--print"]) == 0
+    assert "n004" in capsys.readouterr().out
+    assert program(["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--id", "t000"]) == 0
+    assert "Is zero allowed?" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("reference", ["rollouts-9", "scores-1", "nowhere"])

@@ -1,15 +1,19 @@
-"""`sweet play --serve`: textual-serve runs the application for each browser that opens the page.
+"""`sweet play --serve` and `sweet view --serve`: textual-serve runs the application for each browser at the page.
 
 Every page of the browser's user may open connections to this machine, so a request is answered only if it comes from
 the page itself: its Origin, which browsers send with every WebSocket, must be the address that it asks for, and on a
 loopback address that must be a loopback name, or any name server could make another site that address. A
-Content-Security-Policy keeps the page from loading anything from elsewhere. There is no password: whoever reaches the
-address plays.
+Content-Security-Policy keeps the page from loading anything from elsewhere.
+
+`sweet play` has no password: whoever reaches the address plays. `sweet view` has a token, a random first part of the
+path of every address; requests without it are refused. It is in no command line of a process, and the page sends no
+referrer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
 import os
 import re
@@ -76,30 +80,45 @@ def refusal(host: str, asked: str, origin: str | None) -> str | None:
     return None
 
 
-def serve(address: str, words: Sequence[str], ready: Callable[[str], None], warn: Callable[[str], None]) -> None:
+def serve(
+    host: str,
+    port: int,
+    words: Sequence[str],
+    ready: Callable[[str], None],
+    *,
+    extra: str,
+    token: str = "",
+    warning: Callable[[str], None] | None = None,
+) -> None:
     """Serve `sweet WORDS` in browsers until the process is interrupted.
 
     Args:
+        port: 0 is any free one.
         ready: called with the address of the page, as soon as it answers.
+        extra: the extra of pyproject.toml that has textual-serve.
+        token: the first part of the path of every address; empty for none.
+        warning: called with a warning if other machines can reach the address.
 
     Raises:
         UsageError: textual-serve is not installed, or the address cannot be used.
     """
-    host, port = parse_address(address)
     try:
         from textual_serve.server import Server
     except ImportError as error:
         raise UsageError(
-            "Playing in a browser needs the package textual-serve.", where=option("serve"), fix=install_command("play")
+            "Serving to a browser needs the package textual-serve.", where=option("serve"), fix=install_command(extra)
         ) from error
-    _check_free(host, port)
-    if not is_loopback(host):
-        warn(f"Whoever can reach {host}:{port} can play, and read the references of the tasks.")
+    port = _free_port(host, port)
+    if not is_loopback(host) and warning is not None:
+        warning(f"{host}:{port}")
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         why = refusal(host, request.host, request.headers.get("Origin"))
-        if why is None and request.path == "/ws" and "Origin" not in request.headers:
+        given = request.path.split("/", 2)[1] if token else ""
+        if why is None and not hmac.compare_digest(given.encode(), token.encode()):
+            why = "The address lacks the token: open the one that was printed."
+        if why is None and request.path.endswith("/ws") and "Origin" not in request.headers:
             why = "A WebSocket needs an Origin."
         if why is not None:
             raise web.HTTPForbidden(text=why)
@@ -108,8 +127,10 @@ def serve(address: str, words: Sequence[str], ready: Callable[[str], None], warn
     async def add_policy(_: web.Request, response: web.StreamResponse) -> None:
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cache-Control"] = "no-store"
 
-    class PlayServer(Server):  # type: ignore[misc]
+    class GuardedServer(Server):  # type: ignore[misc]
         """Serves relative to the address that the browser asks for, and prints nothing of its own."""
 
         def initialize_logging(self) -> None:
@@ -120,9 +141,13 @@ def serve(address: str, words: Sequence[str], ready: Callable[[str], None], warn
 
         async def _make_app(self) -> web.Application:
             app: web.Application = await super()._make_app()
-            app.middlewares.append(guarded)
-            app.on_response_prepare.append(add_policy)
-            return app
+            outer = app
+            if token:
+                outer = web.Application()
+                outer.add_subapp(f"/{token}", app)
+            outer.middlewares.append(guarded)
+            outer.on_response_prepare.append(add_policy)
+            return outer
 
         async def handle_index(self, request: web.Request) -> Any:
             self.public_url = f"{request.scheme}://{request.host}"
@@ -130,8 +155,9 @@ def serve(address: str, words: Sequence[str], ready: Callable[[str], None], warn
 
     shown = f"[{host}]" if ":" in host else host
     command = shlex.join([sys.executable, "-m", "sweet", *words])
-    server = PlayServer(command, host=host, port=port, title="sweet play")
-    asyncio.run(_serve(server, host, port, lambda: ready(f"http://{shown}:{port}/")))
+    server = GuardedServer(command, host=host, port=port, title=f"sweet {words[0]}")
+    path = f"{token}/" if token else ""
+    asyncio.run(_serve(server, host, port, lambda: ready(f"http://{shown}:{port}/{path}")))
 
 
 async def _serve(server: Any, host: str, port: int, ready: Callable[[], None]) -> None:
@@ -150,13 +176,19 @@ async def _serve(server: Any, host: str, port: int, ready: Callable[[], None]) -
         await runner.cleanup()
 
 
-def _check_free(host: str, port: int) -> None:
+def _free_port(host: str, port: int) -> int:
+    """Return the port, or a free one for 0.
+
+    Raises:
+        UsageError: it is in use, or the host is not this machine's.
+    """
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             if os.name == "posix":
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
+            return int(probe.getsockname()[1])
     except OSError as error:
         what = f"{host}:{port} cannot be served: {error.strerror or error}."
         raise UsageError(what, where=option("serve"), fix="another port") from error

@@ -1,0 +1,231 @@
+"""`sweet play --serve` and `sweet view --serve`: a real server, and a client that sends what a browser sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from textual.pilot import Pilot
+
+from sweet.errors import UsageError
+from sweet.runs.run import Run
+from sweet.view.app.browser import is_loopback, parse_address, refusal, serve
+from sweet.view.app.viewer_app import ViewerApp
+from sweet.view.viewer import ViewConfig
+from tests.view.app.conftest import played, seen
+
+pytest.importorskip("textual_serve")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("8080", ("127.0.0.1", 8080)),
+        ("localhost:1", ("localhost", 1)),
+        ("[::1]:80", ("::1", 80)),
+        ("0.0.0.0:5", ("0.0.0.0", 5)),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "a:", ":0", "h:65536", "h:1e3", "h h:80", "h;rm:80", "[::1:80", "h:٣", "h:" + "9" * 9999]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        parse_address(text)
+
+
+def test_what_is_loopback() -> None:
+    assert all(map(is_loopback, ["127.0.0.1", "127.8.8.8", "::1", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "example.org", "localhost.example.org", "10.0.0.1"]))
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "origin", "refused"),
+    [
+        ("127.0.0.1", "127.0.0.1:8080", None, False),
+        ("127.0.0.1", "localhost:8080", "http://localhost:8080", False),
+        ("127.0.0.1", "evil.example:8080", "http://evil.example:8080", True),
+        ("127.0.0.1", "localhost:8080", "http://evil.example", True),
+        ("127.0.0.1", "localhost:8080", "null", True),
+        ("127.0.0.1", "localhost:8080", "http://localhost:8081", True),
+        ("0.0.0.0", "lab:8080", "http://lab:8080", False),
+        ("0.0.0.0", "lab:8080", "http://evil.example", True),
+        ("0.0.0.0", 'lab"><script>', None, True),
+        ("0.0.0.0", "", None, True),
+    ],
+)
+def test_only_the_page_itself_is_answered(host: str, asked: str, origin: str | None, refused: bool) -> None:
+    assert (refusal(host, asked, origin) is not None) is refused
+
+
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(UsageError, match="cannot be served"):
+            serve("127.0.0.1", port, ["play"], lambda url: None, extra="play")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    words = ["play", str(tmp_path / "run"), "--name", "ada", "--as", "agent", "--num-tasks", "1", "--serve", str(port)]
+    command = [sys.executable, "-m", "sweet", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_dialogue_in_a_browser(page: str, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(page) as answer:
+                assert answer.status == 200
+                assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+                assert f"{page}static" in await answer.text()
+            for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+                async with session.get(page, headers=headers) as answer:
+                    assert answer.status == 403
+            for origin in ({}, {"Origin": "http://evil.example"}):
+                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                    await session.ws_connect(f"{page}ws", headers=origin)
+            async with session.ws_connect(f"{page}ws?width=80&height=24", origin=page.rstrip("/")) as browser:
+
+                async def until(word: bytes) -> None:
+                    drawn = b""
+                    async with asyncio.timeout(90):
+                        while word not in drawn:
+                            message = await browser.receive()
+                            assert message.type is aiohttp.WSMsgType.BINARY, (message, drawn[-500:])
+                            drawn += message.data
+
+                await until(b"your turn")
+                await browser.send_str(json.dumps(["stdin", "What is the tax?\x13"]))
+                await until(b"turn 2 of")
+                await browser.send_str(json.dumps(["stdin", "def f(x): return x\x07"]))
+                await until(b"has ended")
+                await browser.send_str(json.dumps(["stdin", "n"]))
+                async with asyncio.timeout(90):
+                    while (await browser.receive()).type is aiohttp.WSMsgType.BINARY:
+                        pass
+
+    asyncio.run(play())
+    limit = time.monotonic() + 60
+    while True:  # the program ends after its page has been closed
+        (artifact,) = Run.open(tmp_path / "run").manifest().artifacts
+        if artifact.status == "done" or time.monotonic() > limit:
+            break
+        time.sleep(0.1)
+    assert (artifact.rows, artifact.meta["agent"]) == (1, "person:ada")
+
+
+@pytest.fixture
+def viewed(run: Run) -> Iterator[str]:
+    command = [sys.executable, "-m", "sweet", "view", str(run.path), "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_dialogues_in_a_browser_by_who_has_the_token(viewed: str, run: Run) -> None:
+    found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/([\w-]{32})/", viewed)
+    assert found is not None, viewed
+    origin, token = found.groups()
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+    async def view() -> None:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(viewed) as answer:
+                assert answer.status == 200
+                assert answer.headers["Referrer-Policy"] == "no-referrer"
+                assert f"{viewed}static" in await answer.text()
+            async with session.get(f"{viewed}static/js/textual.js") as answer:
+                assert answer.status == 200
+            wrong = ("/", "/ws", "/static/js/textual.js", f"/{token[:-1]}/", f"/{token}x/", f"/?{token}", "//")
+            for path in wrong:
+                async with session.get(f"{origin}{path}") as answer:
+                    assert answer.status == 403, path
+            for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+                async with session.get(viewed, headers=headers) as answer:
+                    assert answer.status == 403
+            for address in (f"{origin}/ws", f"{origin}/{'x' * 32}/ws"):
+                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                    await session.ws_connect(address, origin=origin)
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await session.ws_connect(f"{viewed}ws")
+            async with session.ws_connect(f"{viewed}ws?width=80&height=24", origin=origin) as browser:
+
+                async def until(word: bytes) -> None:
+                    drawn = b""
+                    async with asyncio.timeout(90):
+                        while word not in drawn:
+                            message = await browser.receive()
+                            assert message.type is aiohttp.WSMsgType.BINARY, (message, drawn[-500:])
+                            drawn += message.data
+
+                async def keys(text: str) -> None:
+                    await browser.send_str(json.dumps(["stdin", text]))
+
+                await until(b"t005")
+                await keys("b")
+                await until(b"note on")
+                await keys("seen in a browser\r")
+                await until("★".encode())
+                await keys("e\x1a?")
+                await until(b"this list")
+                await keys("q\r")
+                await until(b"1 of 6")
+                await keys("qq")
+                async with asyncio.timeout(90):
+                    while (await browser.receive()).type is aiohttp.WSMsgType.BINARY:
+                        pass
+
+    asyncio.run(view())
+    after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    changed = {path.name for path in after if after[path] != before.get(path)} | {p.name for p in before.keys() - after}
+    assert {name for name in changed if not name.endswith(".lock")} == {"bookmarks.json"}, changed
+    assert json.loads((run.path / "bookmarks.json").read_text())["bookmarks"]["rollouts-1"] == {
+        "t000": "seen in a browser"
+    }
+
+
+def test_the_processes_of_a_served_run_do_not_have_the_token_in_their_command_lines(viewed: str) -> None:
+    token = viewed.rstrip("/").rpartition("/")[2]
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.stat().st_uid == os.getuid()]
+    assert not [line for line in lines if token.encode() in line]
+
+
+def test_what_a_browser_may_not_ask_for(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("e")
+        assert pilot.app.screen is pilot.app.screen_stack[0], "no prompt for a file"
+        await pilot.press("question_mark")
+        assert "export the marked" not in seen(pilot.app)
+
+    played(ViewerApp(run, ViewConfig(), served=True), script, (80, 50))
+
+
+@pytest.mark.parametrize("fields", [{"serve": True, "html": "x.html"}, {"port": 8080}, {"serve": True, "id": "t001"}])
+def test_options_that_do_not_go_with_a_server(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="--serve"):
+        ViewConfig.model_validate(fields)
