@@ -38,7 +38,6 @@ from sweet.judges.options import JudgeName
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import ONLINE, algorithm_of
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.prices import Prices
 from sweet.pipeline.server_tables import ServersTable
 from sweet.pipeline.slurm import SlurmTable
 from sweet.preferences.config import LabelConfig, PairConfig
@@ -48,6 +47,7 @@ from sweet.regular import read_regular
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig, former_spellings, option_key
+from sweet.stages.prices import Prices
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED

@@ -156,6 +156,12 @@ class RolloutConfig(PlannedConfig):
     """Seconds for one request to a server, until all of its answer has come."""
     follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
     """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
+    prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
+    """TOML file with the prices of a million tokens: tables [agent] and [sim], each with prompt and completion. The
+    result then has the cost, and sweet eval that of a solved task."""
+    max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
+    """With --prices: start no more dialogues once the tokens cost so much, and stop when those under way have ended, as
+    Ctrl-C does."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Number of failed dialogues that is tolerated: a share below 1, or a count."""
     new: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))

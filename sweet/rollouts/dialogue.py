@@ -106,10 +106,12 @@ class Rules:
 
 @dataclass
 class TokenCounts:
-    """Tokens that both sides of all dialogues have written so far."""
+    """Tokens that both sides of all dialogues have read and written so far."""
 
-    agent_tokens: int = 0
-    human_tokens: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    human_prompt_tokens: int = 0
+    human_completion_tokens: int = 0
 
 
 class HumanFailed(RequestFailed):
@@ -197,7 +199,8 @@ class Dialogue:
             thought_tokens=completion.thought_tokens,
             agent_retries=completion.retries,
         )
-        self.counts.agent_tokens += completion.completion_tokens
+        self.counts.prompt_tokens += completion.prompt_tokens
+        self.counts.completion_tokens += completion.completion_tokens
         choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
         reply = completion.replies[0 if choice is None else choice.index]
         if reply.is_thought_alone:  # there is no reply, so there is nothing to read and no answer
@@ -260,7 +263,8 @@ class Dialogue:
             human_completion_tokens=reply.completion_tokens,
             human_retries=reply.retries,
         )
-        self.counts.human_tokens += reply.completion_tokens
+        self.counts.human_prompt_tokens += reply.prompt_tokens
+        self.counts.human_completion_tokens += reply.completion_tokens
         fault = reply.fault if reply.text.strip() else "empty"
         self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
         return None if self.rules.recipe == "upstream" else fault

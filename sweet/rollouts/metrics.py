@@ -77,6 +77,8 @@ class RolloutMetrics(Record):
     """The choices among several candidates."""
     thoughts: Annotated[ThoughtMetrics | None, Flat()] = None
     """The thoughts of the agent."""
+    cost: float | None = None
+    """with --prices: price of the tokens of the finished dialogues, without those of a judge; absent without"""
     seconds: float
     """duration of this call"""
 

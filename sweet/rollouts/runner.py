@@ -42,6 +42,7 @@ from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
+from sweet.stages.prices import Prices
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
@@ -153,7 +154,11 @@ class FinishedDialogues:
             counts["faults"] += bool(row.get("fault"))
             counts["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
-    def metrics(self, *, failed: int, seconds: float) -> RolloutMetrics:
+    def usage(self) -> TokenCounts:
+        """Return the tokens of the finished dialogues."""
+        return TokenCounts(**{name: self.sums[name] for name in _TOKENS})
+
+    def metrics(self, *, failed: int, seconds: float, prices: Prices | None = None) -> RolloutMetrics:
         """Return the metrics of the rollout.
 
         Args:
@@ -165,6 +170,7 @@ class FinishedDialogues:
             for human, counts in sorted(self.humans.items())
         }
         named: dict[str, Any] = {"humans": humans} if humans else {}
+        named |= {} if prices is None else {"cost": prices.cost(self.usage())}
         return RolloutMetrics(
             episodes=len(self.ids),
             turns=self.sums["turns"],
@@ -184,6 +190,20 @@ class FinishedDialogues:
         )
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What dialogues may cost.
+
+    Attributes:
+        before: cost of the dialogues of earlier calls.
+        most: at which no more dialogues are started; None is no limit.
+    """
+
+    prices: Prices
+    before: float = 0.0
+    most: float | None = None
+
+
 @dataclass
 class DialogueRunner:
     """Plays assignments at once, writes the finished dialogues and logs those that failed.
@@ -198,6 +218,7 @@ class DialogueRunner:
         find: returns the dialogue of an id; None if it is none of this rollout.
         failed, running: the dialogues that failed, and that are played now, by their ids.
         draining: whether no more dialogues are started.
+        budget: what the dialogues may cost; None without prices.
     """
 
     kind: TaskKind
@@ -214,6 +235,11 @@ class DialogueRunner:
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     draining: bool = False
     counts: TokenCounts = field(default_factory=TokenCounts)
+    budget: Budget | None = None
+
+    def cost(self) -> float:
+        """Return what all dialogues have cost so far, those that failed in this call included; 0 without prices."""
+        return 0.0 if self.budget is None else self.budget.before + self.budget.prices.cost(self.counts)
 
     async def play(
         self,
@@ -271,7 +297,7 @@ class DialogueRunner:
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         left = iter(assignments)
-        while not self.draining:
+        while not self._over():
             self._slot_free.clear()
             if self.live.paused or len(self.running) >= self.limit:
                 await self._slot_free.wait()
@@ -282,6 +308,15 @@ class DialogueRunner:
                 await self._slot_free.wait()
             else:
                 return
+
+    def _over(self) -> bool:
+        """Return whether no more dialogues are started, as the user asked or as their cost has reached its limit."""
+        most = None if self.budget is None else self.budget.most
+        if not self.draining and most is not None and (spent := self.cost()) >= most:
+            self.draining = True
+            playing = count(len(self.running), "dialogue")
+            self.live.say(f"The cost is {spent:.4g}, and the limit is {most:g}: {playing} will be played to the end.")
+        return self.draining
 
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
@@ -410,9 +445,11 @@ class DialogueRunner:
             figures["failed"] = len(self.failed)
         if self.finished.ids:
             figures["answered"] = self.finished.outcomes["answered"] / len(self.finished.ids)
-        figures["agent tokens/s"] = round(self.counts.agent_tokens / seconds)
-        if self.counts.human_tokens:
-            figures["human tokens/s"] = round(self.counts.human_tokens / seconds)
+        figures["agent tokens/s"] = round(self.counts.completion_tokens / seconds)
+        if self.counts.human_completion_tokens:
+            figures["human tokens/s"] = round(self.counts.human_completion_tokens / seconds)
+        if self.budget is not None:
+            figures["cost"] = round(self.cost(), 4)
         self._bar.note(**figures)
 
     @contextlib.contextmanager

@@ -99,6 +99,9 @@ class EvalMetrics(Record):
     """tasks whose reference fails; they count in no rate"""
     humans: dict[str, HumanRates] | None = None
     """with several humans or a persona: dialogues, tasks, faults and the same rates, by human"""
+    cost_per_solved_task: float | None = None
+    """cost of the dialogues over the tasks that one of them solved, if they were played with --prices; absent without,
+    and where none was solved"""
     samples: Annotated[SamplesMetrics, Flat()]
     """The worth of several dialogues of a task."""
     scored_by: Annotated[

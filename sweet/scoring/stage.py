@@ -100,6 +100,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         _warn(tally, reporter)
         trained_on = TrainingRecord(kind).count(run, rollouts, tally.tasks.values)
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
+        if (cost := _cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
+            metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
         if config.best_of is not None:
             best_of = _measure_best_of(run, rollouts, tally.scores, config, reporter)
             metrics = metrics.model_copy(update={"best_of": best_of})
@@ -112,6 +114,18 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = metrics.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
         attempt.metrics.update(metrics.as_json())
     return StageResult("eval", run.path, metrics, [artifact])
+
+
+def _cost_per_solved_task(run: Run, kind: TaskKind, rollouts: Artifact, scores: Sequence[Score]) -> float | None:
+    """Return what the dialogues cost for each task that one of them solved; None if their cost is not recorded, no task
+    was solved, or tasks of this kind never are."""
+    attempt = run.manifest().attempt(rollouts.attempt)
+    cost = None if attempt is None else attempt.metrics.get("cost")
+    least = kind.rewards.solved
+    if least is None or isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    solved = {score.task_id for score in scores if score.reward is not None and score.reward >= least}
+    return round(cost / len(solved), 6) if solved else None
 
 
 def _scored(
