@@ -213,6 +213,9 @@
     current = row;
     document.body.classList.add("reading");
     field("reader").hidden = false;
+    const top = shown.indexOf(row) * height;
+    if (top >= 0 && (top < list.scrollTop || top + 2 * height > list.scrollTop + list.clientHeight))
+      list.scrollTop = top - list.clientHeight / 2;
     draw();
     try {
       const chunk = await dialogues(Math.floor(row.number / together));
@@ -239,9 +242,6 @@
   };
   const name = (row) => `#${encodeURIComponent(row.id)}`;
   const go = (row) => {
-    const position = shown.indexOf(row), top = position * height;
-    if (position >= 0 && (top < list.scrollTop || top + 2 * height > list.scrollTop + list.clientHeight))
-      list.scrollTop = top - list.clientHeight / 2;
     if (location.hash === name(row)) read(row);
     else location.hash = name(row);
   };

@@ -1,11 +1,14 @@
-"""The animation of the README: real screens, no external resources, no scripts."""
+"""The animations of the README and of docs/viewing.md: real screens, no external resources, no scripts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from docs.tools.record_viewer import SCENES, film
+from docs.tools.view_pictures import SCENES as COMPARED
 from tests.docs.pages import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,8 +35,13 @@ def test_shared_parts_of_frames_are_stored_once_and_each_frame_is_shown_in_its_t
     assert {text.get("transform") for text in root.iter(f"{SVG}text")} == {"translate(9, 41)"}
 
 
-def test_the_picture_loads_and_runs_nothing() -> None:
-    file: Path = ROOT / "docs" / "viewer.svg"
+CAPTIONS = {"viewer.svg": [scene.caption for scene in SCENES], "comparison.svg": [scene[1] for scene in COMPARED]}
+TOOLS = {"viewer.svg": "record_viewer", "comparison.svg": "view_pictures"}
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_the_picture_loads_and_runs_nothing(name: str) -> None:
+    file: Path = ROOT / "docs" / name
     text = file.read_text(encoding="utf-8")
     assert len(text) < 300_000
     assert text.count("http") == 1, "the namespace"
@@ -42,6 +50,6 @@ def test_the_picture_loads_and_runs_nothing() -> None:
         *("svg", "style", "g", "rect", "circle", "text")
     }
     words = "".join(part.replace("\u00a0", " ") for part in root.itertext())
-    assert [scene.caption for scene in SCENES if scene.caption not in words] == [], (
-        "run: python -m docs.tools.record_viewer"
+    assert [caption for caption in CAPTIONS[name] if caption not in words] == [], (
+        f"run: python -m docs.tools.{TOOLS[name]}"
     )
