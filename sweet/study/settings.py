@@ -101,7 +101,7 @@ ONLINE: dict[str, Options] = {
     "rloo": {"lr": 5e-4, "batch": 16, "epochs": 2, "tasks_per_step": 4},
     "istar": {"lr": 3e-4, "batch": 32, "epochs": 1},
     "opsd": {"lr": 3e-4, "batch": 32, "epochs": 8},
-    "sweet-pg": {"lr": 3e-4, "batch": 32, "epochs": 1},
+    "sweet-pg": {"lr": 1e-3, "batch": 128, "epochs": 1, "rule_option": ["episode=true", "weight=0.1"]},
 }
 """What was chosen for each method that learns online, by its rule; over `STEP`."""
 STEP: Options = {"tasks_per_step": 16, "group": 8}
