@@ -78,7 +78,7 @@ SWEET: list[tuple[Options, Options, Options]] = [
 def _online(lr: float, batch: int, epochs: int = 1, *rule_options: str, tasks: int = 16, group: int = 8) -> Options:
     """Return the options of a training whose steps have `tasks` x `group` dialogues."""
     options: Options = {"lr": lr, "batch": batch, "epochs": epochs, "tasks_per_step": tasks, "group": group}
-    return options | ({"rule_option": [*rule_options]} if rule_options else {})
+    return options | {"rule_option": [*rule_options]}
 
 
 ONLINE: list[Options] = [_online(1e-3, 128), _online(3e-4, 32), _online(3e-4, 32, 4)]

@@ -209,7 +209,7 @@ def test_a_moved_run_repeats_nothing(trained: Run, tmp_path: Path) -> None:
 def test_changed_settings_say_what_they_would_repeat(trained: Run) -> None:
     before = attempts(trained)
     changed = LoopConfig(set_=["pair.pairs=3"])
-    with pytest.raises(UsageError, match=r"pair\.pairs was 2 and is 3") as error:
+    with pytest.raises(UsageError, match=r"pair\.pairs was 4 and is 3") as error:
         run_train(trained, changed, Silent())
     assert "round 1: pair, round 1: train-actor, round 1: rollout test, round 1: eval test" in str(error.value)
     assert "rank," not in str(error.value)
