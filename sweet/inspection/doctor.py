@@ -54,6 +54,8 @@ class DoctorConfig(StageConfig):
     """Seconds to wait for another Python to import torch."""
     ray: str | None = None
     """Check every node of a Ray cluster instead: auto (the cluster of this machine), HOST:PORT, or local."""
+    report: bool = False
+    """Print the checks and the versions of the libraries as Markdown for a bug report, without keys and names."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.text import Text
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 from sweet.view.text import printable
 
@@ -18,13 +20,30 @@ STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
 class Doctor(Command[DoctorConfig]):
     def work(self, call: Call[DoctorConfig]) -> None:
         if call.config.ray is not None:
+            if call.config.report:
+                what = "The report for a bug is of this machine alone."
+                raise UsageError(what, where=option("report", True), fix=Hint("omit ", option("ray")))
             _check_nodes(call, call.config.ray)
             return
         call.reporter.say("Checking this machine.")
         checks = run_doctor(call.config)
+        if call.config.report:
+            _report(call, checks)
+            return
         if not call.common.json:
             console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
         _end(call, as_json(checks), _missing(checks))
+
+
+def _report(call: Call[DoctorConfig], checks: list[Check]) -> None:
+    """Print the checks for a bug report. A requirement that is missing is part of it and no error."""
+    from sweet.inspection.bug_report import bug_report
+
+    report = bug_report(checks)
+    if call.common.json:
+        console.print_json({"run": None, "metrics": {}, "artifacts": [], **as_json(checks), "report": report})
+    else:
+        sys.stdout.writelines(f"{printable(line)}\n" for line in report.splitlines())
 
 
 def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
@@ -76,6 +95,7 @@ COMMANDS = (
             ("sweet doctor", "check everything"),
             ("sweet doctor --ray auto", "check every node of this machine's Ray cluster"),
             ("sweet doctor --json", "the same as JSON"),
+            ("sweet doctor --report", "versions and checks as Markdown, for a bug report"),
         ),
     ),
 )
