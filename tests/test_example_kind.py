@@ -28,6 +28,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.base import NO_ANSWER, Message, Task
 from sweet.tasks.scores import Verdict
 from tests.packages import EXAMPLE, register
+from tests.view.page_data import opened
 
 SCHEMA = "CREATE TABLE t (id, name, price); INSERT INTO t VALUES (1, 'a', 0.1), (2, NULL, 0.2), (3, 'a', 0.1);"
 
@@ -190,7 +191,7 @@ def test_view_import_and_refused_options(
     assert "INSERT INTO loans" in " ".join(output.split())
     assert "ORDER BY days, id" in output
     assert run(["view", "runs/sql", "--html", "page.html"]) == 0
-    page = re.sub(r"</?span[^>]*>", "", Path("page.html").read_text())
+    page = re.sub(r"</?span[^>]*>", "", opened(Path("page.html").read_text()))
     assert "ORDER BY days, id" in page
 
     assert run(["data", "export", "runs/sql", "--out", "rows.jsonl"]) == 0

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeGuard
 from sweet.errors import InputError
 from sweet.hints import option
 from sweet.installation import install_command
-from sweet.runs.jsonl import LONGEST_LINE, read_rows
+from sweet.runs.jsonl import LONGEST_LINE, no_such_file, read_rows
 
 Format = Literal["auto", "published", "verifiers", "inspect"]
 
@@ -53,7 +53,7 @@ def format_of(path: Path) -> Format:
             return "inspect"
         first = next((row for _, row in read_rows(path)), {})
     except FileNotFoundError as error:
-        raise InputError("There is no such file.", path=path, fix="name a file of dialogues") from error
+        raise no_such_file(path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
     except InputError:  # no JSON Lines: a list, or a log that is indented

@@ -28,6 +28,7 @@ from sweet.view.records import Record, Summary
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import HOSTILE, made, trajectory
+from tests.view.page_data import CHUNK, opened, rows
 from tests.view.test_terminal import record
 
 VOID = {"meta", "input", "br"}
@@ -66,20 +67,6 @@ def read(text: str) -> Reader:
     reader.close()
     assert not reader.open
     return reader
-
-
-CHUNK = re.compile(r'<script type="application/octet-stream" id="(\w+)">([^<]*)</script>\n')
-
-
-def opened(text: str) -> str:
-    """Return a page with its dialogues as HTML in place of the compressed ones."""
-    return CHUNK.sub(lambda found: "" if found[1] == "rows" else "".join(unpacked(found[2])), text)
-
-
-def rows(text: str) -> list[dict[str, Any]]:
-    """Return the rows of the table of a page."""
-    (found,) = [unpacked(data) for name, data in CHUNK.findall(text) if name == "rows"]
-    return [dict(zip([key for key, _ in found["columns"]], row, strict=True)) for row in found["rows"]]
 
 
 def page_text(run: Run, tmp_path: Path, **fields: object) -> str:
