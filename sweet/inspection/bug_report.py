@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from sweet.inspection.doctor import Check, installed_version
@@ -19,8 +19,8 @@ from sweet.installation import DISTRIBUTION, VERSION
 from sweet.redaction import redacted
 from sweet.units import format_bytes
 
-_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""The name at the beginning of a requirement."""
+SHORTEST = 4
+"""Shorter names of machines stay: they are parts of words."""
 
 
 def bug_report(checks: Sequence[Check], environment: Mapping[str, str] = os.environ) -> str:
@@ -49,14 +49,14 @@ def bug_report(checks: Sequence[Check], environment: Mapping[str, str] = os.envi
 
 def libraries() -> dict[str, str]:
     """Return the versions of the installed libraries that this program requires, extras included, by name."""
-    found = (_REQUIREMENT.match(line) for line in importlib.metadata.requires(DISTRIBUTION) or ())
-    names = sorted({match.group().lower() for match in found if match})
+    lines = importlib.metadata.requires(DISTRIBUTION) or ()
+    names = sorted({"".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", line)) for line in lines})
     return {name: version for name in names if (version := installed_version(name)) is not None}
 
 
 def _cell(text: str) -> str:
     """Return a text as a cell of a Markdown table, on one line and without what is private."""
     for private, instead in ((str(Path.home()), "~"), (platform.node(), "HOST")):
-        if len(private) > 1:
-            text = re.sub(rf"(?<!\w){re.escape(private)}(?!\w)", instead, text)
+        if len(private) >= SHORTEST:
+            text = text.replace(private, instead)
     return " ".join(redacted(text).split()).replace("|", "\\|")
