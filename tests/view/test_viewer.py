@@ -19,7 +19,7 @@ from sweet.tasks.trajectory import dump
 from sweet.view.bookmarks import Bookmarks
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import TRAJECTORIES, AnyConfig, made, trajectory
-from tests.view.test_dialogues_page import opened
+from tests.view.page_data import opened
 from tests.view.test_terminal import drawn
 
 
