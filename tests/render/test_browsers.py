@@ -25,7 +25,7 @@ from sweet.render.profiles import remove_stale
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
-from tests.render.real_browser import HASTY, Shared, driven, needs_firefox, needs_playwright, outcome
+from tests.render.real_browser import PATIENT, Shared, driven, needs_firefox, needs_playwright, outcome
 
 pytestmark = needs_firefox
 
@@ -62,7 +62,7 @@ def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> Non
 
     async def elsewhere() -> list[Screenshot]:
         with driven(either.driver):
-            async with open_browsers(None, 1, HASTY, assets) as pool:
+            async with open_browsers(None, 1, PATIENT, assets) as pool:
                 return await twice(pool)
 
     here, there = either.run(twice(either.pool)), asyncio.run(elsewhere())
@@ -82,7 +82,7 @@ def test_both_drivers_render_the_same(shared: Shared, by_playwright: Shared) -> 
 
 def test_playwrights_own_firefox(assets: Path) -> None:
     async def work() -> None:
-        async with open_browsers(None, 1, HASTY, assets) as pool:
+        async with open_browsers(None, 1, PATIENT, assets) as pool:
             look_at(await pool.shoot(PAGE))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -131,7 +131,7 @@ def test_results_and_failures_are_stored(shared: Shared, tmp_path: Path) -> None
         assert [getattr(each, "reason", None) for each in bad] == ["empty", "too_large", "blocked"]
         tall = await outcome(pool, costly_pages()["100,000 px"])
         assert isinstance(tall, Screenshot)
-        assert (tall.width, tall.height) == (1280, HASTY.max_height)
+        assert (tall.width, tall.height) == (1280, PATIENT.max_height)
         given = pool.given
         assert await outcome(pool, PLAIN) == first[0]
         assert [str(await outcome(pool, gone)), await outcome(pool, tall_page)] == [str(bad[2]), tall]
@@ -160,8 +160,8 @@ def test_a_page_whose_process_ends_has_crashed(assets: Path) -> None:
         async with open_driver(firefox) as make:
             browser = Browser(firefox, make, AssetStore(assets), certificate())
             try:
-                await browser.start(HASTY)
-                shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", HASTY))
+                await browser.start(PATIENT)
+                shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", PATIENT))
                 await asyncio.sleep(1)
                 assert browser.processes is not None
                 for pid in browser.processes.drawing():
@@ -180,7 +180,7 @@ def test_a_page_whose_process_ends_has_crashed(assets: Path) -> None:
 def test_a_page_that_hangs_is_rendered_again_when_requested_again(
     either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(either.pool, "settings", replace(HASTY, timeout=1.5))
+    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, timeout=1.5))
     monkeypatch.setattr(either.pool, "store", ScreenshotStore(tmp_path / "kept"))
     failed = either.run(outcome(either.pool, "<script>for (;;);</script>"))
     assert isinstance(failed, RenderFailed)
@@ -242,7 +242,7 @@ def test_nothing_leaves_the_machine_by_playwright(by_playwright: Shared) -> None
 
 
 def test_a_memory_bomb_is_ended(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared.pool, "settings", replace(HASTY, timeout=60.0, max_memory=1500))
+    monkeypatch.setattr(shared.pool, "settings", replace(PATIENT, max_memory=1500))
     failed = shared.run(outcome(shared.pool, costly_pages()["memory bomb"]))
     assert isinstance(failed, RenderFailed)
     assert failed.reason == "memory"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sweet.render.browser import LONGEST_REPORT, MOST_LETTERS, _parse
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.html.diagnostics import NOTHING, diagnose
 from tests.render.hostile_pages import PLAIN, forging_page, forging_scripts, illegible_pages, invisible_pages
-from tests.render.real_browser import Shared, needs_firefox, outcome
+from tests.render.real_browser import PATIENT, Shared, needs_firefox, outcome
 
 pytestmark = needs_firefox
 
@@ -77,7 +79,7 @@ def test_a_report_is_bounded(either: Shared, monkeypatch: pytest.MonkeyPatch) ->
     assert [block.text for block in either.run(either.pool.shoot(body(wide))).blocks] == ["far"]
     many = "<script>for (let i = 0; i < 5000; i++) document.body.append(document.createElement('br'), 'x')</script>"
     assert either.run(either.pool.shoot(body(many))).blocks[0].text.startswith("x x")
-    monkeypatch.setattr(either.pool, "settings", RenderSettings(timeout=8.0, max_height=40))
+    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, max_height=40))
     gone = "<p>x</p><script>document.documentElement.remove()</script>"
     assert either.run(either.pool.shoot(body(gone))).blocks == ()
 
