@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Message, Task, chat_rows
 from sweet.tasks.kind import TaskKind, opening
 from tests.rollouts.mock_server import AGENT, HUMAN
 
@@ -65,7 +65,7 @@ async def lockstep(
 
 
 def _body(model: str, messages: Sequence[Message]) -> bytes:
-    rows = [{"role": message.role, "content": message.content} for message in messages]
+    rows = chat_rows(messages)
     return json.dumps({"model": model, "messages": rows, "max_tokens": 1024}).encode()
 
 

@@ -32,8 +32,9 @@ from sweet.stages.failures import run_all
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompt_text import fill, indented
-from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.waiting_scorer import WaitingScorer
 
 WRITTEN_BY = "specification_by"
 """The key of a row with the model that wrote the specification."""
@@ -179,7 +180,7 @@ class Describer:
         found: dict[str, dict[str, Any]],
         bar: Progress,
     ) -> None:
-        config, scoring, free = self.config, _Scoring(scorer), asyncio.Semaphore(self.config.concurrency)
+        config, scoring, free = self.config, WaitingScorer(scorer), asyncio.Semaphore(self.config.concurrency)
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(client_of(config, "describer", config.model, config.url))
             checker = client
@@ -200,7 +201,7 @@ class Describer:
 
             await run_all(one(task) for task in tasks)
 
-    async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: _Scoring) -> _Described:
+    async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: WaitingScorer) -> _Described:
         """Write specifications of a task until one passes the checks, or the tries are used up."""
         held = {"request": [indented(task.problem_description)], "reference": [indented(task.ground_truth)]}
         asked = [Message(role="user", content=fill(DESCRIBE, held))]
@@ -222,7 +223,7 @@ class Describer:
         return _Described(task, self.config.tries, why=why)
 
     async def _check(
-        self, task: Task, text: str, checker: ChatClient, scoring: _Scoring
+        self, task: Task, text: str, checker: ChatClient, scoring: WaitingScorer
     ) -> tuple[Undescribable | None, str, str]:
         """Return the problem of a specification, what it is in words, and how the model is asked again; None and two
         empty texts for a good one."""
@@ -258,38 +259,3 @@ class Describer:
         completion = await client.chat(messages, sampling)
         self.tokens += Counter(prompt=completion.prompt_tokens, completion=completion.completion_tokens)
         return completion
-
-
-class _Scoring:
-    """Scores what waits at the same time in one call of the scorer, which runs answers in parallel, in a thread."""
-
-    def __init__(self, scorer: TrajectoryScorer) -> None:
-        self.scorer = scorer
-        self._waiting: list[tuple[Trajectory, asyncio.Future[Score]]] = []
-        self._work: asyncio.Task[None] | None = None
-
-    async def score(self, trajectory: Trajectory) -> Score:
-        """Return the score of a trajectory."""
-        future: asyncio.Future[Score] = asyncio.get_running_loop().create_future()
-        self._waiting.append((trajectory, future))
-        if self._work is None:
-            self._work = asyncio.create_task(self._score_all())
-        return await future
-
-    async def _score_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            try:
-                scores = await asyncio.to_thread(self._scored, [trajectory for trajectory, _ in batch])
-            except Exception as error:
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for (_, future), score in zip(batch, scores, strict=True):
-                if not future.done():
-                    future.set_result(score)
-        self._work = None
-
-    def _scored(self, trajectories: list[Trajectory]) -> list[Score]:
-        return [score for _, score in self.scorer.score(iter(trajectories))]

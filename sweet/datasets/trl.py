@@ -21,7 +21,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.rows import Pair
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, chat_rows
 from sweet.units import count
 
 PREFERENCE, KTO = "preference.jsonl", "kto.jsonl"
@@ -52,7 +52,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
         plain = {key: found for key, found in labels.items() if len(found) == 1}
         with (folder / KTO).open("wb") as file:
             for (dialogue, turn, text, thought), found in plain.items():
-                prompt = [_message(message) for message in prompts[(dialogue, turn)]]
+                prompt = chat_rows(prompts[(dialogue, turn)])
                 row = {"prompt": prompt, "completion": [_reply(text, thought)], "label": True in found}
                 file.write(_line(row))
     desirable = sum(True in found for found in plain.values())
@@ -75,7 +75,7 @@ def preference_row(pair: Pair, *, thoughts: bool = False) -> dict[str, Any]:
     Args:
         thoughts: also the thoughts before the replies, as `reasoning_content`.
     """
-    prompt = [_message(message) for message in pair.observation]
+    prompt = chat_rows(pair.observation)
     (_, chosen, chosen_thought), (_, rejected, rejected_thought) = _replies(pair)
     return {
         "prompt": prompt,
@@ -87,10 +87,6 @@ def preference_row(pair: Pair, *, thoughts: bool = False) -> dict[str, Any]:
 def _replies(pair: Pair) -> Iterator[tuple[bool, str, str | None]]:
     yield True, pair.chosen, pair.chosen_thought
     yield False, pair.rejected, pair.rejected_thought
-
-
-def _message(message: Message) -> dict[str, str]:
-    return {"role": message.role, "content": message.content}
 
 
 def _reply(text: str, thought: str | None) -> dict[str, str]:

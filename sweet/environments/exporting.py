@@ -60,7 +60,7 @@ def run_environment_export(
     """
     assert config.out is not None, "check_options"
     rollouts = None if run is None else run.find("rollouts", config.from_, needed_by="data export")
-    attempt = None if run is None or rollouts is None else _attempt_of(run.manifest(), rollouts)
+    attempt = None if run is None or rollouts is None else run.manifest().attempt(rollouts.attempt)
     kind = task_kind(config.task or ("code" if run is None else run.manifest().task))
     settings, prompts, personas = _settings(kind, run, rollouts, attempt, config)
     if prompts is not None:
@@ -106,10 +106,6 @@ def run_environment_export(
     return StageResult("data export", config.out if run is None else run.path, metrics)
 
 
-def _attempt_of(manifest: Manifest, artifact: Artifact) -> Attempt:
-    return next(attempt for attempt in manifest.attempts if attempt.id == artifact.attempt)
-
-
 def _settings(
     kind: TaskKind, run: Run | None, rollouts: Artifact | None, attempt: Attempt | None, config: DataExportConfig
 ) -> tuple[EnvironmentSettings, Path | None, Path | None]:
@@ -134,8 +130,9 @@ def _settings(
 def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
     """Return the settings of the newest scores of these dialogues; empty without."""
     for scores in reversed(manifest.of_kind("scores", "done")):
-        attempt = _attempt_of(manifest, scores)
-        if attempt.stage == "eval" and any(source.id == rollouts.id for source in scores.inputs):
+        attempt = manifest.attempt(scores.attempt)
+        of_rollouts = any(source.id == rollouts.id for source in scores.inputs)
+        if of_rollouts and attempt is not None and attempt.stage == "eval":
             used = EvalConfig.current(attempt.config)
             found = {name: used[name] for name in _OF_EVAL if used.get(name) is not None}
             return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})

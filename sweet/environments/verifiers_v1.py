@@ -14,7 +14,7 @@ a server of the human that fails makes the episode an error, which has no reward
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,9 +25,9 @@ from pydantic import Field
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, kind_of, open_world, read_tasks
+from sweet.environments.world import World, kind_of, open_world, read_tasks, reward_of
 from sweet.errors import SweetError
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Task, chat_rows
 from sweet.tasks.kind import opening
 from sweet.tasks.trajectory import Outcome, Trajectory
 
@@ -135,12 +135,10 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
             score = await world.score(trajectory)
         finally:
             await episode.aclose()
-        if score.reward is None:
-            why = score.detail.get("why", "")
-            raise SweetError(f"Task {task.data.id} is invalid: {why}.", fix="sweet data check")
-        trace.record_reward("reward", score.reward)
+        reward = reward_of(score)
+        trace.record_reward("reward", reward)
         passed = {"passed": float(score.passed), "total": float(score.total)} if score.total else {}
-        solved = world.kind.rewards.worth(score.reward) if world.kind.rewards.solved is not None else None
+        solved = world.kind.rewards.worth(reward) if world.kind.rewards.solved is not None else None
         trace.record_metrics(
             {"fault": float(trajectory.ended_by_fault), **passed, **({} if solved is None else {"solved": solved})}
         )
@@ -160,7 +158,7 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
             if messages is None:
                 assert episode.trajectory is not None
                 return episode.trajectory
-            segment = await interaction.turn(_wire(messages) if exact else messages[-1].content)
+            segment = await interaction.turn(chat_rows(messages) if exact else messages[-1].content)
         trace = interaction.trace
         outcome: Outcome = "deadline" if trace.is_timeout else _STOPS.get(str(trace.stop_condition), "agent_error")
         if outcome == "agent_error" and not trace.errors:
@@ -210,11 +208,6 @@ class SweetHarness(vf.Harness[SweetHarnessConfig]):
             )
         failed = answer.status_code >= 400
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=answer.text[-2000:] if failed else "")
-
-
-def _wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as those of a request."""
-    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def _record(trajectory: Trajectory) -> dict[str, Any]:

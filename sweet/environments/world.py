@@ -1,21 +1,17 @@
-"""What plays and scores the dialogues of an environment: the human, the rules and the scorer of an exported folder.
-
-Dialogues that end while others are scored wait, and are then scored together: a scorer runs the answers that it gets at
-once in parallel.
-"""
+"""What plays and scores the dialogues of an environment: the human, the rules and the scorer of an exported folder."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
-from sweet.errors import UsageError
+from sweet.errors import SweetError, UsageError
 from sweet.humans.base import PICTURES, Human
 from sweet.humans.connect import open_humans
 from sweet.llm.local import LocalServing
@@ -33,6 +29,7 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.waiting_scorer import WaitingScorer
 
 
 def kind_of(settings: EnvironmentSettings, folder: Path) -> TaskKind:
@@ -70,9 +67,7 @@ class World:
         scorer: TrajectoryScorer,
     ) -> None:
         self.kind, self.rules = kind, rules
-        self._planned, self._humans, self._scorer = planned, humans, scorer
-        self._waiting: list[tuple[Trajectory, asyncio.Future[Score]]] = []
-        self._scoring: asyncio.Task[None] | None = None
+        self._planned, self._humans, self._scorer = planned, humans, WaitingScorer(scorer)
 
     def episode(self, task: Task, place: int = 0, sample: int = 0) -> Episode:
         """Return a new dialogue on a task.
@@ -86,33 +81,19 @@ class World:
 
     async def score(self, trajectory: Trajectory) -> Score:
         """Return the score of a dialogue that has ended, as `sweet eval` computes it."""
-        future: asyncio.Future[Score] = asyncio.get_running_loop().create_future()
-        self._waiting.append((trajectory, future))
-        if self._scoring is None or self._scoring.done():
-            self._scoring = asyncio.create_task(self._score_waiting())
-        return await future
+        return await self._scorer.score(trajectory)
 
     async def aclose(self) -> None:
-        if self._scoring is not None:
-            with suppress(asyncio.CancelledError):
-                await self._scoring
+        """Wait until the scorer is not used any more."""
+        await self._scorer.aclose()
 
-    async def _score_waiting(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            try:
-                scores = await asyncio.to_thread(self._scores, [trajectory for trajectory, _ in batch])
-            except Exception as error:  # each of the dialogues gets it
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for (_, future), score in zip(batch, scores, strict=True):
-                if not future.done():
-                    future.set_result(score)
 
-    def _scores(self, trajectories: list[Trajectory]) -> list[Score]:
-        return [score for _, score in self._scorer.score(iter(trajectories))]
+def reward_of(score: Score) -> float:
+    """Return the reward of a score. Raises SweetError if the task is invalid, so that there is none."""
+    if score.reward is None:
+        why = score.detail.get("why", "")
+        raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check")
+    return score.reward
 
 
 @asynccontextmanager

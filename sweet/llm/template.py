@@ -19,7 +19,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.llm.base import Effort
 from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, chat_rows
 
 _PROBE = "Zyxwv"
 _KEEPING = {"preserve_thinking": True, "clear_thinking": False}
@@ -59,7 +59,7 @@ class ChatTemplate:
         from jinja2.exceptions import TemplateError
 
         variables = effort_variables(effort)
-        rows = [{"role": m.role, "content": m.content} for m in messages]
+        rows = chat_rows(messages)
         if any(m.thought for m in messages):
             rows = [self._with_thought(row, m.thought) for row, m in zip(rows, messages, strict=True)]
             variables |= _KEEPING

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from sweet.installation import VERSION
@@ -221,18 +222,14 @@ def _use(name: str, trained: Trained, task: str) -> str:
         f"```sh\nsweet rollout runs/played{option} --agent {name}\n{serve}\n```",
     ]
     if trained.system:
-        fence = "`" * max(4, *(len(run) + 1 for run in _backticks(trained.system)))
+        fence = "`" * max(4, _most_backticks(trained.system) + 1)
         lines.append(f"It was trained with this system prompt:\n\n{fence}text\n{trained.system}\n{fence}")
     return "\n\n".join(lines)
 
 
-def _backticks(text: str) -> list[str]:
-    """Return the runs of backticks in a text, which a fence around it must exceed, and an empty one."""
-    runs, run = [""], ""
-    for letter in text:
-        run = run + letter if letter == "`" else ""
-        runs.append(run)
-    return [max(runs, key=len), ""]
+def _most_backticks(text: str) -> int:
+    """Return the length of the longest run of backticks in a text, which a fence around it must exceed."""
+    return max((len(list(run)) for letter, run in groupby(text) if letter == "`"), default=0)
 
 
 def _license(trained: Trained, license: str | None) -> str:

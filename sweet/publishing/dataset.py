@@ -24,7 +24,7 @@ from sweet.stages.artifacts import agent_name, agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.rows import CandidateRow, Pair, Preference
-from sweet.tasks.base import Message
+from sweet.tasks.base import chat_rows
 from sweet.tasks.splits import SPLITS, TRAIN
 from sweet.tasks.trajectory import Trajectory
 
@@ -72,13 +72,6 @@ FEATURES: dict[str, list[Feature]] = {
 }
 """The columns of each subset, as the hub's dataset cards declare them."""
 
-_SUBSETS: dict[Kind, str] = {
-    "rollouts": "dialogues",
-    "candidates": "candidates",
-    "preferences": "preferences",
-    "pairs": "pairs",
-}
-
 
 @dataclass
 class WrittenData:
@@ -121,7 +114,7 @@ def write_data(run: Run, folder: Path, reporter: Reporter) -> WrittenData:
     """
     manifest = run.manifest()
     written = WrittenData()
-    for kind, subset in _SUBSETS.items():
+    for kind, (subset, rows_of) in _SUBSETS.items():
         for artifact in manifest.of_kind(kind, "done"):
             root = input_of(manifest, artifact, "rollouts")
             split = None if root is None else RolloutsMeta.of(root).split
@@ -130,7 +123,7 @@ def write_data(run: Run, folder: Path, reporter: Reporter) -> WrittenData:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("ab") as file, reporter.progress(artifact.id, artifact.rows) as bar:
-                for row in _ROWS[kind](run, artifact):
+                for row in rows_of(run, artifact):
                     file.write(to_json({"artifact": artifact.id, **row}, inf_nan_mode="null") + b"\n")
                     written.rows[place] = written.rows.get(place, 0) + 1
                     bar.advance()
@@ -159,7 +152,7 @@ def _dialogues(run: Run, rollouts: Artifact) -> Iterator[dict[str, Any]]:
             "reference": one.task.ground_truth,
             "hidden": one.task.hidden_information or None,
             "tests": [{"name": name, "call": call} for name, call in one.task.test_cases.items()],
-            "messages": _messages(one.messages(system)),
+            "messages": chat_rows(one.messages(system)),
             "answer": one.answer,
             "outcome": one.outcome,
             "agent": agent,
@@ -176,7 +169,7 @@ def _candidates(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
             "task_id": row.task_id,
             "turn": row.turn,
             "basis": row.basis,
-            "prompt": _messages(row.observation),
+            "prompt": chat_rows(row.observation),
             "candidates": [
                 {
                     "text": one.text,
@@ -205,7 +198,7 @@ def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
             "task_id": row.task_id,
             "trajectory_id": row.trajectory_id,
             "turn": row.turn,
-            "prompt": _messages(row.observation),
+            "prompt": chat_rows(row.observation),
             "chosen": [{"role": "assistant", "content": row.chosen}],
             "rejected": [{"role": "assistant", "content": row.rejected}],
             "chosen_advantage": row.chosen_advantage,
@@ -213,17 +206,13 @@ def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
         }
 
 
-_ROWS: Mapping[str, Callable[[Run, Artifact], Iterator[dict[str, Any]]]] = {
-    "rollouts": _dialogues,
-    "candidates": _candidates,
-    "preferences": _preferences,
-    "pairs": _pairs,
+_SUBSETS: Mapping[Kind, tuple[str, Callable[[Run, Artifact], Iterator[dict[str, Any]]]]] = {
+    "rollouts": ("dialogues", _dialogues),
+    "candidates": ("candidates", _candidates),
+    "preferences": ("preferences", _preferences),
+    "pairs": ("pairs", _pairs),
 }
-
-
-def _messages(messages: Any) -> list[dict[str, str]]:
-    given: tuple[Message, ...] = tuple(messages)
-    return [{"role": message.role, "content": message.content} for message in given]
+"""The name and the rows of the subset that a kind of artifact becomes."""
 
 
 def public_name(name: str) -> str:

@@ -50,14 +50,14 @@ def run_push(run: Run, name: str, config: PushConfig, reporter: Reporter) -> Sta
         else:
             files, weights = _model(run, name, config, reporter)
             rows = {}
+        everything = {**files, **weights}
         url = None
         if config.out is not None:
             _write(config.out, files)
         else:
             kind: RepoType = "dataset" if config.actor is None else "model"
             reporter.say(f"Pushing {kind} {name}, {'public' if config.public else 'private'} if it is new.")
-            url = push_files({**files, **weights}, name, kind, public=config.public, message=config.message)
-        everything = {**files, **weights}
+            url = push_files(everything, name, kind, public=config.public, message=config.message)
         metrics = PushMetrics(
             repository=name,
             what="dataset" if config.actor is None else "model",

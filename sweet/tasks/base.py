@@ -7,7 +7,7 @@ what the kinds of task (`code`, `html`, plug-ins) do with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,6 +118,11 @@ class Message(BaseModel):
     role: Literal["system", "user", "assistant"]
     content: str
     thought: str | None = Field(default=None, exclude_if=is_none)
+
+
+def chat_rows(messages: Iterable[Message]) -> list[dict[str, str]]:
+    """Return the role and the content of messages, without thoughts."""
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 @dataclass(frozen=True)
