@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +19,7 @@ from sweet.cli.app import build
 from sweet.cli.candidates import MAX_CANDIDATES, is_plain_word
 from sweet.cli.completion import bash_words, completions
 from sweet.cli.shell_scripts import SCRIPTS
+from tests.local_server import QuietHandler, serving
 
 HOSTILE = [
     "$(touch hacked)",
@@ -137,7 +135,7 @@ def test_a_plain_word_has_no_special_characters(word: str) -> None:
         assert word.isprintable()
 
 
-class Models(http.server.BaseHTTPRequestHandler):
+class Models(QuietHandler):
     """A server with two models, one with a hostile name; under /slow it does not answer."""
 
     def do_GET(self) -> None:
@@ -145,24 +143,13 @@ class Models(http.server.BaseHTTPRequestHandler):
             time.sleep(3)
             return
         body = json.dumps({"data": [{"id": "org/model-7B"}, {"id": "$(touch hacked)"}]}).encode()
-        self.send_response(200 if self.path == "/v1/models" else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        self.send(200 if self.path == "/v1/models" else 404, body)
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Models) as served:
-        served.daemon_threads = True
-        thread = threading.Thread(target=served.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{served.server_port}"
-        served.shutdown()
-        thread.join()
+    with serving(Models) as address:
+        yield address
 
 
 def test_models_of_the_given_server(workplace: Path, server: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.local_server import QuietHandler, serving
 
 DATASET = "owner/name"
 REVISION = "0123456789" * 4
@@ -28,7 +28,7 @@ class Hub:
 def serve_hub(folder: Path) -> Iterator[Hub]:
     """Serve the dataset in `folder`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             about, tree = f"/api/datasets/{DATASET}", rf"/api/datasets/{DATASET}/tree/[^/]+/?(.*)"
@@ -41,7 +41,7 @@ def serve_hub(folder: Path) -> Iterator[Hub]:
             else:
                 self.send(404, b"", {"X-Error-Code": "EntryNotFound" if DATASET in path else "RepoNotFound"})
 
-        do_HEAD = do_GET  # noqa: N815 (what the server calls it)
+        do_HEAD = do_GET
 
         def send_file(self, file: Path) -> None:
             if not file.is_file():
@@ -58,30 +58,15 @@ def serve_hub(folder: Path) -> Iterator[Hub]:
         def send_json(self, value: Any) -> None:
             self.send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-        def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command == "GET":
-                hub.sent += len(body)
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
+        def send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+            hub.sent += len(body) if self.command == "GET" else 0
+            super().send(status, body, headers)
 
     def entry(file: Path) -> dict[str, Any]:
         kind = "directory" if file.is_dir() else "file"
         size = file.stat().st_size if file.is_file() else 0
         return {"type": kind, "path": str(file.relative_to(folder)), "size": size, "oid": "0" * 40}
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub = Hub(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(Handler) as address:
+        hub = Hub(address)
         yield hub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

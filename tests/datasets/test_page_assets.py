@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from sweet.errors import ServerError, SweetError
 from sweet.render import assets
 from sweet.render.photo import PHOTO_FILE, photo_rule
 from sweet.stages.base import Silent
+from tests.local_server import QuietHandler, serving
 
 CONTENT = b"body { margin: 0 }"
 ASSET = replace(assets.ASSETS[0], sha256=hashlib.sha256(CONTENT).hexdigest())
@@ -66,29 +65,20 @@ def test_an_unreachable_network_is_reported() -> None:
         from_network("http://127.0.0.1:9")(ASSET, 2.0)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """Sends the photograph for one path, and a page for another."""
 
     def do_GET(self) -> None:
         picture = io.BytesIO()
         Image.new("RGB", (1500, 1000), "#446688").save(picture, "JPEG")
         bodies = {"/photo": picture.getvalue(), "/page": b"<html>Please log in</html>"}
-        self.send_response(200 if self.path in bodies else 404)
-        self.end_headers()
-        self.wfile.write(bodies.get(self.path, b""))
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.send(200 if self.path in bodies else 404, bodies.get(self.path, b""))
 
 
 @pytest.fixture
 def service() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(_Handler) as address:
+        yield address
 
 
 def test_the_photograph_is_fetched_once_and_only_if_it_is_asked_for(service: str) -> None:

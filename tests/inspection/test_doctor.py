@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import shutil
 import socket
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import sweet
 from sweet.inspection import doctor
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, checkpoint_problem, healthy, run_doctor
 from sweet.installation import DISTRIBUTION
+from tests.local_server import QuietHandler, serving
 from tests.packages import write_metadata
 
 
@@ -54,28 +53,20 @@ def test_a_damaged_checkpoint_is_reported(checkpoint: Path) -> None:
     assert "does not exist" in str(checkpoint_problem(checkpoint / "nothing"))
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
+class Hub(QuietHandler):
     status = 200
 
     def do_HEAD(self) -> None:
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.send(self.status, b"")
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("no_proxy", "*")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    with serving(Hub) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
         yield Hub
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(("answer", "status"), [(200, "ok"), (404, "ok"), (503, "problem")])

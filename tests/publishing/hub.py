@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.local_server import QuietHandler, serving
 
 TOKEN = "hf_aSecretThatNobodyMayRead0123456789"
 
@@ -40,35 +40,35 @@ class WritableHub:
 
 @contextmanager
 def serve_writable_hub() -> Iterator[WritableHub]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             hub.requests.append(self.path)
             if hub.broken:
-                return self.send(500, {"error": "out of order"})
+                return self.answer(500, {"error": "out of order"})
             if self.path == "/api/validate-yaml":
-                return self.send(200, {"errors": [], "warnings": []})
+                return self.answer(200, {"errors": [], "warnings": []})
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self.send(401, {"error": "Invalid user token."})
+                return self.answer(401, {"error": "Invalid user token."})
             if self.path == "/api/repos/create":
                 return self.create(json.loads(body))
             found = re.fullmatch(r"/api/((?:models|datasets)/[^/]+/[^/]+)/(preupload|commit)/main", self.path)
             if found is None or found[1] not in hub.repositories:
-                return self.send(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
+                return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
             if found[2] == "preupload":
                 names = [file["path"] for file in json.loads(body)["files"]]
                 modes = [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]
-                return self.send(200, {"files": modes})
+                return self.answer(200, {"files": modes})
             return self.commit(hub.repositories[found[1]], found[1], body)
 
         def create(self, asked: dict[str, Any]) -> None:
             name = f"{asked.get('type', 'model')}s/{asked['organization']}/{asked['name']}"
             if name in hub.repositories:
-                return self.send(409, {"error": "You already created this repo", "url": f"{hub.address}/{name}"})
+                return self.answer(409, {"error": "You already created this repo", "url": f"{hub.address}/{name}"})
             private = asked.get("private") or asked.get("visibility") == "private"
             hub.repositories[name] = Repository(bool(private))
             path = name.removeprefix("models/")
-            return self.send(200, {"url": f"{hub.address}/{path}", "name": path, "id": "1"})
+            return self.answer(200, {"url": f"{hub.address}/{path}", "name": path, "id": "1"})
 
         def commit(self, repository: Repository, name: str, body: bytes) -> None:
             for line in body.splitlines():
@@ -80,27 +80,11 @@ def serve_writable_hub() -> Iterator[WritableHub]:
                     repository.files[value["path"]] = base64.b64decode(value["content"])
             path = name.removeprefix("models/")
             found = {"commitUrl": f"{hub.address}/{path}/commit/{'0' * 40}", "commitOid": "0" * 40}
-            self.send(200, found | {"hookOutput": "", "success": True})
+            self.answer(200, found | {"hookOutput": "", "success": True})
 
-        def send(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-            body = json.dumps(value).encode()
-            self.send_response(status)
-            sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
-            for name, text in sent.items():
-                self.send_header(name, text)
-            self.end_headers()
-            self.wfile.write(body)
+        def answer(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+            self.send(status, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})})
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub = WritableHub(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(Handler) as address:
+        hub = WritableHub(address)
         yield hub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

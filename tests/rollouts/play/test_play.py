@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from sweet.scoring.stage import run_eval
 from sweet.stages.artifacts import agent_of
 from sweet.stages.base import Silent
 from sweet.stages.meta import RolloutsMeta
+from tests.local_server import QuietHandler, serving
 from tests.rollouts.play.conftest import Scripted, every, play, rows
 
 SAID = "I do not know."
@@ -269,7 +268,7 @@ def test_a_model_for_the_own_seat_is_refused(settings: dict[str, Any]) -> None:
 # Failures
 
 
-class _Model(BaseHTTPRequestHandler):
+class _Model(QuietHandler):
     """Refuses requests until it is ready."""
 
     ready = False
@@ -288,31 +287,18 @@ class _Model(BaseHTTPRequestHandler):
         self._answer(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.send(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
 def test_a_server_that_refuses_is_shown_and_asked_again(run: Run) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Model) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
 
-        def decide(situation: Situation) -> Action:
-            _Model.ready = True
-            return Again() if situation.state == "failed" else Leave()
+    def decide(situation: Situation) -> Action:
+        _Model.ready = True
+        return Again() if situation.state == "failed" else Leave()
 
-        person = Scripted(decide=decide)
-        play(run, person, num_tasks=1, agent="m", agent_url=[url])
-        server.shutdown()
-        thread.join()
+    person = Scripted(decide=decide)
+    with serving(_Model) as address:
+        play(run, person, num_tasks=1, agent="m", agent_url=[f"{address}/v1"])
     failed, yours = [one for one in person.seen if one.state != "waiting"]
     assert (failed.state, yours.state) == ("failed", "yours")
     assert "not" in failed.notice

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,31 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
             serve("127.0.0.1", port, ["play"], lambda url: None, extra="play")
 
 
+@dataclass
+class Terminal:
+    """The terminal of the application, as the page in a browser sees it."""
+
+    connection: aiohttp.ClientWebSocketResponse
+
+    async def until(self, word: bytes) -> None:
+        """Read what is drawn until this is."""
+        drawn = b""
+        async with asyncio.timeout(90):
+            while word not in drawn:
+                message = await self.connection.receive()
+                assert message.type is aiohttp.WSMsgType.BINARY, (message, drawn[-500:])
+                drawn += message.data
+
+    async def keys(self, text: str) -> None:
+        await self.connection.send_str(json.dumps(["stdin", text]))
+
+    async def end(self) -> None:
+        """Read to the end of the application."""
+        async with asyncio.timeout(90):
+            while (await self.connection.receive()).type is aiohttp.WSMsgType.BINARY:
+                pass
+
+
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -107,25 +133,15 @@ def test_a_dialogue_in_a_browser(page: str, tmp_path: Path) -> None:
             for origin in ({}, {"Origin": "http://evil.example"}):
                 with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                     await session.ws_connect(f"{page}ws", headers=origin)
-            async with session.ws_connect(f"{page}ws?width=80&height=24", origin=page.rstrip("/")) as browser:
-
-                async def until(word: bytes) -> None:
-                    drawn = b""
-                    async with asyncio.timeout(90):
-                        while word not in drawn:
-                            message = await browser.receive()
-                            assert message.type is aiohttp.WSMsgType.BINARY, (message, drawn[-500:])
-                            drawn += message.data
-
-                await until(b"your turn")
-                await browser.send_str(json.dumps(["stdin", "What is the tax?\x13"]))
-                await until(b"turn 2 of")
-                await browser.send_str(json.dumps(["stdin", "def f(x): return x\x07"]))
-                await until(b"has ended")
-                await browser.send_str(json.dumps(["stdin", "n"]))
-                async with asyncio.timeout(90):
-                    while (await browser.receive()).type is aiohttp.WSMsgType.BINARY:
-                        pass
+            async with session.ws_connect(f"{page}ws?width=80&height=24", origin=page.rstrip("/")) as connection:
+                terminal = Terminal(connection)
+                await terminal.until(b"your turn")
+                await terminal.keys("What is the tax?\x13")
+                await terminal.until(b"turn 2 of")
+                await terminal.keys("def f(x): return x\x07")
+                await terminal.until(b"has ended")
+                await terminal.keys("n")
+                await terminal.end()
 
     asyncio.run(play())
     limit = time.monotonic() + 60
@@ -173,32 +189,19 @@ def test_dialogues_in_a_browser_by_who_has_the_token(viewed: str, run: Run) -> N
                     await session.ws_connect(address, origin=origin)
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await session.ws_connect(f"{viewed}ws")
-            async with session.ws_connect(f"{viewed}ws?width=80&height=24", origin=origin) as browser:
-
-                async def until(word: bytes) -> None:
-                    drawn = b""
-                    async with asyncio.timeout(90):
-                        while word not in drawn:
-                            message = await browser.receive()
-                            assert message.type is aiohttp.WSMsgType.BINARY, (message, drawn[-500:])
-                            drawn += message.data
-
-                async def keys(text: str) -> None:
-                    await browser.send_str(json.dumps(["stdin", text]))
-
-                await until(b"t005")
-                await keys("b")
-                await until(b"note on")
-                await keys("seen in a browser\r")
-                await until("★".encode())
-                await keys("e\x1a?")
-                await until(b"this list")
-                await keys("q\r")
-                await until(b"1 of 6")
-                await keys("qq")
-                async with asyncio.timeout(90):
-                    while (await browser.receive()).type is aiohttp.WSMsgType.BINARY:
-                        pass
+            async with session.ws_connect(f"{viewed}ws?width=80&height=24", origin=origin) as connection:
+                terminal = Terminal(connection)
+                await terminal.until(b"t005")
+                await terminal.keys("b")
+                await terminal.until(b"note on")
+                await terminal.keys("seen in a browser\r")
+                await terminal.until("★".encode())
+                await terminal.keys("e\x1a?")
+                await terminal.until(b"this list")
+                await terminal.keys("q\r")
+                await terminal.until(b"1 of 6")
+                await terminal.keys("qq")
+                await terminal.end()
 
     asyncio.run(view())
     after = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
