@@ -103,7 +103,7 @@ def blocked(workplace: Path) -> Iterator[subprocess.Popen[str]]:
 
 def stderr_of(process: subprocess.Popen[str]) -> str:
     """Wait until the process exits with 130, and return its stderr."""
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=90)
     assert process.returncode == 130, stderr
     assert is_panel(stderr)
     assert "sweet rollout runs/r" in stderr
@@ -139,7 +139,7 @@ def test_130_sigterm_stops_a_background_job_that_ignores_ctrl_c() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "at it\n"
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)
     assert process.returncode == 130
 
 
@@ -147,7 +147,7 @@ def test_130_many_interrupts(blocked: subprocess.Popen[str]) -> None:
     while blocked.poll() is None:
         blocked.send_signal(signal.SIGINT)
         time.sleep(0.02)
-    _, stderr = blocked.communicate(timeout=30)
+    _, stderr = blocked.communicate(timeout=90)
     assert blocked.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert left_behind(Path("runs/r")) == []

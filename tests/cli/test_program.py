@@ -76,7 +76,7 @@ def test_the_simulated_human_is_served_until_it_is_stopped() -> None:
     while not stdout.endswith("\n}\n") and (line := process.stdout.readline()):
         stdout += line
     url = json.loads(stdout)["metrics"]["url"]
-    with urllib.request.urlopen(f"{url}/models", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/models", timeout=90) as answer:
         assert json.load(answer)["data"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

@@ -102,7 +102,7 @@ class StandIn:
         path = Path(f"{self.state}.asked")
         return path.read_text().splitlines() if path.exists() else []
 
-    def all_gone(self, seconds: float = 5.0) -> bool:
+    def all_gone(self, seconds: float = 60.0) -> bool:
         """Whether neither the server nor its workers are alive."""
         return bool(self.starts()) and all(gone(s[name], seconds) for s in self.starts() for name in ("pid", "worker"))
 
@@ -136,7 +136,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return made
 
 
-def gone(pid: int, seconds: float = 5.0) -> bool:
+def gone(pid: int, seconds: float = 60.0) -> bool:
     """Whether the process has ended, or ends within `seconds`."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:

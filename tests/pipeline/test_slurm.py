@@ -51,7 +51,7 @@ class Job:
 
     def lines(self, wanted: int = 0) -> list[str]:
         """What was logged, once there are `wanted` lines."""
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + 90
         while wanted > len(found := self.log.read_text().splitlines() if self.log.exists() else []):
             assert time.monotonic() < ends, found
             time.sleep(0.01)
@@ -94,7 +94,7 @@ def test_the_command_is_run_as_it_was_given_after_the_setup(tmp_path: Path) -> N
     table = SlurmTable(setup=["export SETUP='done here'"])
     submitted = job(tmp_path, run=Path(run), table=table, words=["--recipe", recipe, *words])
     submitted.finish.write_text("4")
-    assert submitted.process.wait(30) == 4, "its status is that of sweet train"
+    assert submitted.process.wait(90) == 4, "its status is that of sweet train"
     given = ["-m", "sweet", "train", run, "--recipe", recipe, *words]
     assert submitted.lines() == "\n".join([str(tmp_path), "done here", *given]).split("\n")
 
@@ -103,7 +103,7 @@ def test_before_the_time_limit_it_stops_and_is_queued_again(tmp_path: Path) -> N
     submitted = job(tmp_path)
     started = submitted.lines(8)
     submitted.process.send_signal(signal.SIGUSR1)
-    assert submitted.process.wait(30) == 130
+    assert submitted.process.wait(90) == 130
     assert submitted.lines()[len(started) :] == ["ended", "requeue 77"]
 
 
@@ -111,7 +111,7 @@ def test_a_job_that_is_ended_is_not_queued_again(tmp_path: Path) -> None:
     submitted = job(tmp_path)
     started = submitted.lines(8)
     submitted.process.send_signal(signal.SIGTERM)
-    assert submitted.process.wait(30) == 130
+    assert submitted.process.wait(90) == 130
     assert submitted.lines()[len(started) :] == ["ended"]
 
 
@@ -121,13 +121,13 @@ def test_a_training_that_is_done_is_not_queued_again(tmp_path: Path) -> None:
     submitted.lines(8)
     submitted.finish.write_text("0")
     submitted.process.send_signal(signal.SIGUSR1)
-    assert submitted.process.wait(30) == 0
+    assert submitted.process.wait(90) == 0
     assert "requeue 77" not in submitted.lines()
 
 
 def test_a_signal_during_the_setup_is_not_lost(tmp_path: Path) -> None:
     submitted = job(tmp_path, table=SlurmTable(setup=["kill -USR1 $$; true"]))
-    assert submitted.process.wait(30) in (130, 143)
+    assert submitted.process.wait(90) in (130, 143)
     assert submitted.lines()[-1] == "requeue 77"
 
 

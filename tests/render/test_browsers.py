@@ -285,8 +285,8 @@ def test_nothing_is_left_behind(
         assert running(tmp_path)
         time.sleep(1)
         child.send_signal(number)
-        child.wait(timeout=30)
-        ends = time.monotonic() + 30
+        child.wait(timeout=90)
+        ends = time.monotonic() + 90
         while (left := running(tmp_path)) and time.monotonic() < ends:
             time.sleep(0.2)
         assert not left

@@ -221,7 +221,7 @@ def serving(model: ChatClient) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    url, end, loop = ready.get(timeout=20)
+    url, end, loop = ready.get(timeout=90)
     try:
         yield url
     finally:

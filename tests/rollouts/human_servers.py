@@ -44,7 +44,7 @@ def human_server(tasks: Sequence[Task], model: str) -> Iterator[tuple[str, Count
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(90)
         yield found[0], human
     finally:
         loop.call_soon_threadsafe(stop.set)

@@ -65,7 +65,7 @@ class ChatServer:
         thread = threading.Thread(target=self._run)
         thread.start()
         try:
-            assert self._up.wait(30)
+            assert self._up.wait(90)
             yield self.url
         finally:
             if not self._loop.is_closed():

@@ -174,7 +174,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(holds: Callable[[], object], seconds: float = 30) -> None:
+def until(holds: Callable[[], object], seconds: float = 90) -> None:
     ends = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends, "timed out"

@@ -31,7 +31,7 @@ def played(app: App[Any], script: Script, size: tuple[int, int] = WIDE) -> None:
     asyncio.run(play())
 
 
-async def until(pilot: Pilot[Any], there: Callable[[], bool], seconds: float = 20) -> None:
+async def until(pilot: Pilot[Any], there: Callable[[], bool], seconds: float = 90) -> None:
     """Wait for an effect of a process or a timer."""
     async with asyncio.timeout(seconds):
         while not there():

@@ -117,7 +117,7 @@ def page(tmp_path: Path) -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
 
 
 def test_a_dialogue_in_a_browser(page: str, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def viewed(run: Run) -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
 
 
 def test_dialogues_in_a_browser_by_who_has_the_token(viewed: str, run: Run) -> None:
