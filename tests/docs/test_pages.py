@@ -99,7 +99,7 @@ def _python(words: list[str], parser: Parser) -> str | None:
             None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"the module {words[1]} does not exist"
         )
     if words[0] == "-m":
-        return None if words[1] in ("venv", "pytest", "pip") else f"{words[1]} is not a known module"
+        return None if words[1] in ("venv", "pytest", "pip", "sphinx") else f"{words[1]} is not a known module"
     return None if (ROOT / words[0]).is_file() else f"{words[0]} does not exist"
 
 
