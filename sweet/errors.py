@@ -96,10 +96,21 @@ class TooManyFailures(SweetError):
 
 
 class Interrupted(SweetError):
-    """The user stopped the stage. Finished work is kept; `fix` is the command that resumes."""
+    """The user stopped the stage, or a limit of the user's did. Finished work is kept; `fix` is the command that
+    resumes.
+
+    Args:
+        needs: an option without which the resumed call would stop again, such as a higher limit.
+    """
 
     title = "Stopped"
     exit_code = 130
+
+    def __init__(
+        self, what: str, *, where: str | Path | None = None, fix: str | None = None, needs: str | None = None
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.needs = needs
 
 
 def _shown(text: str) -> str:

@@ -140,6 +140,11 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
+def price(cost: float) -> str:
+    """Return an amount of money of any currency: `12.40`, `0.00312`."""
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.3g}"
+
+
 def metric_name(name: str) -> str:
     """Return the name of a metric as words: `success rate`, `dialogues` for `episodes`."""
     return SPOKEN.get(name, name.replace("_", " "))

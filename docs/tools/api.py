@@ -105,7 +105,10 @@ def _fields(value: type) -> Iterator[str]:
     """The fields of a dataclass or a pydantic model, with their types."""
     names = value.model_fields if issubclass(value, BaseModel) else getattr(value, "__dataclass_fields__", {})
     if names:
-        yield "```text\n" + "".join(f"{name}: {value.__annotations__[name]}\n" for name in names) + "```\n"
+        declared: dict[str, Any] = {}
+        for base in reversed(value.__mro__):
+            declared |= inspect.get_annotations(base)
+        yield "```text\n" + "".join(f"{name}: {declared[name]}\n" for name in names) + "```\n"
 
 
 def _code(name: str, function: Callable[..., Any]) -> str:

@@ -26,6 +26,7 @@ from sweet.cli.settings import from_environment_of, from_words, with_current_val
 from sweet.cli.unknown import unknown_variables
 from sweet.cli.verbose import Verbose
 from sweet.errors import Interrupted, UsageError
+from sweet.hints import Hint
 from sweet.stages.base import Reporter, Silent, StageConfig
 
 Values = Mapping[str, Any]
@@ -110,7 +111,9 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
             act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
-        raise Interrupted(what, where=this.run, fix=this.resume_command()) from stop
+        needs = stop.needs if isinstance(stop, Interrupted) else None
+        fix = this.resume_command() if needs is None else Hint(this.resume_command(), " ", needs)
+        raise Interrupted(what, where=this.run, fix=fix, needs=needs) from stop
     finally:
         if verbose:
             verbose.finish()

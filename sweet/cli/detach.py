@@ -24,8 +24,7 @@ from typing import Any
 
 from sweet.errors import InputError, SweetError
 from sweet.regular import make_folder, open_descriptor, read_regular
-from sweet.runs.attempt import LOGS
-from sweet.runs.manifest import Attempt, next_id, now
+from sweet.runs.manifest import LOGS, Attempt, next_id, now
 from sweet.runs.process import host
 from sweet.runs.run import Run
 

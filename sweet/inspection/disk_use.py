@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sweet.files import UNFINISHED
 from sweet.render.store import SCREENSHOTS
-from sweet.runs.attempt import LOGS
-from sweet.runs.manifest import Manifest
+from sweet.runs.manifest import LOGS, Manifest
 from sweet.runs.stages import KINDS, stage_named
 from sweet.runs.store import TEMPORARY
 from sweet.runs.unfinished import STOPPED

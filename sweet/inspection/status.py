@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from sweet.errors import SweetError, for_command_line
 from sweet.inspection.disk_use import DiskUse, disk_use
 from sweet.inspection.next_commands import suggest_next
 from sweet.runs.attempt import progress_path
@@ -19,6 +20,7 @@ from sweet.runs.progress import AttemptProgress, read_progress
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_name
 from sweet.stages.base import StageConfig
+from sweet.stages.prices import Spending, spending
 from sweet.stages.record import Record
 
 __all__ = [
@@ -127,6 +129,10 @@ class StatusReport(_Plain):
     disk: DiskUse
     next: list[str]
     """The next commands, the most likely first."""
+    spent: Spending | None = None
+    """The tokens of all attempts, and their cost; None where they cannot be read."""
+    problem: str | None = None
+    """Why they cannot be read."""
 
     def as_json(self) -> dict[str, Any]:
         stale = sum(artifact.stale is not None for artifact in self.artifacts)
@@ -140,6 +146,11 @@ def report(run: Run) -> StatusReport:
     """Report on a run. Nothing is written."""
     manifest = run.manifest()
     staleness = run.staleness(manifest)
+    spent, problem = None, None
+    try:
+        spent = spending(run, manifest)
+    except SweetError as error:
+        problem = for_command_line(error)
     stale = {artifact.id: why for artifact in manifest.artifacts if (why := staleness(artifact)) is not None}
     return StatusReport(
         run=str(run.path),
@@ -151,6 +162,8 @@ def report(run: Run) -> StatusReport:
         unknown=run.unknown_files(manifest),
         disk=disk_use(run.path, manifest),
         next=suggest_next(manifest, run.path, stale),
+        spent=spent,
+        problem=problem,
     )
 
 

@@ -2,6 +2,8 @@
 
 A model with addresses is used through its servers. Otherwise `LocalServing` decides whether a vllm is started for it,
 which ends with the client, or it runs in this process; without a `LocalServing` it runs in this process.
+
+What a model reads and writes is counted for the attempt that is under way, under its role (`sweet.runs.tokens`).
 """
 
 from __future__ import annotations
@@ -9,16 +11,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
 from sweet.hints import Hint, option
-from sweet.llm.base import ChatClient, Effort, Role
+from sweet.llm.base import ChatClient, Completion, Effort, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
 from sweet.llm.served import assign
+from sweet.runs.tokens import TokenMeter, current_meter
+
+if TYPE_CHECKING:
+    from sweet.llm.embedded import EmbeddedClient
+    from sweet.llm.remote import RemoteClient
 
 
 @asynccontextmanager
@@ -56,7 +63,7 @@ async def open_client(
             local.record[f"{role}_engine"] = "server"
         elif local is not None and local.announce(model, role).build is not None:
             urls = [await stack.enter_async_context(local.serve(model, role))]
-        client: ChatClient
+        client: RemoteClient | EmbeddedClient
         if urls:
             from sweet.llm.remote import RemoteClient
 
@@ -79,8 +86,20 @@ async def open_client(
             except UnknownModel as error:
                 at_server = Hint(option(URL_OPTIONS[role], "URL"), ", if a server serves it; else ", error.fix or "")
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
+        count_tokens(client, role)
         stack.push_async_callback(client.aclose)
         yield client
+
+
+def count_tokens(client: RemoteClient | EmbeddedClient, role: Role) -> None:
+    """Count what a client's model reads and writes for the attempt that is under way, if one is."""
+    meter = current_meter()
+    if meter is not None:
+        client.on_completion = partial(_count, meter, role)
+
+
+def _count(meter: TokenMeter, role: Role, completion: Completion) -> None:
+    meter.add(role, completion.prompt_tokens, completion.completion_tokens)
 
 
 class RequestConfig(Protocol):

@@ -24,6 +24,7 @@ class EmbeddedClient:
     Attributes:
         model: the name that was requested.
         context: the maximum number of tokens of prompt and reply together; None if the model does not define one.
+        on_completion: called with each completion of a chat.
     """
 
     limiter = None
@@ -34,6 +35,7 @@ class EmbeddedClient:
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer)
         self._marks = marks_of(tokenizer)
+        self.on_completion: Callable[[Completion], None] = lambda _completion: None
 
     @classmethod
     def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
@@ -70,7 +72,9 @@ class EmbeddedClient:
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
         generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
-        return self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
+        completion = self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
+        self.on_completion(completion)
+        return completion
 
     async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
         """Sample continuations of a prompt of token ids, in which no thoughts are looked for. Raises the errors of

@@ -136,6 +136,7 @@ class RemoteClient:
         on_deviation: called with a sentence for the user, and with whether a setting is lost, when a server turns out
             to require another form of the requests.
         deviations: the sentences so far.
+        on_completion: called with each completion that a server has sent, also one that came too late to be used.
     """
 
     def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
@@ -148,6 +149,7 @@ class RemoteClient:
         self.model = ""
         self.on_deviation: Callable[[str, bool], None] = lambda _sentence, _lost: None
         self.deviations: list[str] = []
+        self.on_completion: Callable[[Completion], None] = lambda _completion: None
 
     @classmethod
     async def open(
@@ -322,7 +324,9 @@ class RemoteClient:
             target.in_flight -= 1
         target.succeed()
         self._has_answered = True
-        return _completion(raw, sampling, target, self._redacted), time.monotonic() - started
+        completion = _completion(raw, sampling, target, self._redacted)
+        self.on_completion(completion)
+        return completion, time.monotonic() - started
 
     async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
         extras = target.extras

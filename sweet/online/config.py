@@ -14,6 +14,7 @@ from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, Packing, PlannedConfig, about
+from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.splits import TRAIN, VALIDATION
@@ -22,7 +23,7 @@ from sweet.training.config import LoraOptions, LoraOutput
 from sweet.training.loggers import LogTarget
 
 
-class TrainOnlineConfig(PlannedConfig):
+class TrainOnlineConfig(PlannedConfig, PricedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue"))
     """Kind of task: code, or that of an installed package (sweet doctor lists them)."""
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method", MAIN))

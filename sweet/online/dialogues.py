@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from sweet.errors import TooManyFailures
 from sweet.hints import Hint, option
@@ -26,6 +26,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.live import LiveReporter
+from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import Trajectory, dump
@@ -113,6 +114,7 @@ class StepPlayer:
         writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         recorded: the rows that are in the file already, by the id of their dialogue.
         bar: shows the finished dialogues.
+        budget: what the run may cost, at whose limit no dialogue is begun; None without prices.
     """
 
     kind: TaskKind
@@ -127,6 +129,7 @@ class StepPlayer:
     log: JsonlWriter
     live: LiveReporter
     bar: Progress
+    budget: Budget | None = None
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
     counts: TokenCounts = field(default_factory=TokenCounts)
 
@@ -139,6 +142,7 @@ class StepPlayer:
         Raises:
             TooManyFailures: too many of them failed.
             ServerError: a server could not be reached.
+            Interrupted: the limit of the cost is reached; the dialogues that were under way are recorded.
         """
         began = asyncio.get_running_loop().time()
         try:
@@ -146,7 +150,11 @@ class StepPlayer:
                 tasks = [group.create_task(self._one(step, assignment)) for assignment in assignments]
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
-        rows = [row for task in tasks if (row := task.result()) is not None]
+        results = [task.result() for task in tasks]
+        if self.budget is not None and (missing := results.count("not begun")):
+            done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
+            raise self.budget.stopped(done)
+        rows = [row for row in results if isinstance(row, dict)]
         failed = len(tasks) - len(rows)
         if failed > (self.allowed * len(tasks) if self.allowed < 1 else self.allowed):
             raise TooManyFailures(
@@ -162,11 +170,13 @@ class StepPlayer:
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions, asyncio.get_running_loop().time() - began)
 
-    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
+    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | Literal["not begun"] | None:
         """Return the row of a dialogue; None if it failed."""
         row = self.recorded.pop(assignment.id, None)
         if row is None:
             async with self._places:
+                if self.budget is not None and self.budget.is_spent():
+                    return "not begun"
                 row = await self._played(step, assignment)
         self.bar.advance()
         return row

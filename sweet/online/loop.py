@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweet.errors import Interrupted
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.metrics import Record, rounded
 from sweet.llm.updates import Policy
@@ -119,7 +120,12 @@ class OnlineLoop:
             self.bar.advance()
 
     async def run(self) -> str:
-        """Train to the end; return what ended it."""
+        """Train to the end; return what ended it.
+
+        Raises:
+            Interrupted: the limit of the cost is reached; what was learned is in the checkpoint, and what was played is
+                recorded.
+        """
         self._began = time.monotonic()
         if self.done.step:
             await self.policy.update(self.learner.sampled_weights(), self.done.step)
@@ -132,7 +138,13 @@ class OnlineLoop:
                 while len(pending) <= self.config.staleness and not self._is_last(step + len(pending) - 1):
                     pending.append(asyncio.create_task(self._play(step + len(pending))))
                 waited = time.monotonic()
-                played = await pending.popleft()
+                try:
+                    played = await pending.popleft()
+                except Interrupted:  # at the limit of the cost; later steps record what they have under way, too
+                    await asyncio.gather(*pending, return_exceptions=True)
+                    if self.done.step:
+                        self._save()
+                    raise
                 await self._step(played, time.monotonic() - waited)
             return ended
         finally:
@@ -255,7 +267,10 @@ class OnlineLoop:
             self.best.update(step, reward)
         self.on_row(record)
         self.bar.advance()
-        self.bar.note(**{shown: record[name] for name, shown in SHOWN.items() if record.get(name) is not None})
+        shown = {shown: record[name] for name, shown in SHOWN.items() if record.get(name) is not None}
+        if self.player.budget is not None:
+            shown["cost"] = round(self.player.budget.spent(), 4)
+        self.bar.note(**shown)
         if step % self.config.save_every == 0 or self._ended() is not None:
             self._save()
 

@@ -73,6 +73,8 @@ class OnlineMetrics(RecordedRecord):
     """seconds until the sampler had new weights"""
     validation_seconds: float = 0.0
     """seconds of playing and scoring validation tasks"""
+    cost: float | None = None
+    """with --prices: price of all tokens, validation and failed dialogues included; absent without"""
     seconds: float = 0.0
     """duration of the training, earlier attempts included"""
     curve: list[CurvePoint] = Field(default_factory=list)

@@ -16,7 +16,7 @@ from sweet.hf import without_progress_bars
 from sweet.hints import option
 from sweet.learn.trainee import Trainee
 from sweet.llm.adapter import find_adapter
-from sweet.llm.connect import open_client
+from sweet.llm.connect import count_tokens, open_client
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import Limits
 from sweet.llm.local import LocalServing
@@ -46,6 +46,7 @@ async def open_policy(
         urls = list(config.agent_url)
         if not urls and local.announce(base, "agent").build is None:
             client = EmbeddedClient.load(base, device=config.device, limits=limits_of(config))
+            count_tokens(client, "agent")
             stack.push_async_callback(client.aclose)
             yield client
             return

@@ -29,6 +29,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import plan_models, record_serving
 from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.prices import Budget, given_prices, open_budget
 from sweet.stages.rates import times
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.training.loggers import MetricLogs, log_name
@@ -54,6 +55,7 @@ class Drafts:
 
 def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """See `sweet.online.stage.run_train_online`."""
+    prices = given_prices(config)
     ready = prepare(run, config, reporter)
     local = plan_models(config, ready.models, reporter, others=ready.others)
     local.variables = DEVELOPER_MODE
@@ -75,7 +77,8 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
             rows = earlier[0].rows, earlier[1].rows
         else:
             live = LiveReporter(reporter, attempt, PAUSE)
-            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live)
+            budget = open_budget(run, attempt, prices, config)
+            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live, budget)
             metrics, rows = training.run(attempt.metrics_path)
         attempt.metrics.update(metrics.as_json())
         played = attempt.finish_artifact(rollouts, rows=rows[0])
@@ -103,6 +106,7 @@ class _Training:
     scorer: TrajectoryScorer
     local: LocalServing
     live: LiveReporter
+    budget: Budget | None
 
     def run(self, metrics_path: Path) -> tuple[OnlineMetrics, tuple[int, int]]:
         """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""
@@ -136,7 +140,8 @@ class _Training:
             path.unlink(missing_ok=True)
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        return _metrics(ready, loop, ended, kept), rows
+        cost = {} if self.budget is None else {"cost": self.budget.cost_of(drafts.actor.id)}
+        return _metrics(ready, loop, ended, kept).model_copy(update=cost), rows
 
     async def _train(self, writers: _Writers) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
@@ -159,6 +164,7 @@ class _Training:
                 log=writers.log,
                 live=live,
                 bar=writers.played,
+                budget=self.budget,
             )
             loop = OnlineLoop(
                 config=config,
@@ -168,7 +174,7 @@ class _Training:
                 humans=ready.humans,
                 model_plays=any(model_plays(human.name) for human in ready.humans.humans),
                 player=player,
-                validator=replace(player, writer=None),
+                validator=replace(player, writer=None, budget=None),  # a validation is played to its end
                 scorer=self.scorer,
                 scored={},
                 scores=writers.scores,

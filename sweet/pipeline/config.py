@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, StageConfig, about
+from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, about
+from sweet.stages.prices import PricedConfig
 
 
-class LoopConfig(StageConfig):
+class LoopConfig(PricedConfig):
     recipe: str | None = Field(default=None, json_schema_extra=about("Method", MAIN, OPERATIONAL))
     """The options of all stages: a TOML file, or a packaged one by name. Default: that of the run (RUN/recipe.toml),
     for a new run micro with the packaged agent, and paper with any other."""

@@ -34,6 +34,7 @@ from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.humans import plan_humans
 from sweet.runs.manifest import Artifact
+from sweet.runs.tokens import Tokens, TokensByRole, larger, total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
 from sweet.stages.record import Rate
@@ -385,7 +386,10 @@ class Loop:
             for played in self.rounds
             for title, step in played.steps.items()
         }
-        priced = {} if self.recipe.prices is None else {"cost": sum(one.cost or 0.0 for one in rounds)}
+        priced: dict[str, Any] = {}
+        if self.recipe.prices is not None:
+            of_rounds = total(map(self._tokens, self.rounds))
+            priced["cost"] = self.recipe.prices.cost(larger(self.cache.tokens(), of_rounds))
         humans: dict[str, Any] = {}
         if self.other_human:
             humans = {"human": self.human(TEST), "other_human": self.human(OTHER_HUMAN)}
@@ -414,8 +418,24 @@ class Loop:
         if VALIDATION in played.rates:
             more["validation"] = played.rates[VALIDATION]
         if self.recipe.prices is not None:
-            more["cost"] = self.recipe.prices.cost(usage)
+            more["cost"] = self.recipe.prices.cost(self._tokens(played))
+            evaluated = played.steps[f"eval {TEST}"].metrics
+            if (cost := evaluated.get("cost_per_solved_task")) is not None:
+                more["cost_per_solved_task"] = cost
         return LoopRound(round=played.number, agent=played.agent, test=played.rates[TEST], usage=usage, **more)
+
+    def _tokens(self, played: Played) -> TokensByRole:
+        """Return what models have read and written in a round, by role."""
+        return total(larger(self.cache.tokens(step), _recorded(step)) for step in played.steps.values())
+
+
+def _recorded(step: Step) -> TokensByRole:
+    """Return the tokens in a step's metrics, by role: all that is known of a step of an earlier version."""
+    counts = {name: int(step.metrics.get(name) or 0) for name in Usage.model_fields if name.endswith("_tokens")}
+    return {
+        "agent": Tokens(prompt=counts["prompt_tokens"], completion=counts["completion_tokens"]),
+        "sim": Tokens(prompt=counts["human_prompt_tokens"], completion=counts["human_completion_tokens"]),
+    }
 
 
 def _usage(played: Played) -> Usage:

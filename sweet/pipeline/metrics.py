@@ -46,7 +46,10 @@ class LoopRound(Record):
     usage: Usage
     """what was played in the round"""
     cost: float | None = None
-    """price of these tokens, where the recipe has prices"""
+    """price of all tokens of its steps, where the recipe has prices"""
+    cost_per_solved_task: float | None = None
+    """what its dialogues on test tasks cost for each task that one of them solved; absent without prices, and where
+    none was solved"""
 
 
 class LoopMetrics(Record):
@@ -75,7 +78,8 @@ class LoopMetrics(Record):
     seconds: float
     """seconds of all steps, those of earlier calls included"""
     cost: float | None = None
-    """price of all tokens, where the recipe has prices"""
+    """price of all tokens of the run, failed and repeated work included: what --max-cost limits; where the recipe has
+    prices"""
 
 
 class PlannedStep(Record):

@@ -26,6 +26,7 @@ from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
+from sweet.runs.tokens import TokensByRole
 from sweet.stages.base import Reporter, Silent, StageConfig
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION
 
@@ -66,6 +67,9 @@ class Walk:
 
     def file(self, step: Step) -> Path:
         return Path() if self._cache is None else self._cache.file(step)
+
+    def tokens(self, step: Step | None = None) -> TokensByRole:
+        return {}  # what the steps have cost is no part of a plan
 
 
 def walk(run: Run | None, recipe: Recipe) -> Walk:

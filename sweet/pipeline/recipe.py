@@ -8,7 +8,7 @@
     [rank.JUDGE]  options where this judge ranks: a critic's variant (advantage, no-info, regression), oracle, llm, …
     [servers.sim]  [servers.agent]  [servers.judge]  the servers that sweet train starts and ends
     [slurm]       the resources of a Slurm job
-    [prices.agent]  [prices.sim]  the price of a million tokens: prompt, completion
+    [prices.agent]  [prices.sim]  [prices.judge]  the price of a million tokens: prompt, completion
 
 Keys above the tables apply to every stage that has such an option, as in the file of `--config`. What the loop itself
 decides (`MANAGED`) cannot be set: which artifacts a stage reads, and what `[train]` says.
@@ -47,7 +47,7 @@ from sweet.regular import read_regular
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig, former_spellings, option_key
-from sweet.stages.prices import Prices
+from sweet.stages.prices import TABLE, Prices, no_prices, read_prices
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED
@@ -79,16 +79,16 @@ BY_CHOICE = ("rank", "train-actor", ONLINE)
 
 M = TypeVar("M", bound=BaseModel)
 
-EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, "slurm": SlurmTable, "prices": Prices}
+EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, "slurm": SlurmTable, TABLE: Prices}
 """The tables that are of no stage."""
 
-_ALWAYS = {"verify", "rates", "from_", "resume"}
+_ALWAYS = {"verify", "rates", "from_", "resume", "prices", "max_cost"}
 _PLAYED = _ALWAYS | {
     *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "sim", "sim_url"),
     *("num_tasks", "samples", "new", "critic"),
 }
 MANAGED: dict[str, set[str]] = {
-    TRAIN: {"recipe", "set_", "redo", "slurm"},
+    TRAIN: {"recipe", "set_", "redo", "slurm", "prices"},
     "rollout": _PLAYED,
     "evaluation": _PLAYED,
     "eval": _ALWAYS | {"compare", "flips", "allow_different"},
@@ -140,7 +140,7 @@ class Recipe:
 
     @property
     def prices(self) -> Prices | None:
-        return self.extras.get("prices")
+        return self.extras.get(TABLE)
 
     def of(self, *tables: str) -> dict[str, Any]:
         """Return the options of a table, or of several, of which a later one overrides."""
@@ -212,8 +212,9 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         run: the run directory, which may have a recipe; None where there is none yet.
 
     Raises:
-        UsageError: an unknown table or option, or an invalid value; names file and key.
-        InputError: the file cannot be read.
+        UsageError: an unknown table or option, or an invalid value; names file and key. There is a limit of the cost,
+            and no price.
+        InputError: the file, or that of the prices, cannot be read.
     """
     given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
     base = _base(config, given, run)
@@ -222,7 +223,10 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         base = _with(base, assignment, listed)
     train = LoopConfig.model_validate(base.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
     algorithm_of(train).check_given(given, config.set_)
-    return replace(base, train=train)
+    extras = dict(base.extras) if config.prices is None else {**base.extras, TABLE: read_prices(config.prices)}
+    if train.max_cost is not None and TABLE not in extras:
+        raise no_prices()
+    return replace(base, train=train, extras=extras)
 
 
 def read_run(run: Path) -> Recipe | None:
@@ -394,7 +398,7 @@ def _option(table: str, key: str, source: str) -> str:
         known = [f"{table}.{option_key(field_)}" for field_ in config.model_fields]
         raise unknown_name("recipe", f"{table}.{key}", known, source)
     if name in MANAGED[table]:
-        by_train = _field(LoopConfig, key) is not None and table != TRAIN
+        by_train = table != TRAIN and _field(LoopConfig, key) not in (None, *MANAGED[TRAIN])
         fix = f"set {option_key(name)} in [{TRAIN}]" if by_train else "omit it"
         what = f"{table}.{option_key(name)} is decided by sweet train and cannot be in a recipe."
         raise UsageError(what, where=f"{source}, key {table}.{key}", fix=fix)

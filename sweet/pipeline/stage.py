@@ -23,6 +23,8 @@ from sweet.pipeline.steps import StepCache
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
+from sweet.stages.prices import PricedConfig
+from sweet.stages.rounds import RECIPE
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.units import count
 
@@ -52,7 +54,7 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             @contextmanager
             def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
-                with live.step(title), serving(servers, stage) as served:
+                with live.step(title), serving(servers, _priced(stage, recipe, run)) as served:
                     yield served
 
             loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
@@ -66,6 +68,13 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
             metrics = loop.play()
             attempt.metrics.update(metrics.as_json())
     return StageResult("train", run.path, metrics, loop.artifacts), loop
+
+
+def _priced(stage: StageConfig, recipe: Recipe, run: Run) -> StageConfig:
+    """Return the configuration of a stage with the prices of the recipe, and the limit of the run's cost."""
+    if recipe.prices is None or not isinstance(stage, PricedConfig):
+        return stage
+    return stage.model_copy(update={"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost})
 
 
 def check_online_training(run: Run, loop: Loop) -> None:

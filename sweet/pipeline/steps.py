@@ -18,6 +18,7 @@ from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
+from sweet.runs.tokens import TokensByRole, tokens_of_run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 
 Function = Callable[[Run, Any, Reporter], StageResult]
@@ -66,6 +67,9 @@ class Steps(Protocol):
 
     def file(self, step: Step) -> Path:
         """Return the absolute path of a step's artifact."""
+
+    def tokens(self, step: Step | None = None) -> TokensByRole:
+        """Return what models have read and written for a step's artifact, by role; without a step, in the whole run."""
 
 
 class StepCache:
@@ -137,6 +141,10 @@ class StepCache:
     def file(self, step: Step) -> Path:
         """Return the absolute path of a step's artifact."""
         return self.run.file(step.artifact)
+
+    def tokens(self, step: Step | None = None) -> TokensByRole:
+        """See `Steps.tokens`."""
+        return tokens_of_run(self.run.path, self.run.manifest(), artifact=None if step is None else step.id)
 
 
 class ReadOnlyStepCache(StepCache):

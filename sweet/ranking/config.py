@@ -22,10 +22,11 @@ from sweet.stages.base import (
     about,
     formerly,
 )
+from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 
 
-class RankConfig(PlannedConfig):
+class RankConfig(PlannedConfig, PricedConfig):
     judge: JudgeName = Field(default="critic", json_schema_extra=about("Judge", MAIN))
     """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
     oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the critic

@@ -74,6 +74,8 @@ class RankMetrics(Record):
     """dialogues that a fault ended; their turns are not ranked"""
     known: Annotated[CreditMetrics, Flat()]
     """Metrics against the credit that the tasks know."""
+    cost: float | None = None
+    """with --prices: price of all tokens of agent and judge, failed turns included; absent without"""
 
 
 class RankWork(Record):
@@ -102,7 +104,13 @@ def tokens_written(row: CandidateRow) -> int | None:
 
 
 def ranking_metrics(
-    rows: Iterable[CandidateRow], *, sampled: bool, failed: int, left_out: int, known: CreditMetrics
+    rows: Iterable[CandidateRow],
+    *,
+    sampled: bool,
+    failed: int,
+    left_out: int,
+    known: CreditMetrics,
+    cost: float | None = None,
 ) -> RankMetrics:
     """Return the metrics of all rows.
 
@@ -111,6 +119,7 @@ def ranking_metrics(
         failed: turns without a row.
         left_out: dialogues that a fault ended.
         known: the metrics of the rows against the tasks' credit.
+        cost: of the ranking; None without prices.
     """
     turns = candidates = distinct = unjudged = 0
     spread = 0.0
@@ -143,6 +152,7 @@ def ranking_metrics(
         failed=failed,
         left_out=left_out,
         known=known,
+        **({} if cost is None else {"cost": cost}),
     )
 
 

@@ -17,7 +17,9 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.live import POLL_SECONDS, LiveReporter
+from sweet.stages.prices import Budget
 from sweet.stages.rows import Candidate, CandidateRow
+from sweet.units import count
 
 MIN_CANDIDATES = 2
 """Judged candidates that a turn needs: fewer cannot be ranked."""
@@ -60,17 +62,23 @@ async def rank_turns(
     live: LiveReporter,
     *,
     concurrency: int,
+    budget: Budget | None = None,
 ) -> None:
     """Sample candidates at each turn, judge them and write the rows.
 
     Args:
         concurrency: turns that are sampled at the same time.
+        budget: what the run may cost; at its limit no further turn is sampled.
 
     Raises:
         sweet.errors.ServerError: the agent or the judge cannot be reached.
+        Interrupted: the limit of the cost is reached; the turns that were under way are written.
     """
-    sampled: asyncio.Queue[SampledTurn | None] = asyncio.Queue()
+    # With a limit of the cost no more turns wait for the judge than are sampled at once: it may cost something, too.
+    waiting = 0 if budget is None or budget.most is None else concurrency
+    sampled: asyncio.Queue[SampledTurn | None] = asyncio.Queue(waiting)
     taking = asyncio.Lock()
+    begun = 0
 
     def advance(bar: Progress) -> None:
         if writer.failed:
@@ -86,8 +94,12 @@ async def rank_turns(
             await sampled.put(None)
 
     async def sample_some(remaining: Iterator[SelectedTurn], bar: Progress) -> None:
-        for turn in remaining:
+        nonlocal begun
+        while True:
             await live.unpaused()
+            if (budget is not None and budget.is_spent()) or (turn := next(remaining, None)) is None:
+                return
+            begun += 1
             try:
                 await sampled.put(await sampler.sample(turn))
             except RequestFailed as error:
@@ -126,6 +138,8 @@ async def rank_turns(
             raise first_cause(errors) from errors
         finally:
             polling.cancel()
+    if budget is not None and begun < len(turns):
+        raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")
 
 
 def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:

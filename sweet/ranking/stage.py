@@ -60,6 +60,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
+from sweet.stages.prices import Budget, given_prices, open_budget
 from sweet.stages.rates import GPUS, STARTUP
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
@@ -81,6 +82,7 @@ def run_rank(
     """
     if function is not None:
         config = config_for(function, config)
+    prices = given_prices(config)
     chosen = _choose_turns(run, config)
     inputs, turns = chosen.inputs, chosen.turns
     scorer = CreditScorer.for_rollouts(run, inputs.rollouts)
@@ -99,6 +101,7 @@ def run_rank(
         draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
         reporter = live = LiveReporter(reporter, attempt, PAUSE)
         missing = _missing(turns, draft.path, reporter)
+        budget = open_budget(run, attempt, prices, config)
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
                 record_serving(local, attempt)
@@ -106,7 +109,7 @@ def run_rank(
                 start = time.monotonic()
                 with _open_judge(choice, config, scorer, reporter, function) as judge:
                     asked = choice if judge is None else judge
-                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, live)
+                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, live, budget)
                     served, ready = asyncio.run(ranking)
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(judge, RayJudge):
@@ -123,6 +126,7 @@ def run_rank(
             failed=failed,
             left_out=chosen.left_out,
             known=known,
+            cost=None if budget is None else budget.cost_of(draft.id),
         )
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=written)
@@ -300,6 +304,7 @@ async def _sample_and_judge(
     local: LocalServing,
     writer: RankingWriter,
     live: LiveReporter,
+    budget: Budget | None,
 ) -> tuple[dict[str, str], float]:
     """Open the clients of the models that are asked, and rank the turns.
 
@@ -338,7 +343,7 @@ async def _sample_and_judge(
             [(model, urls)] = judge.asked
             judge = judge.asking(await open_role("judge", model, urls))
         sampler, ready = CandidateSampler(source, system), time.monotonic()
-        await rank_turns(turns, sampler, judge, writer, live, concurrency=config.concurrency)
+        await rank_turns(turns, sampler, judge, writer, live, concurrency=config.concurrency, budget=budget)
     return served, ready
 
 

@@ -30,6 +30,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import REWARD, Evaluation
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
+from sweet.stages.prices import Spending, spending
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
@@ -93,9 +94,17 @@ class _Collection:
             dialogues=[self._dialogues(rollouts[id], *one) for id, one in played.items()],
             advantages=[self._advantages(id, one) for id, one in ranked.items()],
             samples=list(self._samples(headline, played, ranked)),
+            spent=self._spent(),
             problems=self.problems,
         )
         return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
+
+    def _spent(self) -> Spending | None:
+        try:
+            return spending(self.run, self.manifest)
+        except SweetError as error:
+            self.problems.append(for_command_line(error))
+            return None
 
     def _check(self, artifact: Artifact) -> None:
         """Record why an artifact cannot be read, or that it is not as it was finished; its rows are used then."""

@@ -60,6 +60,7 @@ def scores_fact(
         outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
+        cost_per_solved_task=number(metrics.get("cost_per_solved_task")),
         humans=list(_humans(metrics.get("humans"))),
         curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
         against=_against(metrics.get("compare")),

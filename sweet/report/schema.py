@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.inspection.status import ArtifactStatus
+from sweet.stages.prices import Spending
 from sweet.stages.record import Flat, Record
 from sweet.units import rate_bounds, rate_value
 
@@ -127,6 +128,8 @@ class ScoresFact(_Fact):
     outcomes: dict[str, int]
     faults: int | None
     invalid_tasks: int | None
+    cost_per_solved_task: float | None = None
+    """What the dialogues cost for each task that one of them solved; None without prices, and where none was solved."""
     humans: list[HumanFact]
     """Empty where the dialogues do not name their human."""
     curves: list[CurveFact]
@@ -323,6 +326,8 @@ class Report(_Fact):
     dialogues: list[DialoguesFact]
     advantages: list[AdvantagesFact]
     samples: list[Sample]
+    spent: Spending | None = None
+    """The tokens of all attempts, and their cost; None where they cannot be read."""
     citation: str = ""
     """One paragraph to cite the run."""
     bibtex: str = ""

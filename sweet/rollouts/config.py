@@ -15,6 +15,7 @@ from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, about, formerly
+from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import HumanSees, Recipe, ReferenceContext, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.trajectory import Thoughts
@@ -23,7 +24,7 @@ CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
 """The options that only some judges of --best-of accept, with those judges."""
 
 
-class RolloutConfig(PlannedConfig):
+class RolloutConfig(PlannedConfig, PricedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue", MAIN))
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
@@ -156,12 +157,6 @@ class RolloutConfig(PlannedConfig):
     """Seconds for one request to a server, until all of its answer has come."""
     follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
     """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
-    prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
-    """TOML file with the prices of a million tokens: tables [agent] and [sim], each with prompt and completion. The
-    result then has the cost, and sweet eval that of a solved task."""
-    max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """With --prices: start no more dialogues once the tokens cost so much, and stop when those under way have ended, as
-    Ctrl-C does."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Number of failed dialogues that is tolerated: a share below 1, or a count."""
     new: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))

@@ -78,7 +78,8 @@ class RolloutMetrics(Record):
     thoughts: Annotated[ThoughtMetrics | None, Flat()] = None
     """The thoughts of the agent."""
     cost: float | None = None
-    """with --prices: price of the tokens of the finished dialogues, without those of a judge; absent without"""
+    """with --prices: price of all their tokens, those of a judge, of withheld replies and of failed dialogues included;
+    absent without"""
     seconds: float
     """duration of this call"""
 

@@ -38,11 +38,12 @@ from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
+from sweet.runs.tokens import Tokens
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
-from sweet.stages.prices import Prices
+from sweet.stages.prices import Budget
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump, leaks_of
 from sweet.units import count
@@ -154,15 +155,18 @@ class FinishedDialogues:
             counts["faults"] += bool(row.get("fault"))
             counts["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
-    def usage(self) -> TokenCounts:
-        """Return the tokens of the finished dialogues."""
-        return TokenCounts(**{name: self.sums[name] for name in _TOKENS})
+    def tokens(self) -> dict[str, Tokens]:
+        """Return the tokens of the finished dialogues, by role."""
+        agent, sim = ("prompt_tokens", "completion_tokens"), ("human_prompt_tokens", "human_completion_tokens")
+        found = {"agent": [self.sums[name] for name in agent], "sim": [self.sums[name] for name in sim]}
+        return {role: Tokens(prompt=prompt, completion=written) for role, (prompt, written) in found.items()}
 
-    def metrics(self, *, failed: int, seconds: float, prices: Prices | None = None) -> RolloutMetrics:
+    def metrics(self, *, failed: int, seconds: float, cost: float | None = None) -> RolloutMetrics:
         """Return the metrics of the rollout.
 
         Args:
             failed: dialogues of this call that did not finish. seconds: duration of this call.
+            cost: of the rollout; None without prices.
         """
         names = ("dialogues", "answered", "faults", "turns")
         humans = {
@@ -170,7 +174,7 @@ class FinishedDialogues:
             for human, counts in sorted(self.humans.items())
         }
         named: dict[str, Any] = {"humans": humans} if humans else {}
-        named |= {} if prices is None else {"cost": prices.cost(self.usage())}
+        named |= {} if cost is None else {"cost": cost}
         return RolloutMetrics(
             episodes=len(self.ids),
             turns=self.sums["turns"],
@@ -190,20 +194,6 @@ class FinishedDialogues:
         )
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What dialogues may cost.
-
-    Attributes:
-        before: cost of the dialogues of earlier calls.
-        most: at which no more dialogues are started; None is no limit.
-    """
-
-    prices: Prices
-    before: float = 0.0
-    most: float | None = None
-
-
 @dataclass
 class DialogueRunner:
     """Plays assignments at once, writes the finished dialogues and logs those that failed.
@@ -217,8 +207,8 @@ class DialogueRunner:
         live: shows the progress, and what is asked of the stage.
         find: returns the dialogue of an id; None if it is none of this rollout.
         failed, running: the dialogues that failed, and that are played now, by their ids.
-        draining: whether no more dialogues are started.
-        budget: what the dialogues may cost; None without prices.
+        draining: whether no more dialogues are started, as the user asked.
+        budget: what the run may cost; None without prices.
     """
 
     kind: TaskKind
@@ -236,10 +226,6 @@ class DialogueRunner:
     draining: bool = False
     counts: TokenCounts = field(default_factory=TokenCounts)
     budget: Budget | None = None
-
-    def cost(self) -> float:
-        """Return what all dialogues have cost so far, those that failed in this call included; 0 without prices."""
-        return 0.0 if self.budget is None else self.budget.before + self.budget.prices.cost(self.counts)
 
     async def play(
         self,
@@ -271,7 +257,7 @@ class DialogueRunner:
         self._restarted: set[str] = set()
         self._counted: set[str] = set()
         self._limit_file_mtime = 0
-        self._cancelled = False
+        self._cancelled = self._is_spent = False
         self._set_limit(self.limit)
         self._check_limit_file()
         with self.live.progress("dialogues", total) as bar, self._signals():
@@ -289,11 +275,14 @@ class DialogueRunner:
             finally:
                 ticking.cancel()
                 self._note()
-        if self.draining and self._missing:
+        if (self.draining or self._is_spent) and self._missing:
             raise self._interrupted()
 
     def _interrupted(self) -> Interrupted:
-        return Interrupted(f"Stopped. Done: {count(len(self.finished.ids), 'dialogue')}; missing: {self._missing:,}.")
+        done = f"Done: {count(len(self.finished.ids), 'dialogue')}; missing: {self._missing:,}."
+        if self.budget is not None and self._is_spent:
+            return self.budget.stopped(done)
+        return Interrupted(f"Stopped. {done}")
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         left = iter(assignments)
@@ -311,12 +300,12 @@ class DialogueRunner:
 
     def _over(self) -> bool:
         """Return whether no more dialogues are started, as the user asked or as their cost has reached its limit."""
-        most = None if self.budget is None else self.budget.most
-        if not self.draining and most is not None and (spent := self.cost()) >= most:
-            self.draining = True
-            playing = count(len(self.running), "dialogue")
-            self.live.say(f"The cost is {spent:.4g}, and the limit is {most:g}: {playing} will be played to the end.")
-        return self.draining
+        if not self.draining and not self._is_spent and self.budget is not None and self.budget.is_spent():
+            self._is_spent = True
+            if self.running:
+                playing = count(len(self.running), "dialogue")
+                self.live.say(f"{self.budget.reached()} {playing} will be played to the end.")
+        return self.draining or self._is_spent
 
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
@@ -384,7 +373,7 @@ class DialogueRunner:
         assignment = self.find(id)
         if assignment is None:
             raise UsageError(f"{id} is no dialogue of this rollout.")
-        if self.draining:
+        if self.draining or self._is_spent:
             raise UsageError("No dialogue is started any more: the rollout is being stopped.")
         if task := self.running.get(id):
             self._restarted.add(id)
@@ -449,7 +438,7 @@ class DialogueRunner:
         if self.counts.human_completion_tokens:
             figures["human tokens/s"] = round(self.counts.human_completion_tokens / seconds)
         if self.budget is not None:
-            figures["cost"] = round(self.cost(), 4)
+            figures["cost"] = round(self.budget.spent(), 4)
         self._bar.note(**figures)
 
     @contextlib.contextmanager

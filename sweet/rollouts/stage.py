@@ -16,8 +16,6 @@ from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
 from sweet.cluster.nodes import nodes_of
-from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_humans
 from sweet.judges.base import Judge
@@ -38,7 +36,7 @@ from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
 from sweet.rollouts.milkers.client import search_budget
 from sweet.rollouts.milkers.search import recorded_plan
-from sweet.rollouts.runner import Budget, DialogueRunner, FinishedDialogues
+from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.rollouts.sides import (
     check_effort,
     check_playable,
@@ -61,7 +59,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
-from sweet.stages.prices import Prices, read_prices
+from sweet.stages.prices import given_prices, open_budget
 from sweet.stages.rates import GPUS, STARTUP
 from sweet.tasks.kind import TaskKind
 from sweet.units import count
@@ -70,7 +68,7 @@ from sweet.units import count
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
     """Play the dialogues that are missing and return the metrics of all of them."""
     recorded, config = config, with_paths(run, config)
-    prices = _prices(config)
+    prices = given_prices(config)
     kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)
@@ -140,7 +138,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             )
             find = partial(assignment_of, tasks, config, humans)
             limits = config.concurrency, config.deadline
-            budget = None if prices is None else Budget(prices, prices.cost(finished.usage()), config.max_cost)
+            budget = open_budget(run, attempt, prices, config)
             runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find, budget=budget)
             if missing:
                 plan = None if search_budget(config.agent) is None else recorded_plan(run, draft.id)
@@ -157,7 +155,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                     if isinstance(opened, CriticJudge | RayJudge):
                         warn_dropped_turns(opened, reporter)
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
-        metrics = finished.metrics(failed=len(runner.failed), seconds=time.monotonic() - began, prices=prices)
+        cost = None if budget is None else budget.cost_of(draft.id, finished.tokens())
+        metrics = finished.metrics(failed=len(runner.failed), seconds=time.monotonic() - began, cost=cost)
         attempt.metrics.update(metrics.as_json())
         if metrics.choices is not None and metrics.choices.unjudged_turns:
             reporter.warn(_unjudged(metrics.choices.unjudged_turns))
@@ -169,22 +168,6 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             len(runner.failed), len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result
         )
     return result
-
-
-def _prices(config: RolloutConfig) -> Prices | None:
-    """Return the prices of tokens, None where none are given.
-
-    Raises:
-        UsageError: there is a limit of the cost, and no price.
-        InputError: the file of prices is invalid.
-    """
-    if config.prices is None and config.max_cost is not None:
-        raise UsageError(
-            "A limit of the cost needs the prices of tokens.",
-            where=option("max_cost"),
-            fix=option("prices", "FILE.toml"),
-        )
-    return None if config.prices is None else read_prices(config.prices)
 
 
 def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Plan[RolloutWork]:

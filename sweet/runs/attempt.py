@@ -25,12 +25,11 @@ from sweet.regular import check_file, check_tree, make_folder, open_descriptor, 
 from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
 from sweet.runs.index import save_index
-from sweet.runs.manifest import Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
+from sweet.runs.manifest import LOGS, Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
 from sweet.runs.store import Store, sync_folder
-
-LOGS = "logs"
+from sweet.runs.tokens import TokenMeter, tokens_path
 
 
 class Config(Protocol):
@@ -73,6 +72,7 @@ class ActiveAttempt:
         log_path: log of errors, for people. metrics_path: JSONL file for metrics during the work.
         progress_path: file of the progress so far (`sweet.runs.progress`). control_path: file of what other processes
             ask of it (`sweet.runs.control`).
+        tokens: counts what its models read and write.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class ActiveAttempt:
         self.metrics_path = logs / f"{self.id}.jsonl"
         self.progress_path = progress_path(store.root, self.id)
         self.control_path = control_path(store.root, self.id)
+        self.tokens = TokenMeter(tokens_path(store.root, self.id))
         self._log(f"{self.id} started")
 
     def start_artifact(

@@ -34,6 +34,9 @@ from sweet.errors import InputError, UsageError
 SCHEMA_VERSION = 1
 """Incremented when older versions of the program could misread a manifest."""
 
+LOGS = "logs"
+"""The folder of what attempts write about themselves, below the root of a run."""
+
 Kind = Literal["rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"]
 
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*-[1-9][0-9]{0,8}")

@@ -27,6 +27,7 @@ from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
+from sweet.runs.tokens import metering
 from sweet.runs.verification import check_content, check_size
 from sweet.suggestions import did_you_mean
 
@@ -284,7 +285,8 @@ class Run:
                 warn(sentence)
         attempt = ActiveAttempt(self._store, stage, config, inputs, environment)
         try:
-            yield attempt
+            with metering(attempt.tokens):
+                yield attempt
         except BaseException as error:
             full = full_disk(error, self.path)
             try:

@@ -90,6 +90,7 @@ class LiveReporter:
             if time.monotonic() < self._due:
                 return
             self._due = time.monotonic() + POLL_SECONDS
+            self._attempt.tokens.write_when_due()  # counted since the last write, which nothing may follow for long
             for request in self._requests.new():
                 try:
                     answer = Answer(number=request.number, text=self._do(request, act))

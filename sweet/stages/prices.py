@@ -1,35 +1,45 @@
-"""What tokens cost: prices that the user gives, of which none are known here.
+"""What tokens cost: prices that the user gives, of which none are known here, and the limit of a run's cost.
 
-A file of prices is TOML with the tables `[agent]` and `[sim]`, which are `[prices.agent]` and `[prices.sim]` in a
-recipe.
+A file of prices is TOML with the tables `[agent]`, `[sim]` and `[judge]`; or a recipe, in which these are tables of the
+table `[prices]`. The cost of a run is that of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of
+now. At the limit a stage begins nothing more, lets what is under way end, and raises `Interrupted`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet.errors import InputError
+from sweet.errors import InputError, Interrupted, SweetError, UsageError
+from sweet.hints import option
 from sweet.regular import read_regular
+from sweet.runs.attempt import ActiveAttempt
+from sweet.runs.manifest import Manifest
+from sweet.runs.run import Run
+from sweet.runs.tokens import Tokens, TokensByRole, larger, tokens_of_run, total
+from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.toml_file import parse_toml, read_text
+from sweet.units import price
 
-LARGEST = 1 << 16
-"""Bytes of a file of prices at most."""
+LARGEST = 1 << 20
+"""Bytes of a file of prices, which may be a recipe, at most."""
+
+TABLE = "prices"
+"""The table of a recipe."""
 
 
-class TokenUsage(Protocol):
-    """Tokens that both sides have read and written."""
+class PricedConfig(StageConfig):
+    """The options of a stage whose models cost something."""
 
-    @property
-    def prompt_tokens(self) -> int: ...
-    @property
-    def completion_tokens(self) -> int: ...
-    @property
-    def human_prompt_tokens(self) -> int: ...
-    @property
-    def human_completion_tokens(self) -> int: ...
+    prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
+    """TOML file with the prices of a million tokens: tables [agent], [sim] and [judge], each with prompt and
+    completion. The result then has the cost, and sweet eval that of a solved task."""
+    max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
+    """With --prices: begin nothing more once the tokens of this run, earlier calls and other stages included, cost so
+    much, and stop when what is under way has ended, as Ctrl-C does."""
 
 
 class Price(BaseModel):
@@ -44,18 +54,23 @@ class Price(BaseModel):
 
 
 class Prices(BaseModel):
-    """The prices of both sides; a side without one is free."""
+    """The prices by the roles of models; a role without one is free."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     agent: Price = Price()
     sim: Price = Price()
+    judge: Price = Price()
 
-    def cost(self, usage: TokenUsage) -> float:
+    def cost(self, tokens: TokensByRole) -> float:
         """Return the price of tokens."""
-        agent = usage.prompt_tokens * self.agent.prompt + usage.completion_tokens * self.agent.completion
-        human = usage.human_prompt_tokens * self.sim.prompt + usage.human_completion_tokens * self.sim.completion
-        return round((agent + human) / 1e6, 6)
+        prices: dict[str, Price] = {name: getattr(self, name) for name in type(self).model_fields}
+        parts = [
+            tokens[role].prompt * price.prompt + tokens[role].completion * price.completion
+            for role, price in prices.items()
+            if role in tokens
+        ]
+        return round(sum(parts) / 1e6, 6)
 
 
 def read_prices(path: Path) -> Prices:
@@ -65,7 +80,9 @@ def read_prices(path: Path) -> Prices:
         InputError: the file cannot be read, or a price in it is invalid or missing; names the key.
     """
     found = parse_toml(read_text(path, "file of prices", lambda: read_regular(path, LARGEST)), path)
-    form = "[agent] and [sim], each with prompt = PRICE and completion = PRICE of a million tokens"
+    if isinstance(found.get(TABLE), Mapping):
+        found = found[TABLE]
+    form = "[agent], [sim] and [judge], each with prompt = PRICE and completion = PRICE of a million tokens"
     try:
         prices = Prices.model_validate(found)
     except ValidationError as error:
@@ -75,3 +92,118 @@ def read_prices(path: Path) -> Prices:
     if prices == Prices():
         raise InputError("The file has no price.", path=path, fix=form)
     return prices
+
+
+def given_prices(config: PricedConfig) -> Prices | None:
+    """Return the prices that the options of a stage name; None where they name none.
+
+    Raises:
+        UsageError: there is a limit of the cost, and no price.
+        InputError: the file of prices is invalid.
+    """
+    if config.prices is None and config.max_cost is not None:
+        raise no_prices()
+    return None if config.prices is None else read_prices(config.prices)
+
+
+def no_prices() -> UsageError:
+    """Return the error of a limit without prices."""
+    return UsageError(
+        "A limit of the cost needs the prices of tokens.",
+        where=option("max_cost"),
+        fix=option("prices", "FILE.toml"),
+    )
+
+
+class Spending(BaseModel):
+    """What a run has spent."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    tokens: dict[str, Tokens]
+    """That models have read and written in all attempts, by their role."""
+    cost: float | None = None
+    """Of these tokens, by the prices that were given last; None without prices."""
+    max_cost: float | None = None
+    """The limit that was given with these prices."""
+
+    @property
+    def text(self) -> str:
+        """The tokens and their cost, for people; empty where there are none. It may contain text from files."""
+        if not self.tokens:
+            return ""
+        counts = (
+            f"{role} {one.prompt:,} read, {one.completion:,} written" for role, one in sorted(self.tokens.items())
+        )
+        limit = "" if self.max_cost is None else f" (limit {self.max_cost:g})"
+        cost = [] if self.cost is None else [f"cost {price(self.cost)}{limit}"]
+        return "; ".join([*counts, *cost])
+
+
+def spending(run: Run, manifest: Manifest) -> Spending:
+    """Return what a run has spent, by the prices that the newest attempt with any names, if they can still be read.
+
+    Raises:
+        InputError: the recorded tokens of an attempt are invalid.
+    """
+    tokens = tokens_of_run(run.path, manifest)
+    named = ((one.config.get(name) for name in ("prices", "max_cost")) for one in reversed(manifest.attempts))
+    for path, most in named:
+        if isinstance(path, str):
+            with suppress(SweetError, OSError):
+                cost = read_prices(Path(path)).cost(tokens)
+                return Spending(tokens=tokens, cost=cost, max_cost=most if isinstance(most, int | float) else None)
+            break
+    return Spending(tokens=tokens)
+
+
+class Budget:
+    """What a run has cost, and may cost.
+
+    Args:
+        attempt: that is under way; what other attempts at the same time spend is not seen.
+        most: at which nothing more is begun; None is no limit.
+
+    Raises:
+        InputError: the recorded tokens of an attempt are invalid.
+    """
+
+    def __init__(self, run: Run, attempt: ActiveAttempt, prices: Prices, most: float | None = None) -> None:
+        self._run, self._attempt = run, attempt
+        self._prices, self.most = prices, most
+        self._before = tokens_of_run(run.path, run.manifest())
+
+    def spent(self) -> float:
+        """Return what the run has cost so far."""
+        return self._prices.cost(total((self._before, self._attempt.tokens.counts)))
+
+    def is_spent(self) -> bool:
+        """Return whether nothing more is to be begun."""
+        return self.most is not None and self.spent() >= self.most
+
+    def cost_of(self, artifact: str, known: TokensByRole | None = None) -> float:
+        """Return what an artifact that this attempt writes has cost, the attempts before this one included.
+
+        Args:
+            known: tokens of its rows, of which attempts of earlier versions recorded nothing else.
+        """
+        self._attempt.tokens.write()
+        tokens = tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact)
+        return self._prices.cost(larger(tokens, known or {}))
+
+    def reached(self) -> str:
+        """Return the sentence that says that the limit is reached."""
+        return f"The run has cost {self.spent():.4g}, and the limit is {self.most:g}."
+
+    def stopped(self, done: str) -> Interrupted:
+        """Return the error of a stage that stops at the limit.
+
+        Args:
+            done: what is done and what is missing.
+        """
+        return Interrupted(f"Stopped. {self.reached()} {done}", needs=option("max_cost", "MORE"))
+
+
+def open_budget(run: Run, attempt: ActiveAttempt, prices: Prices | None, config: PricedConfig) -> Budget | None:
+    """Return what a run may cost; None without prices."""
+    return None if prices is None else Budget(run, attempt, prices, config.max_cost)

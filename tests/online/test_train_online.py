@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sweet.errors import UsageError
+from sweet.errors import Interrupted, UsageError
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.loop import OnlineLoop
 from sweet.online.stage import run_train_online
@@ -103,6 +103,30 @@ def test_a_rule_that_learns_from_recorded_rows_alone_is_refused(tmp_path: Path) 
     run = Run.create(tmp_path / "run", "code")
     with pytest.raises(UsageError, match="does not learn online"):
         run_train_online(run, TrainOnlineConfig.model_validate(OPTIONS | {"algorithm": "sweet"}), Silent())
+
+
+def test_a_training_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:
+    """A token that the agent writes costs 1. The training ends as one that was not stopped."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[agent]\ncompletion = 1000000\n")
+    options = OPTIONS | {"deterministic": True, "resume": True, "save_every": 10}
+    whole, stopped = (Run.create(tmp_path / name, "code") for name in ("whole", "stopped"))
+    free = run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent()).metrics
+    assert "cost" not in free.as_json()
+    limit = free.curve[1].tokens + 1  # in the third of four steps
+    priced = TrainOnlineConfig.model_validate(options | {"prices": prices, "max_cost": limit, "concurrency": 2})
+    with pytest.raises(Interrupted, match="Dialogues of step 3"):
+        run_train_online(stopped, priced, Silent())
+    assert (stopped.path / "actor" / "actor-1" / "checkpoint.pt").exists(), "what was learned is kept"
+    played = len(rows(stopped, "rollouts"))
+    assert 16 < played < 24
+    with pytest.raises(Interrupted, match="Dialogues of step 3"):
+        run_train_online(stopped, priced, Silent())
+    assert len(rows(stopped, "rollouts")) == played
+    metrics = run_train_online(stopped, priced.model_copy(update={"max_cost": 1e9}), Silent()).metrics
+    assert metrics.cost == metrics.completion_tokens == free.completion_tokens
+    for name, weight in weights(whole).items():
+        assert torch.equal(weight, weights(stopped)[name])
 
 
 PROGRAM = """

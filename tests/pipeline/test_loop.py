@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from sweet.cli.commands.train import COMMANDS
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.plan import outline, plan_train, walk
@@ -21,6 +21,7 @@ from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
+from sweet.runs.tokens import Tokens, TokensByRole, tokens_of_run
 from sweet.stages.base import Silent, StageConfig, StageResult
 from sweet.stages.record import Rate
 from sweet.tasks.micro.family import MICRO
@@ -61,6 +62,10 @@ class Scripted:
 
     def file(self, step: Step) -> Path:
         return Path(step.id)
+
+    def tokens(self, step: Step | None = None) -> TokensByRole:
+        """Each step has read a million tokens as the agent, and a step that failed another one."""
+        return {"agent": Tokens(prompt=10**6 if step is not None else 10**6 * (len(self.done) + 1))}
 
     def titles(self) -> list[str]:
         return [title for title, _ in self.done]
@@ -172,10 +177,46 @@ def test_an_agent_at_a_server_is_not_asked_for_its_trained_actors() -> None:
 
 def test_prices_give_the_cost_of_each_round(tmp_path: Path) -> None:
     file = tmp_path / "priced.toml"
-    file.write_text("[prices.agent]\nprompt = 1000000\n")
-    metrics, _ = loop([], recipe=str(file))
-    assert metrics.cost == 0.0
-    assert [one.cost for one in metrics.rounds] == [0.0, 0.0]
+    file.write_text("[prices.agent]\nprompt = 1\n")
+    metrics, steps = loop([], recipe=str(file))
+    of_round = [float(sum(title.startswith(start) for title in steps.titles())) for start in ("start", "round 1")]
+    assert [one.cost for one in metrics.rounds] == of_round == [2.0, 9.0]
+    assert metrics.cost == 12.0, "what failed counts for the run"
+    other = tmp_path / "prices.toml"
+    other.write_text("[agent]\nprompt = 2\n")
+    assert loop([], recipe=str(file), prices=other)[0].cost == 24.0
+    with pytest.raises(UsageError, match="needs the prices"):
+        resolve(LoopConfig(**TINY, max_cost=1), None)
+
+
+def test_a_run_stops_at_the_limit_of_its_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:
+    """A token that the agent writes costs 1. The recipe of the run keeps the prices and the limit."""
+    run, file = Run.create(tmp_path / "run"), tmp_path / "prices.toml"
+    file.write_text("[agent]\ncompletion = 1000000\n")
+    with pytest.raises(Interrupted, match="the limit is 1") as stopped:
+        run_train(run, LoopConfig(**TINY, set_=SETS, prices=file, max_cost=1), Silent())
+    assert "--max-cost" in str(stopped.value.needs)
+    file.unlink()
+    spent = sum(tokens.completion for tokens in tokens_of_run(run.path, run.manifest()).values())
+    assert spent >= 1
+    before = attempts(run)
+    with pytest.raises(Interrupted, match="the limit is 1"):
+        run_train(run, LoopConfig(), Silent())
+    again = sum(tokens.completion for tokens in tokens_of_run(run.path, run.manifest()).values())
+    assert again == spent, "nothing is begun above the limit"
+    assert attempts(run)[: len(before)] == before
+    with pytest.raises(Interrupted, match="missing"):
+        run_train(run, LoopConfig(max_cost=spent + 300), Silent())
+    metrics = run_train(run, LoopConfig(max_cost=1e9), Silent()).metrics
+    total = tokens_of_run(run.path, run.manifest())["agent"].completion
+    assert metrics.cost == total == sum(one.cost or 0 for one in metrics.rounds)
+    assert total > spent + 300
+    test = [attempt for attempt in run.manifest().attempts if attempt.stage == "eval"]
+    for one, evaluated in zip(metrics.rounds, (test[0], test[-1]), strict=True):
+        assert one.cost_per_solved_task == evaluated.metrics.get("cost_per_solved_task")
+    ranked = [attempt for attempt in run.manifest().attempts if attempt.stage == "rank"][-1]
+    assert ranked.metrics["cost"] == ranked.metrics["completion_tokens"] != 0
+    assert len(run.manifest().of_kind("rollouts")) == 3, "the rollouts that were stopped went on"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import Response
 
-from sweet.errors import InputError, ServerError, TooManyFailures, UsageError
+from sweet.errors import InputError, Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.judges.llm import LIKELIEST, JudgePrompt, Score, read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.preferences.config import PairConfig
@@ -400,3 +400,22 @@ def test_a_model_in_this_process_can_judge(served: ServedRun, tmp_path: Path) ->
         served.ranked({"judge_model": make_agent(tmp_path / "model"), "fraction": 0.1, "judge_tokens": 8})
     environment = served.run.manifest().attempts[-1].environment
     assert (environment["agent_engine"], environment["judge_engine"]) == ("server", "embedded")
+
+
+def test_a_ranking_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(served: ServedRun) -> None:
+    """An answer of either side costs 1: 10 tokens read, 4 written."""
+    prices = served.run.path / "prices.toml"
+    prices.write_text("[agent]\nprompt = 100000\n[judge]\ncompletion = 250000\n")
+    judge = ChatServer("judge", plain)
+    with pytest.raises(Interrupted, match="the limit is 4"):
+        served.rank(judge, prices=prices, max_cost=4, concurrency=1)
+    spent = len(served.agent.asked) + len(judge.asked)
+    assert 4 <= spent <= 4 + 3 * 6, "one turn is judged, one waits, one is sampled: each of 6 answers at most"
+    (kept,) = served.run.manifest().of_kind("candidates")
+    rows = list(read_jsonl(served.run.file(kept), CandidateRow))
+    assert 0 < len(rows) == len(served.agent.asked), "what was sampled was judged and written"
+    result = served.rank(judge, prices=prices, max_cost=10**6)
+    assert [artifact.id for artifact in served.run.manifest().of_kind("candidates")] == [kept.id]
+    assert result.metrics.cost == len(served.agent.asked) + len(judge.asked) > spent
+    assert len(served.agent.asked) == result.metrics.turns, "no turn was sampled twice"
+    assert "cost" not in served.rank(judge).metrics.as_json()

@@ -65,6 +65,7 @@ def _show(found: StatusReport) -> None:
         console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
         console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
+    _show_spent(found)
     _show_disk(found.disk)
     _show_next(found)
 
@@ -74,6 +75,13 @@ def _show_next(found: StatusReport) -> None:
         console.show_command(Text("next: ").append_text(console.safe_text(command, "bold")))
     for line in to_fill_in(found.next):
         console.show(console.safe_text(line))
+
+
+def _show_spent(found: StatusReport) -> None:
+    if found.problem is not None:
+        console.show(Text("tokens are not known: ", "yellow").append_text(console.safe_text(found.problem)))
+    elif found.spent is not None and found.spent.text:
+        console.show(console.safe_text(f"tokens: {found.spent.text}"))
 
 
 def _show_disk(disk: DiskUse) -> None:

@@ -22,7 +22,7 @@ from sweet.pipeline.stage import run_train
 from sweet.runs.run import Run
 from sweet.stages.base import StageResult
 from sweet.stages.rounds import RECIPE
-from sweet.units import format_duration
+from sweet.units import format_duration, price
 from sweet.view.text import printable_line
 
 
@@ -105,7 +105,9 @@ def _show(result: StageResult) -> None:
         heads[2] = f"{heads[2]}, {printable_line(metrics['human'])}"
         heads.insert(3, f"the same, {printable_line(other)}")
     heads += ["human leaked"] if leaked else []
-    table = Table(*heads, "dialogues", "tokens", "time", *(["cost"] if priced else []))
+    solved = any("cost_per_solved_task" in one for one in metrics["rounds"])
+    costs = [*(["cost"] if priced else []), *(["a solved test task"] if solved else [])]
+    table = Table(*heads, "dialogues", "tokens", "time", *costs)
     for column in table.columns[2:]:
         column.justify = "right"
     for one in metrics["rounds"]:
@@ -117,14 +119,16 @@ def _show(result: StageResult) -> None:
         cells += [console.metric(one, "validation")] if validated else []
         cells += [console.metric(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
         cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
-        table.add_row(*cells, *([f"{one['cost']:,.2f}"] if priced else []))
+        cells += [price(one["cost"])] if priced else []
+        cells += [price(one["cost_per_solved_task"]) if "cost_per_solved_task" in one else "–"] if solved else []
+        table.add_row(*cells)
     table.add_section()
     totals = [
         f"{sum(one['usage']['dialogues'] for one in metrics['rounds']):,}",
         "",
         format_duration(metrics["seconds"]),
     ]
-    table.add_row("all", *[""] * (len(heads) - 1), *totals, *([f"{metrics['cost']:,.2f}"] if priced else []))
+    table.add_row("all", *[""] * (len(heads) - 1), *totals, *([price(metrics["cost"])] if priced else []))
     console.show(table)
 
 

@@ -26,8 +26,8 @@ from sweet.rollouts.milkers.client import BUDGET, open_attacker
 from sweet.rollouts.milkers.conversation import Conversation
 from sweet.rollouts.milkers.measure import share_recovered
 from sweet.rollouts.milkers.plans import SLOTS, Plan
-from sweet.runs.attempt import LOGS
 from sweet.runs.jsonl import scan_jsonl
+from sweet.runs.manifest import LOGS
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind

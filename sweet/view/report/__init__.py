@@ -54,6 +54,7 @@ def _masthead(report: Report) -> str:
         ("began", moment(report.created)),
         ("ended", moment(report.ended) if report.ended else ""),
         ("sweet", ", ".join(report.versions)),
+        ("tokens", "" if report.spent is None else report.spent.text),
     ]
     headline = report.headline
     result = report.result(headline.scores) if headline else None

@@ -38,6 +38,8 @@ def _parts(report: Report) -> Iterator[str]:
     result = report.result(report.headline.scores) if report.headline else None
     if result is not None:
         yield f"{code(result.id)}: {trained_on(result)}"
+    if report.spent is not None and report.spent.text:
+        yield f"Tokens: {code(report.spent.text)}"
     if report.problems:
         yield "\n".join(["Parts of the run could not be read:", *(f"- {code(problem)}" for problem in report.problems)])
     if not report.results:

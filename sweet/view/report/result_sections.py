@@ -19,7 +19,7 @@ from sweet.report.schema import (
     TrainingFact,
 )
 from sweet.scoring.results.statistics import TESTS, p_in_words
-from sweet.units import count, format_duration, format_metric, percent, rate_bounds, rate_value
+from sweet.units import count, format_duration, format_metric, percent, price, rate_bounds, rate_value
 from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
@@ -80,6 +80,8 @@ def _evaluation(result: ScoresFact) -> str:
         facts.append(count(result.faults, "fault"))
     if result.invalid_tasks:
         facts.append(count(result.invalid_tasks, "invalid task"))
+    if result.cost_per_solved_task is not None:
+        facts.append(f"a solved task cost {price(result.cost_per_solved_task)}")
     about = f'<b>{line(result.id)}</b> <span class="note">{line(" · ".join(filter(None, facts)))}</span>'
     mark = f' <span class="state">{line(state)}</span>' if state else ""
     rates = [(rate_name(rate.name), rate) for rate in result.rates]

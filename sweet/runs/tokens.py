@@ -1,0 +1,164 @@
+"""The tokens that an attempt has models read and write, by their role: `logs/ATTEMPT.tokens.json`.
+
+While an attempt runs, its `TokenMeter` is that of the context (`metering`). Whatever opens a model there counts each
+completion that it receives (`sweet.llm.connect`), also one whose dialogue fails later, so no stage does so itself. The
+file is written about once a second and at the end, so that little is lost if the process is killed.
+
+Not counted are answers that never arrived: those of requests that were cancelled, or that timed out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+
+from sweet.errors import InputError, SweetError
+from sweet.files import write_whole
+from sweet.regular import read_regular
+from sweet.runs.manifest import LOGS, Attempt, Manifest
+
+SECONDS_BETWEEN_WRITES = 1.0
+LARGEST = 1 << 16
+"""Bytes of a file at most."""
+
+
+class Tokens(BaseModel):
+    """What the model of one role has read and written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: NonNegativeInt = 0
+    completion: NonNegativeInt = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(prompt=self.prompt + other.prompt, completion=self.completion + other.completion)
+
+
+TokensByRole = Mapping[str, Tokens]
+
+_FILE = TypeAdapter(dict[str, Tokens])
+
+
+class TokenMeter:
+    """Counts the tokens of one attempt. Thread-safe.
+
+    Args:
+        path: of its file, which appears with the first tokens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._counts: dict[str, Tokens] = {}
+        self._due, self._unwritten = 0.0, False
+
+    @property
+    def counts(self) -> dict[str, Tokens]:
+        with self._lock:
+            return dict(self._counts)
+
+    def add(self, role: str, prompt: int, completion: int) -> None:
+        """Count a completion."""
+        with self._lock:
+            self._counts[role] = self._counts.get(role, Tokens()) + Tokens(prompt=prompt, completion=completion)
+            self._unwritten = True
+        self.write_when_due()
+
+    def write_when_due(self) -> None:
+        """Write the file if that is a second ago and something was counted since. It stops no work that it cannot be
+        written now: at the end of the attempt it must be."""
+        if time.monotonic() >= self._due:
+            with suppress(OSError, SweetError):
+                self.write()
+
+    def write(self) -> None:
+        """Write the file if something was counted since.
+
+        Raises:
+            InputError: there is something else in its place.
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            if self._unwritten:
+                write_whole(self._path, _FILE.dump_json(self._counts))
+                self._due, self._unwritten = time.monotonic() + SECONDS_BETWEEN_WRITES, False
+
+
+_METER: ContextVar[TokenMeter | None] = ContextVar("meter", default=None)
+
+
+def current_meter() -> TokenMeter | None:
+    """Return the meter of the attempt that is under way; None outside of attempts."""
+    return _METER.get()
+
+
+@contextmanager
+def metering(meter: TokenMeter) -> Iterator[None]:
+    """Count the tokens of the models that are opened within the block; those of an attempt in it count for that one."""
+    token = _METER.set(meter)
+    try:
+        yield
+    finally:
+        _METER.reset(token)
+        meter.write()
+
+
+def tokens_path(root: Path, attempt: str) -> Path:
+    """Return the file of an attempt, below the root of its run."""
+    return root / LOGS / f"{attempt}.tokens.json"
+
+
+def tokens_of(root: Path, attempt: Attempt) -> dict[str, Tokens]:
+    """Return the tokens of an attempt, by role; none of one that asked no model, and of one of an earlier version.
+
+    Raises:
+        InputError: its file is invalid.
+    """
+    path = tokens_path(root, attempt.id)
+    try:
+        return _FILE.validate_json(read_regular(path, LARGEST))
+    except FileNotFoundError:
+        return {}
+    except ValidationError as error:
+        fix = "restore it from a copy, or delete it: the tokens of this attempt are then unknown"
+        raise InputError("This is no record of tokens.", path=path, fix=fix) from error
+
+
+def tokens_of_run(root: Path, manifest: Manifest, *, artifact: str | None = None) -> dict[str, Tokens]:
+    """Return the tokens of all attempts, by role.
+
+    Args:
+        artifact: only those of the attempts that made this artifact, one after the other.
+
+    Raises:
+        InputError: a file is invalid.
+    """
+    made = [one for one in manifest.attempts if artifact is None or artifact in one.outputs]
+    return total(tokens_of(root, attempt) for attempt in made)
+
+
+def total(parts: Iterable[TokensByRole]) -> dict[str, Tokens]:
+    """Return the sum of tokens, by role."""
+    found: dict[str, Tokens] = {}
+    for part in parts:
+        for role, tokens in part.items():
+            found[role] = found.get(role, Tokens()) + tokens
+    return found
+
+
+def larger(a: TokensByRole, b: TokensByRole) -> dict[str, Tokens]:
+    """Return the larger of two counts of the same, of which each may lack some, by role."""
+    none = Tokens()
+    return {
+        role: Tokens(
+            prompt=max(a.get(role, none).prompt, b.get(role, none).prompt),
+            completion=max(a.get(role, none).completion, b.get(role, none).completion),
+        )
+        for role in {*a, *b}
+    }
