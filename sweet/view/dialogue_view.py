@@ -252,10 +252,7 @@ def _marked(text: Text) -> RenderableType:
 
 def _screenshots(record: Record, index: int, turn: Turn, number: int, screenshots: RunScreenshots) -> Part:
     def make() -> RenderableType:
-        reference = screenshots.page_picture(record.trajectory.task.ground_truth)
-        return PictureRow(
-            [(f"turn {number}", screenshots.turn_picture(turn)), ("the reference page", reference)], screenshots.draw
-        )
+        return PictureRow(screenshots.beside_reference(record.trajectory, f"turn {number}", turn), screenshots.draw)
 
     return Part("screenshots", Text("screenshots", style="green"), single_block(make, 20), index, inner=True)
 

@@ -24,7 +24,7 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.html.page import without_page
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.trajectory import Turn
+from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -98,6 +98,11 @@ class RunScreenshots:
                 None, f"not rendered: no screenshot of it in {SCREENSHOTS}/ (sweet eval renders the last page)"
             )
         return Picture(found, f"{found.width} × {found.height}, {self._named(self._store.picture(key))}")
+
+    def beside_reference(self, trajectory: Trajectory, title: str, turn: Turn) -> list[tuple[str, Picture]]:
+        """Return the picture of an agent turn and that of the reference page, with titles."""
+        reference = self.page_picture(trajectory.task.ground_truth)
+        return [(title, self.turn_picture(turn)), ("the reference page", reference)]
 
     def _named(self, file: Path) -> str:
         return str(file.relative_to(self.run.path))

@@ -23,7 +23,7 @@ from sweet.view.diff import DiffLine, diff, in_context
 from sweet.view.half_blocks import PictureRow
 from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, single_block
 from sweet.view.records import Record
-from sweet.view.run_screenshots import RunScreenshots
+from sweet.view.run_screenshots import Picture, RunScreenshots
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
 from sweet.view.unit_tests import unit_tests
@@ -100,7 +100,7 @@ def side_by_side_parts(
     parts.append(Part("answer", title, body, note=note, characters=size, differs=differs))
     if options.screenshots is not None:
         both = options.screenshots, screenshots or options.screenshots
-        shots = single_block(partial(_screenshots, left, right, *both), 20)
+        shots = single_block(lambda: PictureRow(last_pages(left, right, *both), both[0].draw), 20)
         parts.append(Part("screenshots", Text("screenshots", "bold magenta"), shots))
     if unit_tests(left) and unit_tests(right):
         table = single_block(lambda: _tests(left, right), 10)
@@ -166,14 +166,15 @@ def _diff(left: str, right: str, *, whole: bool) -> Iterator[Block]:
         yield Block(partial(_group, some), len(some), sum(len(line.text) for line in some))
 
 
-def _screenshots(left: Record, right: Record, of_left: RunScreenshots, of_right: RunScreenshots) -> PictureRow:
-    """Return the last pages and the reference page."""
-    pictures = [
+def last_pages(
+    left: Record, right: Record, of_left: RunScreenshots, of_right: RunScreenshots
+) -> list[tuple[str, Picture]]:
+    """Return the pictures of the last pages and of the reference page, with titles."""
+    return [
         ("A", of_left.page_picture(left.trajectory.answer)),
         ("B", of_right.page_picture(right.trajectory.answer)),
         ("the reference page", of_left.page_picture(left.trajectory.task.ground_truth)),
     ]
-    return PictureRow(pictures, of_left.draw)
 
 
 def _group(lines: list[DiffLine]) -> Group:

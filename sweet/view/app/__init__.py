@@ -24,6 +24,10 @@ def browse(run: Run, config: ViewConfig, *, served: bool = False) -> None:
         from sweet.view.app.viewer_app import ViewerApp
 
         app = ViewerApp(run, config, served=served)
+        if app.screenshots is not None and config.pictures and not served:
+            from sweet.view.app.graphics import find_graphics
+
+            app.graphics = find_graphics()
         app.run()
     finally:
         gc.enable()

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from sweet.view.app.frame import CandidatesAsked, attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.app.parts_view import RANKED, THOUGHTS, Key
+from sweet.view.app.pictures_screen import pages_of_turns, show_pictures, shows_pictures
 from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
 from sweet.view.pairs import Pair, Side
@@ -43,6 +44,7 @@ class DialogueScreen(PartsScreen):
         Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts of all turns", show=False),
         Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
         Binding("s", "beside", "beside", tooltip="beside another dialogue of the task"),
+        Binding("i", "pictures", "pictures", tooltip="the page of this turn beside the reference, large"),
     ]
 
     def __init__(
@@ -146,6 +148,25 @@ class DialogueScreen(PartsScreen):
 
     def action_fold_here(self) -> None:
         self.view.fold_here()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "pictures" or shows_pictures(self.options.screenshots)
+
+    def action_pictures(self) -> None:
+        """Show the page of the turn at the upper edge, else of the one before it; above the turns the first page."""
+        screenshots = self.options.screenshots
+        if screenshots is None:
+            return
+        turns, shown = pages_of_turns(self.record.trajectory, screenshots)
+        if not shown:
+            show_message(self.app, "no turn of this dialogue has a page")
+            return
+        place = self.view.place()
+        here = place[0][1] if place is not None else None
+        if here is None:  # above or below the turns
+            here = 0 if self.view.scroll_y == 0 else len(self.record.trajectory.dialogue_history)
+        before = [number for number, turn in enumerate(turns) if turn <= here]
+        show_pictures(self.app, self.current, shown, before[-1] if before else 0)
 
     def action_beside(self) -> None:
         task = self.current.task_id

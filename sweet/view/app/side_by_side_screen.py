@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,11 +15,12 @@ from textual.widgets.option_list import Option
 
 from sweet.view.app.frame import attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
+from sweet.view.app.pictures_screen import Shown, show_pictures, shows_pictures
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.pairs import Pair, Side
 from sweet.view.parts import Part
 from sweet.view.records import Record, Summary
-from sweet.view.side_by_side import diff_text, side_by_side_parts
+from sweet.view.side_by_side import diff_text, last_pages, side_by_side_parts
 from sweet.view.terminal import format_number, outcome_text
 from sweet.view.text import printable_line
 
@@ -35,6 +37,7 @@ class SideBySideScreen(PartsScreen):
         Binding("d", "next_difference", "difference", tooltip="next difference, also in the next two"),
         Binding("n", "walk(1)", "next", tooltip="the next two"),
         Binding("p", "walk(-1)", "previous", tooltip="the previous two"),
+        Binding("i", "pictures", "pictures", tooltip="the last pages beside the reference, large"),
     ]
 
     def __init__(self, pairs: Sequence[Pair], position: int, a: Side, b: Side) -> None:
@@ -88,6 +91,15 @@ class SideBySideScreen(PartsScreen):
             show_message(self.app, "these are the last two" if step > 0 else "these are the first two")
             return
         self._go(self.position + step)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "pictures" or shows_pictures(self.options.screenshots)
+
+    def action_pictures(self) -> None:
+        left, right = self.options.screenshots, self.b.screenshots or self.options.screenshots
+        if left is not None and right is not None:
+            both = Shown("the last pages", partial(last_pages, *self.both, left, right))
+            show_pictures(self.app, self.current, [both], 0)
 
     def action_next_difference(self) -> None:
         """Scroll to the next difference, in the following pairs too."""

@@ -27,6 +27,7 @@ from sweet.units import count
 from sweet.view.app.choices import ChooseRollouts
 from sweet.view.app.comparison_screen import ComparisonScreen
 from sweet.view.app.frame import CandidatesAsked, ViewerScreen, attempt, show_message
+from sweet.view.app.graphics import Graphics
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
 from sweet.view.app.table_screen import TableScreen
@@ -52,6 +53,7 @@ class ViewerApp(App[None]):
 
     Attributes:
         served: whether it is drawn in a browser, which must not write files nor stop the process.
+        graphics: how the terminal draws pictures.
         failure: the unexpected end of the application: an exception, or an interrupt from outside.
     """
 
@@ -80,6 +82,7 @@ class ViewerApp(App[None]):
         self.table = TableScreen(self.records, self.bookmarks, config, self.screenshots)
         self.config, self.served = config, served
         self.beside = None if config.against is None else open_side(run, config.against, draw=config.pictures)
+        self.graphics = Graphics()
         self.failure: BaseException | None = None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -1,0 +1,196 @@
+"""Whether the terminal shows pictures, and by which protocol: kitty's graphics protocol or Sixel (extra `pictures`).
+
+It is asked before the application starts, which then reads all input itself, and only for a run about pages. Every
+terminal answers the question for its attributes (DA1), in which 4 stands for Sixel: xterm, iTerm2, WezTerm, foot, tmux.
+Kitty's protocol is asked for where variables name kitty or Ghostty, which alone have the form that scrolls with text
+(Unicode placeholders), and not inside tmux, which has these variables of the terminal around it. Nothing is asked of a
+pipe, a browser or a terminal without a cursor.
+
+textual-image, which draws the pictures, asks too when it is imported, but gives up after a tenth of a second: over a
+slow connection the application would get the answers as keys. It is therefore imported without a terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import struct
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sweet.installation import install_command
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from textual.widget import Widget
+
+Protocol = Literal["kitty", "sixel"]
+
+ANSWER_WITHIN = 2.0
+"""Seconds after which a terminal is taken for one that answers nothing."""
+LONGEST = 4096
+"""Bytes of an answer that are read."""
+USUAL_CELL = (10, 20)
+"""Width and height of a cell in pixels, where the terminal does not say."""
+
+_ATTRIBUTES = b"\x1b[c"
+_CELL = b"\x1b[16t"
+_KITTY = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
+"""A picture of one pixel, which is not shown; named 31."""
+_KITTY_CAN = b"\x1b_Gi=31;OK\x1b\\"
+_SIXEL = b"4"
+
+
+@dataclass(frozen=True)
+class Graphics:
+    """How pictures are drawn.
+
+    Attributes:
+        protocol: None for half blocks, which every terminal with colours has.
+        why: why it is half blocks, in words.
+        cell: width and height of a cell in pixels.
+    """
+
+    protocol: Protocol | None = None
+    why: str = "this terminal shows no pictures"
+    cell: tuple[int, int] = USUAL_CELL
+
+    @property
+    def words(self) -> str:
+        if self.protocol is None:
+            return f"half blocks: {self.why}"
+        return "Sixel" if self.protocol == "sixel" else "kitty's graphics protocol"
+
+    def rows(self, width: int, height: int, columns: int) -> float:
+        """Return how many rows of the terminal a picture of this size in pixels has that is `columns` cells wide."""
+        across, down = self.cell
+        return height * columns * across / (width * down)
+
+    def widget(self, image: Image.Image, columns: int) -> Widget:
+        """Return a widget of textual-image that draws a picture by the protocol, `columns` cells wide."""
+        from textual_image.widget import SixelImage, TGPImage
+
+        drawn: Widget = SixelImage(image) if self.protocol == "sixel" else TGPImage(image)
+        # A size of `auto` would be computed from a width that is not known yet.
+        drawn.styles.width, drawn.styles.height = columns, max(1, round(self.rows(*image.size, columns)))
+        return drawn
+
+
+def find_graphics() -> Graphics:
+    """Return how pictures are drawn on the terminal of this process; to be called before the application starts."""
+    if not _is_terminal():
+        return Graphics()
+    protocol, cell = ask(sys.stdin.fileno(), sys.stdout.fileno(), os.environ)
+    if protocol is None:
+        return Graphics()
+    try:
+        _import_without_terminal(cell)
+    except ImportError:
+        return Graphics(why=f"pictures require {install_command('pictures')}")
+    return Graphics(protocol, cell=cell)
+
+
+def _is_terminal() -> bool:
+    both = sys.stdin.isatty() and sys.stdout.isatty()
+    return both and os.name == "posix" and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _import_without_terminal(cell: tuple[int, int]) -> None:
+    """Import textual-image with this size of cells, which it reads from variables where it finds no terminal."""
+    stdout = sys.__stdout__
+    given = dict(zip(("TEXTUAL_CELL_WIDTH", "TEXTUAL_CELL_HEIGHT"), map(str, cell), strict=True))
+    before = {name: os.environ.get(name) for name in given}
+    vars(sys)["__stdout__"] = io.StringIO()
+    os.environ.update(given)
+    try:
+        import textual_image.widget  # noqa: F401
+    finally:
+        vars(sys)["__stdout__"] = stdout
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
+
+
+def ask(keyboard: int, screen: int, environment: Mapping[str, str]) -> tuple[Protocol | None, tuple[int, int]]:
+    """Ask the terminal with these descriptors what it can show, and the width and height of a cell in pixels."""
+    import termios
+    import tty
+
+    may_be_kitty = names_kitty(environment)
+    questions = (_KITTY if may_be_kitty else b"") + _ATTRIBUTES
+    cell = _cell_of_kernel(screen)
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setcbreak(keyboard, termios.TCSANOW)  # else the terminal would show the answer
+        answer = _answer(keyboard, screen, questions)
+        protocol: Protocol | None = None
+        if may_be_kitty and _KITTY_CAN in answer:
+            protocol = "kitty"
+        elif _SIXEL in (_between(answer, b"\x1b[?", b"c") or b"").split(b";"):
+            protocol = "sixel"
+        if protocol is not None and cell is None:
+            # The attributes are asked for again as the last answer, after which there is none.
+            answer = _answer(keyboard, screen, _CELL + _ATTRIBUTES)
+            cell = _cell((_between(answer, b"\x1b[6;", b"t") or b"").split(b";"))
+    except OSError:
+        return None, USUAL_CELL
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSANOW, before)
+    return protocol, cell or USUAL_CELL
+
+
+def _cell_of_kernel(screen: int) -> tuple[int, int] | None:
+    """Return the width and height of a cell if the kernel knows the size of the window in pixels."""
+    import fcntl
+    import termios
+
+    try:
+        size = fcntl.ioctl(screen, termios.TIOCGWINSZ, bytes(8))
+    except OSError:
+        return None
+    rows, columns, width, height = struct.unpack("HHHH", size)
+    return (width // columns, height // rows) if width >= columns > 0 and height >= rows > 0 else None
+
+
+def _cell(numbers: list[bytes]) -> tuple[int, int] | None:
+    """Return width and height from an answer, which has the height first."""
+    if len(numbers) != 2 or not all(number.isdigit() and 0 < len(number) < 4 for number in numbers):
+        return None
+    height, width = map(int, numbers)
+    return (width, height) if width and height else None
+
+
+def names_kitty(environment: Mapping[str, str]) -> bool:
+    """Return whether variables name a terminal with kitty's protocol and its placeholders."""
+    term = environment.get("TERM", "")
+    if "TMUX" in environment or term.startswith(("tmux", "screen")):
+        return False
+    named = term in ("xterm-kitty", "xterm-ghostty") or environment.get("TERM_PROGRAM") == "ghostty"
+    return named or "KITTY_WINDOW_ID" in environment
+
+
+def _between(answer: bytes, start: bytes, end: bytes) -> bytes | None:
+    """Return what an answer has between its start and its end; None if it is not complete."""
+    _, found, rest = answer.partition(start)
+    numbers, ended, _ = rest.partition(end)
+    return numbers if found and ended else None
+
+
+def _answer(keyboard: int, screen: int, questions: bytes) -> bytes:
+    """Send questions, of which the last is for the attributes, and read until these are complete."""
+    os.write(screen, questions)
+    read, deadline = b"", time.monotonic() + ANSWER_WITHIN
+    while _between(read, b"\x1b[?", b"c") is None and len(read) < LONGEST:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([keyboard], [], [], left)[0]:
+            break
+        some = os.read(keyboard, LONGEST)
+        if not some:
+            break
+        read += some
+    return read
