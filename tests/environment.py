@@ -60,6 +60,7 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
     }
     # Several processes run tests side by side: more threads only compete for the same cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that wait for others leave them the core
     if hasattr(time, "tzset"):
         time.tzset()
     locale.setlocale(locale.LC_ALL, "")

@@ -1,17 +1,21 @@
 """Programs that `test_processes` starts and kills. `python -m tests.runs.victims NAME ARGUMENTS`.
 
-`kill-everywhere` forks a child for each event (a file opened, renamed, removed, cut or synced, a folder made) of one
-piece of work, kills it with SIGKILL just before that event, and checks what is left and that the same work goes on.
+`kill-everywhere` looks at the files of one piece of work at each event (a file opened, renamed, removed, cut or synced,
+a folder made). For each event before which they have changed, it forks a child, kills it with SIGKILL just before that
+event, and checks what is left and that the same work goes on. A kill at another event would leave the same files.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sweet.errors import UsageError
@@ -69,15 +73,16 @@ def check(path: Path, event: int) -> None:
     assert leftovers == [], event
 
 
-def kill_before(event: int, root: Path) -> None:
-    """Let this process be killed just before the event of that number that concerns `root`."""
-    left = event
+def before_each_event(root: Path, act: Callable[[int], None]) -> None:
+    """Call `act` with its number before each event of this process that concerns `root`."""
+    number, acting = 0, False
 
     def count() -> None:
-        nonlocal left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
+        nonlocal number, acting
+        if not acting:
+            acting = True
+            act(number)
+            number, acting = number + 1, False
 
     def audit(name: str, arguments: tuple[object, ...]) -> None:
         if name in EVENTS and (str(root) in str(arguments[0]) or isinstance(arguments[0], int)):
@@ -87,24 +92,59 @@ def kill_before(event: int, root: Path) -> None:
     sys.addaudithook(audit)
 
 
+def in_child(act: Callable[[], object]) -> int:
+    """Return the status with which a fork of this process ends that does this."""
+    child = os.fork()
+    if child == 0:
+        act()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def state(root: Path) -> list[tuple[str, bytes]]:
+    """All files and folders and their content, but for its digits: process ids, times and sums differ each time."""
+    return sorted(
+        (str(path), re.sub(rb"[0-9a-f]*[0-9][0-9a-f]*", b"0", path.read_bytes()) if path.is_file() else b"folder")
+        for path in root.rglob("*")
+    )
+
+
+def look_at_each_event(root: Path, out: Path) -> None:
+    """Do the work, and write the numbers of the events before which the files have changed."""
+    last: list[tuple[str, bytes]] | None = None
+    found: list[int] = []
+
+    def look(event: int) -> None:
+        nonlocal last
+        now = state(root)
+        if now != last:
+            found.append(event)
+        last = now
+
+    before_each_event(root, look)
+    work(root)
+    out.write_text(json.dumps(found), encoding="utf-8")
+
+
+def kill_before(event: int, root: Path) -> None:
+    """Do the work, killed just before the event of that number."""
+    before_each_event(root, lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == event else None)
+    work(root)
+
+
 def kill_everywhere(folder: Path) -> None:
     vars(os)["fsync"] = lambda file: None  # what a killed process has written is there without it
-    event = 0
-    while True:
-        root = folder / "run"
-        shutil.rmtree(root, ignore_errors=True)
-        child = os.fork()
-        if child == 0:
-            kill_before(event, root)
-            work(root)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
+    work(folder / "first")  # what is kept in memory from now on is read, and is no event of one child alone
+    root, events = folder / "run", folder / "events.json"
+    assert in_child(partial(look_at_each_event, root, events)) == 0
+    numbers = json.loads(events.read_text(encoding="utf-8"))
+    check(root, len(numbers))
+    for event in numbers:
+        shutil.rmtree(root)
+        status = in_child(partial(kill_before, event, root))
+        assert os.WIFSIGNALED(status), event
         check(root, event)
-        if not os.WIFSIGNALED(status):
-            assert status == 0
-            break
-        event += 1
-    print(event)
+    print(len(numbers))
 
 
 def many(path: Path, name: str, count: int) -> None:

@@ -59,7 +59,7 @@ def kill_after_a_part(folder: Path) -> None:
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    called = started(["demo", str(folder), *WORDS, "--json", "--quiet"])
+    called = started(["demo", str(folder), *WORDS, "--json"])
     out, err = called.communicate()  # without a timeout other than the test's
     assert called.returncode == 0, err
     return dict(json.loads(out)["metrics"])

@@ -37,6 +37,8 @@ OPTIONS = ["--engine", "deepspeed", "--device", "cpu", "--master-addr", "127.0.0
 SLURM = ["--hostfile", "slurm"]
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node-a,node-b", "SLURM_JOB_NUM_NODES": "2"}
 FAKES = Path(__file__).parent / "fake_slurm"
+PYTHON = Path(sys.executable).parent
+"""The folder of the `python3` that runs the fakes. Another one, a shim say, might change the environment."""
 
 
 def by_hand(rank: int) -> list[str]:
@@ -48,7 +50,7 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The environment of a Slurm job of two nodes, whose tasks were to be one a GPU."""
     monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("PATH", f"{FAKES}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(FAKES), str(PYTHON), os.environ["PATH"]]))
     monkeypatch.setenv("FAKE_SRUN_CALL", str(tmp_path / "srun.json"))
     for name, value in (JOB | {"SLURM_CPUS_PER_TASK": "1", "SLURM_NTASKS_PER_NODE": "8"}).items():
         monkeypatch.setenv(name, value)
@@ -107,6 +109,7 @@ def test_two_nodes_train_as_one_process(run: Run, tmp_path: Path) -> None:
     assert not processes_about(run.path)
 
 
+@pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_node_that_is_killed_ends_the_other(run: Run, killed: int) -> None:
     with sweet(run, *by_hand(0), "--epochs", "4000") as first, sweet(run, *by_hand(1), "--epochs", "4000") as second:
