@@ -72,7 +72,7 @@ class Progressed:
         return round(self.sums.get(name, 0))
 
 
-@dataclass
+@dataclass(repr=False)  # asyncio makes the text of what a task returns, and this would be that of all dialogues
 class OnlineLoop:
     """One online training.
 

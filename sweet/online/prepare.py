@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import cached_property
 
 from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
@@ -50,7 +51,7 @@ from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, critic_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prepared:
     """A training that is ready to run.
 
@@ -91,10 +92,14 @@ class Prepared:
         """GPUs that are held; None if a model is at an address."""
         return gpus_held(self.config.device, [[], *(urls for _, urls in self.models)])
 
+    @cached_property
+    def tasks_digest(self) -> str:
+        return digest_of_tasks(self.tasks)
+
     @property
     def environment(self) -> dict[str, object]:
         """What the attempt records of it."""
-        return {"tasks_digest": digest_of_tasks(self.tasks), GPUS: self.gpus}
+        return {"tasks_digest": self.tasks_digest, GPUS: self.gpus}
 
     @property
     def system(self) -> str:
@@ -125,7 +130,7 @@ class Prepared:
             task=self.kind.name,
             tasks=self.source,
             split=config.split,
-            tasks_digest=digest_of_tasks(self.tasks),
+            tasks_digest=self.tasks_digest,
             agent=self.config.agent,
             sim=self.humans.title,
             samples=self.config.group,

@@ -214,8 +214,7 @@ def _digest(ready: Prepared) -> str:
     model = ready.model
     critic = [] if ready.critic is None else [ready.critic.sha256]
     encoding = [model.encoder.version] if model.encoder.version else []
-    tasks = ready.environment["tasks_digest"]
-    return digest_of([ready.config.digest(), model.base, tasks, vars(ready.used), *critic, *encoding])
+    return digest_of([ready.config.digest(), model.base, ready.tasks_digest, vars(ready.used), *critic, *encoding])
 
 
 def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:
