@@ -42,6 +42,7 @@ NAVIGATION = {
     },
     "Machines": {
         "The sandbox": "docs/sandbox",
+        "Containers": "docs/containers",
         "Planning": "docs/planning",
         "Many machines": "docs/cluster",
     },

@@ -22,21 +22,27 @@ SHELLS = ("console", "sh", "bash")
 LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
-    *("apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright", "pytest"),
-    *("ruff", "sbatch", "vf-eval", "wait"),
+    *("apt", "cat", "cd", "docker", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright"),
+    *("pytest", "ruff", "sbatch", "vf-eval", "wait"),
 }
 """Other programs that the docs call; any other word in their place is misspelt."""
 
 FOREIGN = {
+    "--build-arg",
     "--cap-drop",
     "--cpus-per-task",
+    "--device",
+    "--gpus",
+    "--init",
     "--ipc",
     "--limit-mm-per-prompt",
     "--max-model-len",
     "--network",
     "--ntasks-per-node",
+    "--privileged",
     "--read-only",
     "--security-opt",
+    "--shm-size",
     "--tensor-parallel-size",
     "--user",
 }
@@ -144,7 +150,7 @@ def test_every_link_has_a_target(page: Page) -> None:
 
 
 def test_every_file_and_module_in_backticks_exists(page: Page) -> None:
-    pattern = re.compile(r"(sweet|tests|benchmarks|docs|completions|\.ci)/[\w./-]*")
+    pattern = re.compile(r"(sweet|tests|benchmarks|docs|completions|containers|\.ci)/[\w./-]*")
     named = [span for span in page.spans if pattern.fullmatch(span.text)]
     assert [f"{span.where}: {span.text}" for span in named if not (ROOT / span.text).exists()] == []
 
