@@ -20,6 +20,7 @@ from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.tasks.trajectory import Thoughts
 from sweet.training.config import LoraOptions, LoraOutput
+from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
 
@@ -158,7 +159,12 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig):
     save_every: int = Field(default=5, ge=1, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Steps between checkpoints. After a crash the steps since then are learned again from their recorded dialogues."""
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
-    """Also log the metrics of each step there; may be given several times."""
+    """Also log the metrics of each step, and tables of dialogues, there; may be given several times."""
+    log_dialogues: int = Field(
+        default=ROWS, ge=0, le=1000, json_schema_extra=about("Checkpoints and logs", OPERATIONAL)
+    )
+    """Dialogues of each table that --log-to sends to W&B and Trackio: of each step, and of the same tasks at each
+    validation; 0 sends no texts."""
 
     @property
     def most_steps(self) -> int | None:

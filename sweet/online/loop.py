@@ -83,6 +83,7 @@ class OnlineLoop:
         scorer: of the dialogues. scored: the scores that are recorded already, by id. scores: records them.
         checkpoint: the file. digest: identifies the training.
         on_row: called with the metrics of each step.
+        on_dialogues: called with a name, the step, and the dialogues of the step, or of its validation, with scores.
     """
 
     config: TrainOnlineConfig
@@ -103,6 +104,7 @@ class OnlineLoop:
     live: LiveReporter
     bar: Progress
     on_row: Callable[[Record], None]
+    on_dialogues: Callable[[str, int, Sequence[tuple[Trajectory, Score]]], None]
     done: Progressed = field(default_factory=Progressed)
 
     def __post_init__(self) -> None:
@@ -190,7 +192,8 @@ class OnlineLoop:
 
     async def _step(self, played: PlayedStep, waited: float) -> None:
         step, dialogues = played.step, played.dialogues
-        rewards = await asyncio.to_thread(self._score, dialogues)
+        scores = await asyncio.to_thread(self._score, dialogues)
+        rewards = {score.id: score.reward for score in scores if score.reward is not None}
         began = time.monotonic()
         learned = await asyncio.to_thread(self.learner.learn, step, dialogues, rewards)
         trained = time.monotonic()
@@ -232,16 +235,16 @@ class OnlineLoop:
             if self._by_validation:
                 self.best.update(step, record["validation"])
         self._finish_step(rounded(record))
+        self.on_dialogues("dialogues", step, list(zip(dialogues, scores, strict=True)))
 
-    def _score(self, dialogues: Sequence[Trajectory]) -> dict[str, float]:
-        """Score the dialogues whose scores are not recorded, and return the rewards of all."""
+    def _score(self, dialogues: Sequence[Trajectory]) -> list[Score]:
+        """Score the dialogues whose scores are not recorded, and return the scores of all, in their order."""
         new = [one for one in dialogues if one.id not in self.scored]
         for trajectory, score in self.scorer.score(iter(new)):
             score = score.model_copy(update={"human": trajectory.human})
             self.scores.write(score.model_dump(mode="json", exclude=set() if score.human else {"human"}))
             self.scored[score.id] = score
-        found = [self.scored.pop(one.id) for one in dialogues]
-        return {score.id: score.reward for score in found if score.reward is not None}
+        return [self.scored.pop(one.id) for one in dialogues]
 
     async def _validate(self, step: int) -> float:
         """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
@@ -252,6 +255,7 @@ class OnlineLoop:
         played = await self.validator.play(step, assigned)
         self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))
         scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
+        self.on_dialogues("validation_dialogues", step, scored)
         worth = [self.kind.rewards.worth(score.reward) for _, score in scored if score.reward is not None]
         return sum(worth) / len(worth) if worth else 0.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,8 @@ from sweet.stages.plans import Plan, PlanBuilder
 from sweet.stages.prices import Budget, given_prices, open_budget
 from sweet.stages.rates import times
 from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory
+from sweet.training.dialogue_tables import dialogue_table
 from sweet.training.loggers import MetricLogs, log_name
 
 CHECKPOINT = "checkpoint.pt"
@@ -130,7 +132,11 @@ class _Training:
                 log.write(row)
                 logs.write(row)
 
-            writers = _Writers(dialogues, scores, log, bar, played, on_row)
+            def on_dialogues(name: str, step: int, scored: Sequence[tuple[Trajectory, Score]]) -> None:
+                if config.log_to and config.log_dialogues:
+                    logs.write_table(dialogue_table(name, step, scored, config.log_dialogues))
+
+            writers = _Writers(dialogues, scores, log, bar, played, on_row, on_dialogues)
             loop, ended = asyncio.run(self._train(writers))
             rows = dialogues.rows, scores.rows
         kept, weights = loop.kept()
@@ -185,6 +191,7 @@ class _Training:
                 live=live,
                 bar=writers.bar,
                 on_row=writers.on_row,
+                on_dialogues=writers.on_dialogues,
             )
             loop.load()
             player.recorded = rows_after(scan_jsonl(drafts.rollouts.path), loop.done.step)
@@ -199,6 +206,7 @@ class _Writers:
 
     Attributes:
         log: of the failed dialogues and the metrics. on_row: called with the metrics of each step.
+        on_dialogues: see `OnlineLoop`.
     """
 
     dialogues: JsonlWriter
@@ -207,6 +215,7 @@ class _Writers:
     bar: Progress
     played: Progress
     on_row: Callable[[dict[str, Any]], None]
+    on_dialogues: Callable[[str, int, Sequence[tuple[Trajectory, Score]]], None]
 
 
 def _digest(ready: Prepared) -> str:

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, about
 from sweet.stages.prices import PricedConfig
+from sweet.training.dialogue_tables import ROWS
+from sweet.training.loggers import LogTarget
 
 
 class LoopConfig(PricedConfig):
@@ -67,6 +69,14 @@ class LoopConfig(PricedConfig):
     what later actors learn to say."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Seed of sampling and training; a stage may have one of its own in the recipe."""
+    log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
+    """Also log the results of each round, with a table of dialogues, and the metrics of each training there; may be
+    given several times."""
+    log_dialogues: int = Field(
+        default=ROWS, ge=0, le=1000, json_schema_extra=about("Checkpoints and logs", OPERATIONAL)
+    )
+    """Dialogues of each table that --log-to sends to W&B and Trackio, of the same test tasks in each round; 0 sends no
+    texts."""
     redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they
     would repeat."""

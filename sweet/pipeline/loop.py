@@ -17,6 +17,7 @@ Every stage is a step (`sweet.pipeline.steps`) that names its inputs, so a call 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -103,13 +104,20 @@ class Loop:
 
     Args:
         cache: finds and does steps; a read-only one raises `StepMissing` at the first that is not finished.
+        on_round: called with each round that was played and evaluated, and its record.
 
     Attributes:
         rounds: those played so far; the first is that of the starting agent.
     """
 
-    def __init__(self, recipe: Recipe, cache: Steps, reporter: Reporter) -> None:
-        self.recipe, self.cache, self.reporter = recipe, cache, reporter
+    def __init__(
+        self,
+        recipe: Recipe,
+        cache: Steps,
+        reporter: Reporter,
+        on_round: Callable[[Played, LoopRound], None] = lambda _played, _record: None,
+    ) -> None:
+        self.recipe, self.cache, self.reporter, self.on_round = recipe, cache, reporter, on_round
         self.config = recipe.train
         self.algorithm = algorithm_of(recipe.train)
         self.kind: TaskKind = task_kind(self.config.task)
@@ -175,6 +183,7 @@ class Loop:
                 self._look_at_leaks(rate_of(scores.metrics, LEAKS))
             if trained_on := scores.metrics.get("trained_on_tasks"):
                 self.reporter.warn(f"{agent} was trained on {trained_on} of the {split} tasks: its rate is too high.")
+        self.on_round(played, self._round(played))
 
     def _look_at_leaks(self, leaks: AnyRate) -> None:
         """Record how often the human leaked in the newest round, and warn where that is certainly more than at the

@@ -13,6 +13,7 @@ from sweet.errors import InputError
 from sweet.online.stage import plan_train_online
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.logs import logging_rounds
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopMetrics
 from sweet.pipeline.phases import check_phases, serving
@@ -20,12 +21,14 @@ from sweet.pipeline.plan import check_changes
 from sweet.pipeline.recipe import Recipe, resolve, write_run
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
+from sweet.runs.manifest import now
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import PricedConfig
 from sweet.stages.rounds import RECIPE
 from sweet.tasks.splits import TEST, TRAIN, load_split
+from sweet.training.loggers import check_logs
 from sweet.units import count
 
 
@@ -43,6 +46,7 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 
 def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[LoopMetrics], Loop]:
     """Do the missing steps of a recipe; see `run_train`. Also returns the loop, which has every step."""
+    check_logs(recipe.train.log_to)
     with run.exclusive("train"):
         check_changes(run, recipe)
         write_run(recipe, run.path)
@@ -54,10 +58,11 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             @contextmanager
             def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
-                with live.step(title), serving(servers, _priced(stage, recipe, run)) as served:
+                with live.step(title), serving(servers, _with_options_of_run(stage, recipe, run)) as served:
                     yield served
 
-            loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
+            on_round = logging_rounds(run, recipe.train, reporter, now())
+            loop = Loop(recipe, StepCache(run, reporter, around=around), reporter, on_round)
             if not run.manifest().of_kind("rollouts"):
                 name, rounds = loop.algorithm.name, count(recipe.train.rounds, "round")
                 learns = rounds if name == SWEET else f"{name}, {rounds}"
@@ -70,11 +75,16 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
     return StageResult("train", run.path, metrics, loop.artifacts), loop
 
 
-def _priced(stage: StageConfig, recipe: Recipe, run: Run) -> StageConfig:
-    """Return the configuration of a stage with the prices of the recipe, and the limit of the run's cost."""
-    if recipe.prices is None or not isinstance(stage, PricedConfig):
-        return stage
-    return stage.model_copy(update={"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost})
+def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageConfig:
+    """Return the configuration of a stage with the prices of the recipe and the limit of the run's cost, and with the
+    logs of the run unless it has its own."""
+    found: dict[str, object] = {}
+    if recipe.prices is not None and isinstance(stage, PricedConfig):
+        found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
+    logged = {name: getattr(recipe.train, name) for name in ("log_to", "log_dialogues")}
+    own = {*logged} if getattr(stage, "engine", None) == "openrlhf" else stage.model_fields_set  # which has no logs
+    found |= {name: value for name, value in logged.items() if name in type(stage).model_fields.keys() - own}
+    return stage.model_copy(update=found)
 
 
 def check_online_training(run: Run, loop: Loop) -> None:

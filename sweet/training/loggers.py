@@ -2,9 +2,10 @@
 
 A log is named after the artifact that is trained, so a resumed training continues the same log. A missing or refused
 log is an error before the training starts; one that fails later is reported once and closed, because the metrics are in
-the run anyway. Only metrics and the configuration are sent: no code, no console output, no texts.
+the run anyway. Only metrics, the configuration without keys, and tables of dialogues (`sweet.training.dialogue_tables`)
+are sent, with `--log-dialogues 0` no texts; never code or console output.
 
-    tensorboard   `logs/tensorboard/<artifact>` of the run: `tensorboard --logdir RUN/logs/tensorboard`
+    tensorboard   `logs/tensorboard/<artifact>` of the run: `tensorboard --logdir RUN/logs/tensorboard`; no tables
     wandb         project `sweet`; configured by wandb's own variables (WANDB_MODE=offline, WANDB_PROJECT, …)
     trackio       project `sweet`, on this machine; TRACKIO_DIR is its folder
 """
@@ -26,8 +27,10 @@ from sweet.errors import UsageError, first_line
 from sweet.hints import option
 from sweet.installation import install_command
 from sweet.regular import check_tree, make_folder
+from sweet.runs.environment import recordable
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
+from sweet.training.dialogue_tables import COLUMNS, DialogueTable
 
 LogTarget = Literal["tensorboard", "wandb", "trackio"]
 
@@ -48,6 +51,8 @@ class Log(Protocol):
     """One destination of metrics. Its methods may raise any exception."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def write_table(self, table: DialogueTable) -> None: ...
 
     def close(self) -> None: ...
 
@@ -75,7 +80,7 @@ class LogName:
 
 def log_name(run: Run, artifact: str, config: Mapping[str, Any]) -> LogName:
     created = run.artifact(artifact).created.isoformat()
-    return LogName(run.path, artifact, digest_of([artifact, created]), config)
+    return LogName(run.path, artifact, digest_of([artifact, created]), recordable(config))
 
 
 def check_logs(targets: Sequence[LogTarget]) -> None:
@@ -109,6 +114,12 @@ class MetricLogs:
         metrics = flat(record)
         for target, log in list(self._open.items()):
             self._try(target, partial(log.write, int(record["step"]), metrics))
+
+    def write_table(self, table: DialogueTable) -> None:
+        """Log a table, unless it has no rows."""
+        if table.rows:
+            for target, log in list(self._open.items()):
+                self._try(target, partial(log.write_table, table))
 
     def close(self) -> None:
         for target, log in list(self._open.items()):
@@ -159,6 +170,9 @@ class _TensorBoard:
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
+    def write_table(self, table: DialogueTable) -> None:
+        """Do nothing: TensorBoard has no tables."""
+
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -166,7 +180,7 @@ class _TensorBoard:
 
 class _Wandb:
     def __init__(self, name: LogName) -> None:
-        wandb = import_module("wandb")
+        self._wandb = wandb = import_module("wandb")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             name=name.title,
@@ -182,6 +196,10 @@ class _Wandb:
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log({"step": step, **metrics})
+
+    def write_table(self, table: DialogueTable) -> None:
+        shown = self._wandb.Table(columns=list(COLUMNS), data=table.rows)
+        self._run.log({"step": table.step, table.name: shown})
 
     def close(self) -> None:
         self._run.finish()
@@ -206,6 +224,10 @@ class _Trackio:
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._quietly(lambda: self._run.log(dict(metrics), step=step))
+
+    def write_table(self, table: DialogueTable) -> None:
+        shown = self._trackio.Table(columns=list(COLUMNS), data=table.rows)
+        self._quietly(lambda: self._run.log({table.name: shown}, step=table.step))
 
     def close(self) -> None:
         self._quietly(self._trackio.finish)

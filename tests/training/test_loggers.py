@@ -19,6 +19,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training import loggers
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.dialogue_tables import DialogueTable
 from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.heard import Heard
@@ -53,6 +54,9 @@ class Fails:
         self.left -= 1
         if self.left < 0:
             raise ConnectionError("nobody there")
+
+    def write_table(self, table: DialogueTable) -> None:
+        raise AssertionError("a critic has no dialogues")
 
     def close(self) -> None:
         Fails.closed += 1
@@ -170,16 +174,25 @@ def test_wandb_keeps_the_run_offline(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert found == {row["step"]: row["loss"] for row in expected if "loss" in row}
 
 
+def trackio_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file in which Trackio keeps metrics: of this test, or of the first of this process that used it."""
+    from importlib import import_module
+
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported
+    return Path(import_module("trackio.utils").TRACKIO_DIR) / "sweet.db"
+
+
 @needs("trackio")
 @pytest.mark.filterwarnings("ignore")
 def test_trackio_continues_the_same_run(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported, which is here
+    database = trackio_database(tmp_path, monkeypatch)
     trained_in_two_parts(run, "trackio")
     assert capsys.readouterr().out == ""
-    with sqlite3.connect(tmp_path / "trackio" / "sweet.db") as database:
-        found = database.execute("select run_name, step, metrics from metrics order by id").fetchall()
+    with sqlite3.connect(database) as opened:
+        where = "where run_name like 'run-critic-1-%'"
+        found = opened.execute(f"select run_name, step, metrics from metrics {where} order by id").fetchall()
     assert len({name for name, *_ in found}) == 1
     logged = [step for _, step, metrics in found if "loss" in json.loads(metrics)]
     assert logged == [*range(1, 9), *range(7, max(logged) + 1)]
