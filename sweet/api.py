@@ -267,8 +267,11 @@ def _call(
     reporter, settings = reporter or Silent(), config or stage.config()
     if isinstance(settings, PlannedConfig) and settings.resume and not arguments.get("function"):
         run, settings = with_settings_of_unfinished(run, name, settings, reporter)
+    from sweet.publishing.after_training import TRAININGS, pushing
+
+    work = pushing(stage.run) if name in TRAININGS else stage.run
     with _outside_of_event_loops():
-        result: StageResult = stage.run(run, settings, reporter, **arguments)
+        result: StageResult = work(run, settings, reporter, **arguments)
     return result
 
 

@@ -20,7 +20,7 @@ from sweet.cli.detach import detach
 from sweet.cli.notify import VARIABLE
 from sweet.cli.options import C
 from sweet.cli.reporter import ConsoleReporter
-from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
+from sweet.errors import NotPushed, ServerError, SweetError, TooManyFailures, UsageError
 from sweet.inspection.command_words import to_fill_in
 from sweet.inspection.disk_use import size_below
 from sweet.inspection.next_commands import suggest_next
@@ -183,7 +183,7 @@ class StageCommand(Command[C]):
         try:
             run, config = self._with_settings(run, call)
             result = self.stage(run, config, call.reporter)
-        except TooManyFailures as error:
+        except (TooManyFailures, NotPushed) as error:
             if error.result is not None and call.common.json:
                 error.found = error.result.as_json()
             elif error.result is not None:

@@ -19,12 +19,12 @@ from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.tasks.trajectory import Thoughts
-from sweet.training.config import LoraOptions, LoraOutput
+from sweet.training.config import LoraOptions, LoraOutput, PushedConfig
 from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
 
-class TrainOnlineConfig(PlannedConfig, PricedConfig):
+class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue"))
     """Kind of task: code, or that of an installed package (sweet doctor lists them)."""
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method", MAIN))

@@ -14,13 +14,13 @@ from typing import Any
 from sweet.installation import VERSION
 from sweet.publishing.dataset import WrittenData, public_name
 from sweet.report.quote import PAPER, p_value_text, rate_name, rate_text, trained_on
-from sweet.report.schema import ComparisonFact, Report, ScoresFact
+from sweet.report.schema import ComparisonFact, Report, ScoresFact, number
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.statistics import TESTS
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.micro import PACKAGED
-from sweet.units import count
+from sweet.units import count, percent, rate
 from sweet.view import safe_markdown
 from sweet.view.report.markdown_report import code
 
@@ -65,6 +65,96 @@ def model_card(name: str, trained: Trained, license: str | None, manifest: Manif
     data |= {"license": license} if license else {}
     data |= {"base_model": trained.base_on_hub} if trained.base_on_hub else {}
     return _card(data, list(_model_parts(name, trained, license, manifest, report)))
+
+
+def critic_card(name: str, trained: Trained, license: str | None, manifest: Manifest, report: Report) -> str:
+    """Return the card of a critic; the arguments are as of `model_card`."""
+    data: dict[str, Any] = {"library_name": "peft" if trained.adapter else "transformers"}
+    data["tags"] = ["sweet-rl", "colbench", "multi-turn", "credit-assignment", "reward-model"]
+    data |= {"license": license} if license else {}
+    data |= {"base_model": trained.base_on_hub} if trained.base_on_hub else {}
+    return _card(data, list(_critic_parts(name, trained, license, manifest, report)))
+
+
+def _critic_parts(
+    name: str, trained: Trained, license: str | None, manifest: Manifest, report: Report
+) -> Iterator[str]:
+    artifact, variant = trained.artifact, TrainedMeta.of(trained.artifact).variant or "advantage"
+    kind = "A LoRA adapter of" if trained.adapter else "Trained from"
+    yield f"# {name.split('/')[1]}"
+    yield (
+        f"**This is a critic, not a chat model.** {kind} {code(trained.base)} on dialogues on tasks of the kind "
+        f"{code(report.task)}, it gives each turn of an agent its share in the outcome of the dialogue. Trained with "
+        "sweet, a program for SWEET-RL and ColBench."
+    )
+    yield "## What it reads\n\n" + _READS["no-info" if variant == "no-info" else "informed"]
+    yield "## What it computes\n\n" + _COMPUTES["regression" if variant == "regression" else "advantage"]
+    measured = _measured(artifact, manifest)
+    if measured:
+        yield "## Results\n\n" + _list(measured)
+    yield "## What was not shown\n\n" + _list(_not_shown_of_critic(measured))
+    yield "## Data and method\n\n" + _list(_data(trained, manifest))
+    yield "## Lineage\n\n" + _lineage(manifest, artifact)
+    use = f"In the run that it was trained in:\n\n```sh\nsweet rank RUN --from {artifact.id}\n```"
+    if trained.system:
+        use += f"\n\nThe dialogues had this system prompt:\n\n{_fenced(trained.system)}"
+    yield f"## Use\n\n{use}"
+    yield "## License\n\n" + _license(trained, license)
+    yield f"## Citation\n\nThe method:\n\n```bibtex\n{PAPER}\n```"
+
+
+_READS = {
+    "informed": "**The hidden information of the task**, such as its reference solution, in front of the dialogue. An "
+    "agent never sees that, so this model can be asked only where it is known: in training, and where replies are "
+    "measured. What it is given must not reach an agent that is evaluated.",
+    "no-info": "The dialogue alone. Unlike the critics of the method it does not see the hidden information of the "
+    "task; it is the control of an ablation.",
+}
+"""What a critic reads, by whether it sees the training-time information."""
+
+_COMPUTES = {
+    "advantage": "The advantage of a reply is the mean over its tokens of the log-probability under this model minus "
+    "that under the model that it was trained from, both after the same text. What it would write itself means "
+    "nothing.",
+    "regression": "The mean of the last hidden states up to the end of a reply, times the weights in "
+    "`regression_head.safetensors`, plus its bias if it has one. What the model would write itself means nothing.",
+}
+"""What a critic computes, by its variant."""
+
+
+def _measured(critic: Artifact, manifest: Manifest) -> list[str]:
+    """Return what the run knows of how well a critic orders dialogues and replies."""
+    found = []
+    attempt = manifest.attempt(critic.attempt)
+    accuracy = None if attempt is None else number(attempt.metrics.get("heldout_accuracy"))
+    if attempt is not None and accuracy is not None:
+        chosen = (
+            "" if attempt.config.get("keep") == "last" else "; they chose the epoch that was kept, so it is too high"
+        )
+        found.append(
+            f"of the held-out preferences between dialogues it orders {percent(accuracy)} as rewards do{chosen}"
+        )
+    for candidates in manifest.of_kind("candidates", "done"):
+        made = manifest.attempt(candidates.attempt)
+        metrics = {} if made is None else made.metrics
+        value, low, high = (number(metrics.get(f"agreement{end}")) for end in ("", "_ci_low", "_ci_high"))
+        if candidates.meta.get("critic") == critic.id and value is not None:
+            found.append(
+                f"{code(candidates.id)}: of {metrics.get('couples')} couples of replies whose worth the tasks know it "
+                f"orders {rate(value, low, high)} as the tasks do, chance is 50 %"
+            )
+    return found
+
+
+def _not_shown_of_critic(measured: Sequence[str]) -> list[str]:
+    found = [] if measured else ["How well it orders dialogues or replies was not measured in this run."]
+    return [
+        *found,
+        "It learned from dialogues of one agent: how it judges replies of others, or of an agent that was trained "
+        "against it, is not known. Agents learn to say what a critic overrates.",
+        "Whether an agent that learns from it becomes better is a result of that agent, not of this model.",
+        "It is the result of one training; how far results vary between seeds is not known from it.",
+    ]
 
 
 def dataset_card(name: str, data: WrittenData, license: str | None, manifest: Manifest, report: Report) -> str:
@@ -177,7 +267,10 @@ def not_shown(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact],
 
 def _data(trained: Trained, manifest: Manifest) -> list[str]:
     meta = TrainedMeta.of(trained.artifact)
-    found = [f"base: {code(trained.base)}", f"method: {code(meta.method or 'not recorded')}"]
+    method = f"method: {code(meta.method or 'not recorded')}"
+    if trained.artifact.kind == "critic":
+        method = f"critic of the variant {code(meta.variant or 'advantage')}"
+    found = [f"base: {code(trained.base)}", method]
     values = meta.as_json()
     known = [f"{name} {values[name]}" for name in _HYPERPARAMETERS if values.get(name) is not None]
     if known:
@@ -222,9 +315,13 @@ def _use(name: str, trained: Trained, task: str) -> str:
         f"```sh\nsweet rollout runs/played{option} --agent {name}\n{serve}\n```",
     ]
     if trained.system:
-        fence = "`" * max(4, _most_backticks(trained.system) + 1)
-        lines.append(f"It was trained with this system prompt:\n\n{fence}text\n{trained.system}\n{fence}")
+        lines.append(f"It was trained with this system prompt:\n\n{_fenced(trained.system)}")
     return "\n\n".join(lines)
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(4, _most_backticks(text) + 1)
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def _most_backticks(text: str) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from sweet.errors import ServerError, UsageError, first_line
 from sweet.hf import without_progress_bars
 
 RepoType = Literal["model", "dataset"]
+
+_LOGIN = "hf auth login, with a token that may write"
 
 
 def check_name(name: str) -> None:
@@ -31,6 +33,42 @@ def check_name(name: str) -> None:
         else:
             return
     raise UsageError(f"{name!r:.100} cannot be a repository of the model hub: {why}.", where="ORG/NAME", fix="me/data")
+
+
+def check_writable(name: str, kind: RepoType) -> None:
+    """Check that the stored token may write to a repository, or create it, before hours of work are done for it.
+    Nothing is created.
+
+    Raises:
+        UsageError: the name is none, no token is stored, it may only read, or the repository is not the user's.
+        ServerError: the hub could not be reached, or answered with an error.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    check_name(name)
+    api, owner = HfApi(library_name="sweet"), name.split("/")[0]
+    with _reaching(name):
+        who = api.whoami()
+        role = _at(who, "auth", "accessToken", "role")
+        if role == "read":
+            raise UsageError("The stored token of the model hub may only read.", where=name, fix=_LOGIN)
+        try:
+            api.auth_check(name, repo_type=kind, write=True)
+        except RepositoryNotFoundError:  # it would be created
+            orgs: list[Any] = who.get("orgs") or []
+            roles = {str(_at(org, "name")).lower(): _at(org, "roleInOrg") for org in orgs}
+            if owner.lower() != str(who.get("name")).lower() and roles.get(owner.lower(), "read") == "read":
+                user = f"{who.get('name')!s:.100}"
+                what = f"{user} cannot create repositories of {owner}, and there is none of this name to write to."
+                raise UsageError(what, where=name, fix=f"{user}/{name.split('/')[1]}, or {_LOGIN}") from None
+
+
+def _at(value: Any, *keys: str) -> Any:
+    """Return what an answer of the hub has there; None if it has nothing there."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def push_files(files: Mapping[str, Path | bytes], name: str, kind: RepoType, *, public: bool, message: str) -> str:
@@ -59,15 +97,14 @@ def _reaching(name: str) -> Iterator[None]:
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
     connection_error = cast("type[Exception]", HfHubHTTPError.__bases__[0])
-    login = "hf auth login, with a token that may write"
     try:
         yield
     except LocalTokenNotFoundError as error:
-        raise UsageError("No token of the model hub is stored.", where=name, fix=login) from error
+        raise UsageError("No token of the model hub is stored.", where=name, fix=_LOGIN) from error
     except HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in (401, 403):
-            raise UsageError("The model hub does not let you write there.", where=name, fix=login) from error
+            raise UsageError("The model hub does not let you write there.", where=name, fix=_LOGIN) from error
         raise ServerError(
             f"The model hub answered with an error: {first_line(error)}", where=name, fix="try again later"
         ) from error

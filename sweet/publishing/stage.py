@@ -13,14 +13,14 @@ from pathlib import Path
 from sweet.datasets.skeletons import new_folder
 from sweet.errors import UsageError
 from sweet.llm.adapter import find_adapter
-from sweet.publishing.card import Trained, dataset_card, license_of_packaged, model_card
+from sweet.publishing.card import Trained, critic_card, dataset_card, license_of_packaged, model_card
 from sweet.publishing.config import PushConfig, PushMetrics
 from sweet.publishing.dataset import public_name, write_data
 from sweet.publishing.hub import RepoType, check_name, license_of, push_files
 from sweet.regular import check_tree
 from sweet.report.collect import collect
 from sweet.runs.lineage import input_of
-from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, own_actor, recorded_model
 from sweet.stages.base import Reporter, StageResult
@@ -43,8 +43,11 @@ def run_push(run: Run, name: str, config: PushConfig, reporter: Reporter) -> Sta
         ServerError: the hub could not be reached, or answered with an error.
     """
     check_name(name)
+    if config.actor is not None and config.critic is not None:
+        raise UsageError("One model is pushed.", where="--actor and --critic", fix="one of them")
+    kind: RepoType = "dataset" if config.actor is None and config.critic is None else "model"
     with tempfile.TemporaryDirectory(prefix="sweet-push-") as temporary:
-        if config.actor is None:
+        if kind == "dataset":
             files, rows = _data(run, name, config, Path(temporary), reporter)
             weights: dict[str, Path] = {}
         else:
@@ -55,12 +58,11 @@ def run_push(run: Run, name: str, config: PushConfig, reporter: Reporter) -> Sta
         if config.out is not None:
             _write(config.out, files)
         else:
-            kind: RepoType = "dataset" if config.actor is None else "model"
             reporter.say(f"Pushing {kind} {name}, {'public' if config.public else 'private'} if it is new.")
             url = push_files(everything, name, kind, public=config.public, message=config.message)
         metrics = PushMetrics(
             repository=name,
-            what="dataset" if config.actor is None else "model",
+            what=kind,
             url=url,
             files=len(everything),
             bytes=sum(len(one) if isinstance(one, bytes) else one.stat().st_size for one in everything.values()),
@@ -92,8 +94,10 @@ def _model(
 ) -> tuple[dict[str, Path | bytes], dict[str, Path]]:
     """Return the card of a model, and the files of the model."""
     manifest = run.manifest()
-    actor = run.find("actor", None if config.actor == "last" else config.actor, needed_by="data push")
-    folder = run.file(actor)
+    which: Kind = "actor" if config.critic is None else "critic"
+    given = config.actor if config.critic is None else config.critic
+    model = run.find(which, None if given == "last" else given, needed_by="data push")
+    folder = run.file(model)
     check_tree(folder)
     weights = {
         file.name: file
@@ -101,27 +105,28 @@ def _model(
         if file.is_file() and file.suffix in _SUFFIXES and not file.name.startswith(".")
     }
     if not any(file.suffix == ".safetensors" for file in weights.values()):
-        raise UsageError("The model has no weights in safetensors.", where=folder, fix="sweet train-actor")
-    trained = _trained(run, manifest, actor, folder)
+        raise UsageError("The model has no weights in safetensors.", where=folder, fix=f"sweet train-{which}")
+    trained = _trained(run, manifest, model, folder)
     license = config.license or trained.base_license
     if license is None:
         reporter.warn(f"The license of the base {trained.base} is not known: the card states none (--license).")
-    card = model_card(name, trained, license, manifest, collect(run))
+    write = model_card if which == "actor" else critic_card
+    card = write(name, trained, license, manifest, collect(run))
     return {CARD: card.encode()}, weights
 
 
-def _trained(run: Run, manifest: Manifest, actor: Artifact, folder: Path) -> Trained:
+def _trained(run: Run, manifest: Manifest, model: Artifact, folder: Path) -> Trained:
     """Return what the card says of a model's origin; of an actor that was trained from another one the first base."""
-    first, seen = actor, {actor.id}
+    first, seen = model, {model.id}
     while (before := own_actor(manifest, TrainedMeta.of(first).base, first.created)) is not None:
         if before.id in seen:
             break
         first = before
         seen.add(before.id)
     base = recorded_model(run, first, "base") or "not recorded"
-    rollouts = input_of(manifest, actor, "rollouts")
+    rollouts = input_of(manifest, model, "rollouts")
     return Trained(
-        artifact=actor,
+        artifact=model,
         base=public_name(base),
         base_license=license_of_packaged(base) or license_of(base),
         system="" if rollouts is None else agent_system(run, rollouts),

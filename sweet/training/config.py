@@ -12,7 +12,7 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, about, formerly
+from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, StageConfig, about, formerly
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
 
@@ -52,7 +52,15 @@ class LoraOptions:
     seed: int = 0
 
 
-class TrainConfig(PlannedConfig):
+class PushedConfig(StageConfig):
+    """The option of a training whose model can be pushed when it has ended."""
+
+    push: str | None = Field(default=None, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
+    """Push the trained model with its card to this repository of the model hub, ORG/NAME, when the training has ended;
+    a new one is private. Name and token are checked before it begins."""
+
+
+class TrainConfig(PlannedConfig, PushedConfig):
     """The options that both trainings have."""
 
     model: str | None = Field(default=None, json_schema_extra=about("Method", MAIN))

@@ -36,11 +36,30 @@ class WritableHub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     broken: bool = False
+    full: bool = False
+    """Whether it takes no commits any more."""
+    role: str = "write"
+    """Of the token."""
 
 
 @contextmanager
 def serve_writable_hub() -> Iterator[WritableHub]:
     class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            hub.requests.append(self.path)
+            if hub.broken:
+                return self.answer(500, {"error": "out of order"})
+            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                return self.answer(401, {"error": "Invalid user token."})
+            if self.path == "/api/whoami-v2":
+                orgs = [{"name": "lab", "roleInOrg": "write"}, {"name": "club", "roleInOrg": "read"}]
+                token = {"accessToken": {"displayName": "test", "role": hub.role}, "type": "access_token"}
+                return self.answer(200, {"type": "user", "name": "me", "orgs": orgs, "auth": token})
+            found = re.fullmatch(r"/api/((?:models|datasets)/([^/]+)/[^/]+)/auth-check/write", self.path)
+            if found is None or found[1] not in hub.repositories:
+                return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
+            return self.answer(*((200, {}) if found[2] in ("me", "lab") else (403, {"error": "Forbidden"})))
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             hub.requests.append(self.path)
@@ -59,6 +78,8 @@ def serve_writable_hub() -> Iterator[WritableHub]:
                 names = [file["path"] for file in json.loads(body)["files"]]
                 modes = [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]
                 return self.answer(200, {"files": modes})
+            if hub.full:
+                return self.answer(403, {"error": "Private repository storage limit reached"})
             return self.commit(hub.repositories[found[1]], found[1], body)
 
         def create(self, asked: dict[str, Any]) -> None:

@@ -286,13 +286,15 @@ COMMANDS = (
         name="data push",
         config=PushConfig,
         summary="Push a run's data, or a trained model, to the model hub with a card.",
-        text="Without --actor a dataset of the run's dialogues, candidates, preferences and pairs, each a subset with "
-        "the splits of its tasks. With it the model, and a card of its data, method, results with their intervals, "
+        text="Without --actor and --critic a dataset of the run's dialogues, candidates, preferences and pairs, each a "
+        "subset with the splits of its tasks. With one of them the model, and a card of its data, method, results with "
+        "their intervals, "
         "lineage, and what was not shown. New repositories are private. --out writes the card (and the data) to a "
         "directory instead.",
         examples=(
             ("sweet data push RUN me/dialogues", "the data, as a private dataset"),
             ("sweet data push RUN me/agent --actor last --public", "the newest trained model"),
+            ("sweet data push RUN me/critic --critic last", "the newest critic, with a card that says what it is"),
             ("sweet data push RUN me/agent --actor actor-1 --out card", "only the card, on disk"),
         ),
     ),
