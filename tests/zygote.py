@@ -44,8 +44,16 @@ TRAINING = (
 )
 LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "PreTrainedTokenizerFast")
 """Names that transformers imports when they are used."""
-TESTING = ("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image")
-"""What modules of tests import, those of the package apart."""
+TESTING = (
+    *("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image", "markdown_it", "grimp"),
+    *("sweet.study.study", "sweet.study.worker", "sweet.online.stage", "sweet.publishing.stage", "sweet.cli.generated"),
+    *("sweet.view.app.viewer_app", "sweet.view.app.play.play_app", "sweet.view.dialogues_page"),
+    *("sweet.view.report.markdown_report", "sweet.view.study.study_page", "sweet.render.browsers"),
+    *("sweet.render.similarity_choice", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
+    *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.bug_report"),
+    *("benchmarks.micro_tuning", "benchmarks.cli_view", "benchmarks.leaks"),
+)
+"""What modules of tests import. Each process of pytest would import it again."""
 
 
 def import_commands() -> None:
