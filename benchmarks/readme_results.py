@@ -1,10 +1,10 @@
-"""Write README's table and picture of the study on micro tasks from the results of `python -m benchmarks.micro`.
+"""Write README's tables and picture of the studies from the results of `python -m benchmarks.micro`.
 
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
-Run it in the repository. It replaces the block between README's markers, and docs/micro.png, which contains the digest
-of its source, and in docs/results.md the table of the earlier study with all ablations, at equal dialogues. A test
-compares them with the results. No number is typed by hand.
+Run it in the repository. It replaces the blocks between README's markers, on `micro` and on `micro-long`, and
+docs/micro.png, which contains the digest of its source, and in docs/results.md the table of the earlier study with all
+ablations, at equal dialogues. A test compares them with the results. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.scoring.results.statistics import p_in_words
-from sweet.study.results import Bounds, MethodResult, StudyResults, read_results
+from sweet.study.results import Against, Bounds, MethodResult, StudyResults, read_results
 from sweet.units import count, format_duration, percent, percent_bounds
 from sweet.view import safe_markdown
 from sweet.view.report.scales import minus
 from sweet.view.study import plots, study_series
 from sweet.view.study.display_names import METHODS, about
 
-FAMILY = "micro"
+FAMILY, LONGER_FAMILY = "micro", "micro-long"
 RESULTS = Path("benchmarks/results/micro.json")
+LONGER = Path("benchmarks/results/micro-long.json")
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
 PICTURE = Path("docs/micro.png")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
+BEGIN_LONGER = "<!-- study on longer dialogues: python -m benchmarks.readme_results -->"
+END_LONGER = "<!-- end of study on longer dialogues -->"
 BEGIN_EARLIER = "<!-- earlier study: python -m benchmarks.readme_results -->"
 END_EARLIER = "<!-- end of earlier study -->"
 
@@ -43,18 +46,18 @@ ALTERNATIVES = {
 }
 """Descriptions of the parts of the picture."""
 NO_BOUNDS = (None, None)
-HEADER = ("method", "what it is", "success", "greedy", "`sweet` minus it")
+HEADER = ("method", "what it is", "success", "greedy")
 
 
-def read_micro(path: Path) -> StudyResults:
+def read_study(path: Path, family: str = FAMILY) -> StudyResults:
     """Read a study.
 
     Raises:
-        InputError: it is not a study of the micro tasks, which the text of the block describes.
+        InputError: it is not a study of these tasks, which the text of the block describes.
     """
     results = read_results(path)
-    if results.family != FAMILY:
-        raise InputError(f"This is a study of {results.family!r}, not of {FAMILY!r}.", path=path)
+    if results.family != family:
+        raise InputError(f"This is a study of {results.family!r}, not of {family!r}.", path=path)
     return results
 
 
@@ -67,21 +70,45 @@ def block(results: StudyResults) -> str:
         f"{results.test_tasks:,} unseen tasks.",
         f"![{_alternative(results)}]({PICTURE})",
         table(results),
-        "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The difference on "
+        "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The differences on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
-        _at_equal_seconds(results),
-        safe_markdown.prose(results.note or ""),
-        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
-        f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
-        f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
+        *_below(results, RESULTS),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def longer_block(results: StudyResults) -> str:
+    """Return the Markdown of the study on longer dialogues, which stands below the other one."""
+    parts = [
+        "### The same on longer dialogues",
+        f"`{LONGER_FAMILY}`: five of fourteen rules are hidden, and the agent has ten turns. "
+        f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}. "
+        f"Their settings are those for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
+        table(results),
+        *_below(results, LONGER),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _below(results: StudyResults, source: Path) -> list[str]:
+    """Return what stands below a table of methods."""
+    return [
+        _at_equal_seconds(results),
+        safe_markdown.prose(results.note or ""),
+        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
+        f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
+        f"[{source}]({source}), which has all results and settings ({_versions(results)}).",
+    ]
+
+
 def table(results: StudyResults) -> str:
-    """Return the table of all methods as Markdown."""
-    rows = [_row(one, len(results.seeds)) for one in study_series.methods(results)]
-    return safe_markdown.table(HEADER, rows, "--rrr")
+    """Return the table of all methods as Markdown, with the differences to each method that the others are compared
+    with."""
+    methods = study_series.methods(results)
+    compared = {ours: of for ours, of in study_series.AGAINST.items() if any(of(one) is not None for one in methods)}
+    header = (*HEADER, *(f"{safe_markdown.code(ours)} minus it" for ours in compared))
+    rows = [[*_row(one, len(results.seeds)), *(_against(of(one)) for of in compared.values())] for one in methods]
+    return safe_markdown.table(header, rows, "--rr" + "r" * len(compared))
 
 
 def _equal(results: StudyResults) -> str:
@@ -122,15 +149,18 @@ def _alternative(results: StudyResults) -> str:
 
 def _row(one: MethodResult, seeds: int) -> list[str]:
     """Return the cells of a method; one that not all seeds have finished names their number."""
-    against, finished = one.against_sweet, len(one.success_by_seed)
+    finished = len(one.success_by_seed)
     fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
     return [
         safe_markdown.code(one.method),
         METHODS.get(one.method, "") + fewer,
         _percent(one.success, one.success_ci),
         _percent(one.greedy_success, one.greedy_success_ci),
-        "" if against is None else f"{_points(against.difference, against.ci)}, p {_p(against.p_value)}",
     ]
+
+
+def _against(found: Against | None) -> str:
+    return "" if found is None else f"{_points(found.difference, found.ci)}, p {_p(found.p_value)}"
 
 
 def _percent(share: float, ci: Bounds | None) -> str:
@@ -161,9 +191,20 @@ def update_earlier(root: Path, path: Path = EARLIER) -> None:
     Raises:
         SweetError: the results are invalid.
     """
-    page, whole = root / PAGE, table(read_micro(root / path)) + "\n"
+    page, whole = root / PAGE, table(read_study(root / path)) + "\n"
     written = put_between(page.read_text(encoding="utf-8"), BEGIN_EARLIER, END_EARLIER, whole)
     page.write_text(written, encoding="utf-8")
+
+
+def update_longer(root: Path, path: Path = LONGER) -> None:
+    """Write README's block on longer dialogues under the repository's root.
+
+    Raises:
+        SweetError: the results are invalid.
+    """
+    readme, whole = root / "README.md", longer_block(read_study(root / path, LONGER_FAMILY))
+    written = put_between(readme.read_text(encoding="utf-8"), BEGIN_LONGER, END_LONGER, whole)
+    readme.write_text(written, encoding="utf-8")
 
 
 def update(root: Path, path: Path) -> None:
@@ -172,7 +213,7 @@ def update(root: Path, path: Path) -> None:
     Raises:
         SweetError: the results are invalid, or matplotlib is not installed.
     """
-    results = read_micro(path)
+    results = read_study(path)
     write_whole(root / PICTURE, plots.overview(results, digest(path)))
     readme = root / "README.md"
     readme.write_text(put_between(readme.read_text(encoding="utf-8"), BEGIN, END, block(results)), encoding="utf-8")
@@ -183,6 +224,7 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
     try:
         update(Path.cwd(), parser.parse_args().results)
+        update_longer(Path.cwd())
         update_earlier(Path.cwd())
     except SweetError as error:
         parser.error(str(error))

@@ -56,7 +56,6 @@ class Outcome:
 def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
     """Return the results of every method that at least one seed has finished."""
     outcomes = {method.name: read_seeds(jobs, partial(_outcome, method=method)) for method in jobs[0].methods}
-    sweet = outcomes.get("sweet", {})
     tasks = {task for by_seed in outcomes.values() for outcome in by_seed.values() for task in outcome.success}
     learned = curves(jobs)
     of_sweet = learned.get("sweet", {})
@@ -66,9 +65,9 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
         seeds=[job.seed for job in jobs],
         test_tasks=max(1, len(tasks)),
         methods=[
-            _method(method, by_seed, sweet, learned.get(method.name, {}), of_sweet)
+            _method(method, outcomes, learned.get(method.name, {}), of_sweet)
             for method in jobs[0].methods
-            if (by_seed := outcomes[method.name])
+            if outcomes[method.name]
         ],
         best_of=_best_of(jobs),
         best_of_turns=_best_of_turns(jobs),
@@ -122,14 +121,19 @@ def _outcome(steps: StudySteps, method: Method) -> Outcome:
 
 
 def _method(
-    method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int, Outcome], curve: BySeed, of_sweet: BySeed
+    method: Method, all_outcomes: Mapping[str, Mapping[int, Outcome]], curve: BySeed, of_sweet: BySeed
 ) -> MethodResult:
-    """Return a method's results from the outcomes and the learning curves of its seeds, and from those of `sweet`."""
+    """Return a method's results.
+
+    Args:
+        all_outcomes: by method and seed.
+        curve: the learning curve of the method; of_sweet: that of `sweet`.
+    """
+    outcomes = all_outcomes[method.name]
     success = [fmean(outcome.success.values()) for outcome in outcomes.values()]
     tests = [fmean(outcome.tests.values()) for outcome in outcomes.values()]
     greedy = [outcome.greedy for outcome in outcomes.values()]
     tokens = [outcome.tokens for outcome in outcomes.values() if outcome.tokens is not None]
-    ours, theirs = ({seed: outcome.success for seed, outcome in side.items()} for side in (sweet, outcomes))
     return MethodResult(
         method=method.name,
         success=_mean(success),
@@ -144,10 +148,21 @@ def _method(
         seconds=round(fmean(outcome.seconds for outcome in outcomes.values()), 1),
         seconds_by_seed=[round(outcome.seconds, 1) for outcome in outcomes.values()],
         settings=method.settings(),
-        against_sweet=None if method.name == "sweet" else against(ours, theirs),
+        against_sweet=_minus("sweet", method.name, all_outcomes),
+        against_plus=_minus("sweet-plus", method.name, all_outcomes),
         curve=mean_curve(curve),
         at_equal_seconds=at_equal_seconds(curve, of_sweet),
     )
+
+
+def _minus(ours: str, theirs: str, outcomes: Mapping[str, Mapping[int, Outcome]]) -> Against | None:
+    """Return one method minus another; None where it is the same, or was not run."""
+    if ours == theirs:
+        return None
+    of_ours, of_theirs = (
+        {seed: outcome.success for seed, outcome in outcomes.get(name, {}).items()} for name in (ours, theirs)
+    )
+    return against(of_ours, of_theirs)
 
 
 def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:

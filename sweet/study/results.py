@@ -77,6 +77,9 @@ class MethodResult(_Result):
     seconds_by_seed: list[float] = Field(default_factory=list)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
+    """`sweet` minus this method."""
+    against_plus: Against | None = None
+    """`sweet-plus` minus this method; None in results of earlier versions."""
     curve: list[CurvePoint] = Field(default_factory=list)
     """The learning curve on validation tasks, from the start of all methods; empty where none was measured."""
     at_equal_seconds: AtEqualSeconds | None = None

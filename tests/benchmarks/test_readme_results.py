@@ -13,16 +13,20 @@ from PIL import Image
 from benchmarks.readme_results import (
     BEGIN,
     BEGIN_EARLIER,
+    BEGIN_LONGER,
     EARLIER,
     END,
     END_EARLIER,
+    END_LONGER,
+    LONGER,
     PAGE,
     PICTURE,
     RESULTS,
     block,
     digest,
+    longer_block,
     main,
-    read_micro,
+    read_study,
     update,
     update_earlier,
 )
@@ -49,9 +53,29 @@ def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
         assert not (ROOT / PICTURE).exists()
         pytest.skip(f"there is no {RESULTS} yet")
     again = "run: python -m benchmarks.readme_results"
-    assert readme == put_between(readme, BEGIN, END, block(read_micro(ROOT / RESULTS))), again
+    assert readme == put_between(readme, BEGIN, END, block(read_study(ROOT / RESULTS))), again
     with Image.open(ROOT / PICTURE) as image:
         assert image.info["Source"] == digest(ROOT / RESULTS), again
+
+
+def test_the_block_on_longer_dialogues_is_that_of_its_results() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = longer_block(read_study(ROOT / LONGER, "micro-long"))
+    assert readme == put_between(readme, BEGIN_LONGER, END_LONGER, text), "run: python -m benchmarks.readme_results"
+    assert str(LONGER) in text
+    with pytest.raises(InputError, match="not of 'micro-long'"):
+        read_study(ROOT / RESULTS, "micro-long")
+
+
+def test_each_method_is_compared_with_sweet_and_with_sweet_plus() -> None:
+    difference = {"difference": 0.2, "ci": [0.1, 0.3], "p_value": 0.02, "seeds_ci": [0.05, 0.35]}
+    methods = [{**method(1, "rft"), "against_plus": difference}, method(3, "sweet"), method(4, "sweet-plus")]
+    text = block(study(methods=methods))
+    assert "| `sweet` minus it | `sweet-plus` minus it |" in text
+    assert "| +10.0 pp [+7.0, +13.0], p = 0.001 | +20.0 pp [+10.0, +30.0], p = 0.02 |" in text
+    assert "above zero for sweet minus rft." in text
+    assert "above zero for sweet-plus minus rft." in text
+    assert "`sweet-plus` minus it" not in block(study()), "as in results of earlier versions"
 
 
 def test_the_table_of_the_earlier_study_is_that_of_its_results(tmp_path: Path) -> None:

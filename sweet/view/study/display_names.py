@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 SWEET = "sweet"
+PLUS = "sweet-plus"
 
 GROUPS: dict[str, dict[str, str]] = {
     "methods": {
@@ -16,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "multi-turn-dpo": "better against worse whole dialogues",
         SWEET: "better against worse replies of one turn, ranked by the critic",
         "sweet-pg-candidates": "a policy gradient of the critic's advantages of all replies of one turn",
-        "sweet-plus": "the same with another reference at ranking, clearer pairs and a summed likelihood",
+        PLUS: "the same with another reference at ranking, clearer pairs and a summed likelihood",
     },
     "learning from their own dialogues": {
         "grpo": "rewards of whole dialogues against the mean of their task",

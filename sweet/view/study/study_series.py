@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sweet.report.schema import Point, Rate, Series
-from sweet.study.results import INTERVALS, Bounds, Columns, MethodResult, StudyResults
-from sweet.view.study.display_names import GROUPS, JUDGES, KINDS, METHODS, SWEET, known_first
+from sweet.study.results import INTERVALS, Against, Bounds, Columns, MethodResult, StudyResults
+from sweet.view.study.display_names import GROUPS, JUDGES, KINDS, METHODS, PLUS, SWEET, known_first
 
 OTHERS = "others"
 
@@ -112,16 +112,24 @@ def _pair(kinds: str) -> str:
     return " over ".join(KINDS.get(kind, kind) for kind in kinds.split(">"))
 
 
-def verdict(results: StudyResults) -> dict[str, list[str]]:
-    """Return the methods that `sweet` is above, below, or not distinguishable from.
+AGAINST: dict[str, Callable[[MethodResult], Against | None]] = {
+    SWEET: lambda one: one.against_sweet,
+    PLUS: lambda one: one.against_plus,
+}
+"""The methods that the others are compared with, and where the results have the difference."""
+
+
+def verdict(results: StudyResults, ours: str = SWEET) -> dict[str, list[str]]:
+    """Return the methods that `ours` is above, below, or not distinguishable from.
 
     The decision uses both intervals of the paired difference, over tasks and over seeds; if one is missing, it is open.
     """
     found: dict[str, list[str]] = {"above": [], "below": [], "open": []}
     for one in methods(results):
-        if one.against_sweet is None or one.method == SWEET:
+        against = AGAINST[ours](one)
+        if against is None or one.method == ours:
             continue
-        intervals = [one.against_sweet.ci, one.against_sweet.seeds_ci]
+        intervals = [against.ci, against.seeds_ci]
         if all(ci is not None and ci[0] > 0 for ci in intervals):
             found["above"].append(one.method)
         elif all(ci is not None and ci[1] < 0 for ci in intervals):
@@ -132,11 +140,19 @@ def verdict(results: StudyResults) -> dict[str, list[str]]:
 
 
 def verdict_in_words(results: StudyResults) -> list[str]:
-    """Return a sentence for each of the three cases that has methods. Names of methods may be untrusted text."""
-    found = verdict(results)
+    """Return a sentence for each of the three cases that has methods, for `sweet` and for `sweet-plus`.
+
+    Names of methods may be untrusted text.
+    """
     sentences = {
-        "above": "Both intervals of the paired difference, over tasks and over seeds, are above zero for sweet minus",
-        "below": "Both intervals of the paired difference are below zero for sweet minus",
-        "open": "At least one of the two intervals includes zero or is missing for sweet minus",
+        "above": "Both intervals of the paired difference, over tasks and over seeds, are above zero for",
+        "below": "Both intervals of the paired difference are below zero for",
+        "open": "At least one of the two intervals includes zero or is missing for",
     }
-    return [f"{words} {', '.join(found[kind])}." for kind, words in sentences.items() if found[kind]]
+    found = {ours: verdict(results, ours) for ours in AGAINST}
+    return [
+        f"{words} {ours} minus {', '.join(cases[kind])}."
+        for ours, cases in found.items()
+        for kind, words in sentences.items()
+        if cases[kind]
+    ]
