@@ -36,6 +36,7 @@ def scored(run: Path, *rows: Trajectory) -> dict[str, Score]:
         return {row.id: score for row, score in scorer.score(rows)}
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_pages_in_a_real_browser(tmp_path: Path) -> None:
     rows = [
         trajectory("same", FAR, REFERENCE, reference=REFERENCE),
@@ -56,6 +57,7 @@ def test_pages_in_a_real_browser(tmp_path: Path) -> None:
     assert scored(tmp_path, *rows) == scores, "the same again, from the screenshots that were kept"
 
 
+@pytest.mark.usefixtures("one_browser")
 def test_reference_pages_are_checked(tmp_path: Path) -> None:
     pages = {
         "fine": REFERENCE,
