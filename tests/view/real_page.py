@@ -5,27 +5,44 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
+from sweet.render import bidi
 from sweet.render.bidi import DirectWindow
 from sweet.render.driver import Scripts
-from sweet.render.firefox import find_firefox
+from sweet.render.firefox import find_firefox, preferences
 
 T = TypeVar("T")
 SECONDS = 60.0
 """Most seconds until something is seen, on a machine with other work."""
 
 
-class RealPage:
-    """One Firefox with one window. It reaches no network: its proxy is a port that refuses connections."""
+LOOPBACK = {
+    "network.proxy.no_proxies_on": "127.0.0.1",
+    "network.proxy.allow_hijacking_localhost": False,
+    "privacy.reduceTimerPrecision": False,
+}
+"""Preferences of a browser that reaches servers of this machine, and has clocks."""
 
-    def __init__(self) -> None:
+
+class RealPage:
+    """One Firefox with one window. It reaches no network: its proxy is a port that refuses connections.
+
+    Args:
+        more: preferences other than those with which pages are rendered.
+    """
+
+    def __init__(self, more: Mapping[str, Any] | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._window = DirectWindow(find_firefox().path)
-        self._run(self._window.start(1, Scripts("", "() => ''"), 1400, 900))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bidi, "preferences", lambda port: {**preferences(port), **(more or {})})
+            self._run(self._window.start(1, Scripts("", "() => ''"), 1400, 900))
 
     @property
     def memory(self) -> int:
@@ -85,12 +102,12 @@ class RealPage:
             {"type": "pointerDown", "button": 0},
             {"type": "pointerUp", "button": 0},
         ]
-        self._act({"type": "pointer", "id": "mouse", "actions": moves})
+        self.act({"type": "pointer", "id": "mouse", "actions": moves})
 
     def press(self, *keys: str) -> None:
         """Press keys one after another. Special keys are the code points of WebDriver."""
         actions = [{"type": way, "value": key} for key in keys for way in ("keyDown", "keyUp")]
-        self._act({"type": "key", "id": "keyboard", "actions": actions})
+        self.act({"type": "key", "id": "keyboard", "actions": actions})
 
     def write(self, selector: str, text: str) -> None:
         """Replace the text of a field by typing."""
@@ -98,8 +115,9 @@ class RealPage:
         self.value(f"document.querySelector({selector!r}).select()")
         self.press("\ue017", *text)  # delete
 
-    def _act(self, source: dict[str, Any]) -> None:
-        self._do("input.performActions", context=self._window._context, actions=[source])
+    def act(self, *sources: dict[str, Any]) -> None:
+        """Perform the actions of several sources at once, such as the mouse while a key is down."""
+        self._do("input.performActions", context=self._window._context, actions=list(sources))
 
     def picture(self) -> bytes:
         return self._run(self._window.picture(1400, 900, document=False))
@@ -114,8 +132,8 @@ class RealPage:
 
 
 @contextmanager
-def real_page() -> Iterator[RealPage]:
-    page = RealPage()
+def real_page(more: Mapping[str, Any] | None = None) -> Iterator[RealPage]:
+    page = RealPage(more)
     try:
         yield page
     finally:
