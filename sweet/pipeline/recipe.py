@@ -47,7 +47,7 @@ from sweet.regular import read_regular
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig, former_spellings, option_key
-from sweet.stages.prices import TABLE, Prices, no_prices, read_prices
+from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED
@@ -212,8 +212,7 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         run: the run directory, which may have a recipe; None where there is none yet.
 
     Raises:
-        UsageError: an unknown table or option, or an invalid value; names file and key. There is a limit of the cost,
-            and no price.
+        UsageError: an unknown table or option, or an invalid value; names file and key.
         InputError: the file, or that of the prices, cannot be read.
     """
     given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
@@ -224,8 +223,6 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
     train = LoopConfig.model_validate(base.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
     algorithm_of(train).check_given(given, config.set_)
     extras = dict(base.extras) if config.prices is None else {**base.extras, TABLE: read_prices(config.prices)}
-    if train.max_cost is not None and TABLE not in extras:
-        raise no_prices()
     return replace(base, train=train, extras=extras)
 
 

@@ -25,7 +25,7 @@ from sweet.runs.manifest import now
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
-from sweet.stages.prices import PricedConfig
+from sweet.stages.prices import PricedConfig, no_prices
 from sweet.stages.rounds import RECIPE
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.training.loggers import check_logs
@@ -46,6 +46,8 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 
 def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[LoopMetrics], Loop]:
     """Do the missing steps of a recipe; see `run_train`. Also returns the loop, which has every step."""
+    if recipe.train.max_cost is not None and recipe.prices is None:
+        raise no_prices()
     check_logs(recipe.train.log_to)
     with run.exclusive("train"):
         check_changes(run, recipe)

@@ -186,7 +186,7 @@ def test_prices_give_the_cost_of_each_round(tmp_path: Path) -> None:
     other.write_text("[agent]\nprompt = 2\n")
     assert loop([], recipe=str(file), prices=other)[0].cost == 24.0
     with pytest.raises(UsageError, match="needs the prices"):
-        resolve(LoopConfig(**TINY, max_cost=1), None)
+        run_train(Run.create(tmp_path / "run"), LoopConfig(**TINY, max_cost=1), Silent())
 
 
 def test_a_run_stops_at_the_limit_of_its_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:

@@ -192,3 +192,23 @@ def test_an_interrupted_call_prints_the_short_command_that_continues(tmp_path: P
     assert process.returncode == 130
     assert f"sweet train {folder}" in err
     assert str(recipe) not in err
+
+
+def test_a_run_that_stopped_at_the_limit_of_its_cost_goes_on_by_the_command_that_it_names(
+    tmp_path: Path, recipe: Path
+) -> None:
+    """The prices are in the run's recipe then. A token that the agent writes costs 1."""
+    folder, prices = tmp_path / "run", tmp_path / "prices.toml"
+    prices.write_text("[agent]\ncompletion = 1000000\n")
+    refused = run([*SWEET, "train", folder, "--recipe", recipe, "--max-cost", "1"], torch=True)
+    assert (refused.returncode, "needs the prices" in refused.stderr) == (2, True), refused.stderr
+    first = [*SWEET, "train", folder, "--recipe", recipe, "--prices", prices, "--max-cost", "1", "--json"]
+    stopped = run(first, torch=True)
+    assert stopped.returncode == 130, stopped.stderr
+    assert json.loads(stopped.stdout)["fix"] == f"sweet train {folder} --max-cost MORE"
+    prices.unlink()
+    again = run([*SWEET, "train", folder, "--max-cost", "1e9", "--json"], torch=True)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["metrics"]["cost"] > 1
+    shown = run([*SWEET, "status", folder], torch=False)
+    assert "(limit 1e+09)" in shown.stdout
