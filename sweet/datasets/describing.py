@@ -2,8 +2,8 @@
 
 `sweet.datasets.descriptions` writes and checks them; here are the files. Each specification is written to `OUT.part` as
 soon as it is known, and the whole file, with all tasks in their order, in one step at the end; so a call that was
-killed goes on, and what is described already costs nothing. A task that cannot be described keeps its row, without a
-specification: `rollout --human spec` refuses it.
+killed goes on, and what is described already costs nothing. The tokens so far are in `OUT.tokens.json` until then. A
+task that cannot be described keeps its row, without a specification: `rollout --human spec` refuses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from sweet.datasets.metrics import DescribeMetrics
 from sweet.errors import InputError, UsageError
 from sweet.files import check_target, replacing
 from sweet.runs.jsonl import JsonlWriter, encode, read_rows, scan_jsonl
+from sweet.runs.tokens import TokenMeter, metering, read_tokens
 from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.prices import Budget, given_prices
 from sweet.tasks.base import SPECIFICATION, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -39,8 +41,9 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
         InputError: there is no such file, or a row of it is not a task.
         ServerError: a server cannot be reached; what was described is kept.
         SweetError: there is no sandbox.
+        Interrupted: the limit of the cost is reached; what was described is kept.
     """
-    began = time.monotonic()
+    began, prices = time.monotonic(), given_prices(config)
     kind = task_kind(config.task)
     if kind.visual:
         what = f"The human of {kind.name} tasks sees pages: there is no code that a specification could replace."
@@ -62,15 +65,19 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
     kept = len(chosen) - len(missing)
     if kept:
         reporter.say(f"Described already: {count(kept, 'task')}; missing: {len(missing):,}.")
-    work = Describer(kind, config, reporter)
+    counted = out.with_name(f"{out.name}.tokens.json")
+    meter = TokenMeter(counted, read_tokens(counted))
+    budget = None if prices is None else Budget(prices, meter, config.max_cost)
+    work = Describer(kind, config, reporter, budget)
     if missing:
-        with JsonlWriter(journal) as writer:
+        with JsonlWriter(journal) as writer, metering(meter):
             known |= work.describe(missing, writer)
     with replacing(out) as file:
         for task in tasks:
             file.write(encode(described_row(task, known.get(task.id, {}))) + b"\n")
-    with suppress(FileNotFoundError):
-        journal.unlink()
+    for file_ in (journal, counted):
+        with suppress(FileNotFoundError):
+            file_.unlink()
     metrics = DescribeMetrics(
         tasks=len(tasks),
         described=len(missing) - len(work.failed),
@@ -82,6 +89,7 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
         out=str(out),
         undescribed=sorted(work.failed, key=lambda one: one.task),
         seconds=round(time.monotonic() - began, 3),
+        **({} if budget is None else {"cost": budget.spent()}),
     )
     if metrics.failed and metrics.failed < len(chosen):
         reporter.warn(f"{in_words(metrics)}. rollout --human spec refuses them; the same command tries them again.")

@@ -27,14 +27,16 @@ from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import MAIN, OPERATIONAL, Progress, Reporter, StageConfig, about, digest_of
+from sweet.stages.base import MAIN, OPERATIONAL, Progress, Reporter, about, digest_of
 from sweet.stages.failures import run_all
+from sweet.stages.prices import Budget, PricedConfig
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompt_text import fill, indented
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.tasks.waiting_scorer import WaitingScorer
+from sweet.units import count
 
 WRITTEN_BY = "specification_by"
 """The key of a row with the model that wrote the specification."""
@@ -88,7 +90,7 @@ _FAILED = (
 )
 
 
-class DescribeConfig(StageConfig):
+class DescribeConfig(PricedConfig):
     model: str = Field(json_schema_extra=about("Method", MAIN))
     """The model that writes the specifications."""
     url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", MAIN, OPERATIONAL))
@@ -113,6 +115,12 @@ class DescribeConfig(StageConfig):
     """Describe the tasks again that have a specification already."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Seed of sampling."""
+    prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
+    """TOML file with the prices of a million tokens: tables [describer] and [checker], each with prompt and completion.
+    The result then has the cost."""
+    max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
+    """With --prices: begin no further task once the tokens, those of calls that did not finish included, cost so much,
+    and stop when those under way have ended, as Ctrl-C does."""
     concurrency: int = Field(default=32, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Tasks that are described at once."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
@@ -153,14 +161,20 @@ class Describer:
         tokens: those of all requests, by `prompt` and `completion`.
     """
 
-    def __init__(self, kind: TaskKind, config: DescribeConfig, reporter: Reporter) -> None:
-        self.kind, self.config, self.reporter = kind, config, reporter
+    def __init__(
+        self, kind: TaskKind, config: DescribeConfig, reporter: Reporter, budget: Budget | None = None
+    ) -> None:
+        self.kind, self.config, self.reporter, self.budget = kind, config, reporter, budget
         self.failed: list[Undescribed] = []
         self.tries = 0
         self.tokens: Counter[str] = Counter()
 
     def describe(self, tasks: Sequence[Task], writer: JsonlWriter) -> dict[str, dict[str, Any]]:
-        """Return the keys of the specifications by task, and write each row as soon as it is known."""
+        """Return the keys of the specifications by task, and write each row as soon as it is known.
+
+        Raises:
+            Interrupted: the limit of the cost is reached.
+        """
         found: dict[str, dict[str, Any]] = {}
         with tempfile.TemporaryDirectory(prefix="sweet-describe-") as folder:
             config, say = self.config, self.reporter.say
@@ -181,6 +195,7 @@ class Describer:
         bar: Progress,
     ) -> None:
         config, scoring, free = self.config, WaitingScorer(scorer), asyncio.Semaphore(self.config.concurrency)
+        begun = 0
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(client_of(config, "describer", config.model, config.url))
             checker = client
@@ -189,7 +204,11 @@ class Describer:
                 checker = await stack.enter_async_context(client_of(config, "checker", model, urls))
 
             async def one(task: Task) -> None:
+                nonlocal begun
                 async with free:
+                    if self.budget is not None and self.budget.is_spent():
+                        return
+                    begun += 1
                     described = await self._one(task, client, checker, scoring)
                 self.tries += described.tries
                 if described.why is not None:
@@ -200,6 +219,8 @@ class Describer:
                 bar.advance()
 
             await run_all(one(task) for task in tasks)
+        if self.budget is not None and begun < len(tasks):
+            raise self.budget.stopped(f"Done: {count(begun, 'task')}; missing: {len(tasks) - begun:,}.")
 
     async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: WaitingScorer) -> _Described:
         """Write specifications of a task until one passes the checks, or the tries are used up."""

@@ -165,6 +165,8 @@ class DescribeMetrics(Record):
     """the file"""
     undescribed: list[Undescribed]
     """every task without a specification: task, problem, what"""
+    cost: float | None = None
+    """with --prices: price of all tokens, calls that did not finish included; absent without"""
     seconds: float
     """duration"""
 

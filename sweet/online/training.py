@@ -29,7 +29,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import plan_models, record_serving
 from sweet.stages.plans import Plan, PlanBuilder
-from sweet.stages.prices import Budget, given_prices, open_budget
+from sweet.stages.prices import RunBudget, given_prices, open_budget
 from sweet.stages.rates import times
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
@@ -108,7 +108,7 @@ class _Training:
     scorer: TrajectoryScorer
     local: LocalServing
     live: LiveReporter
-    budget: Budget | None
+    budget: RunBudget | None
 
     def run(self, metrics_path: Path) -> tuple[OnlineMetrics, tuple[int, int]]:
         """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""

@@ -50,12 +50,13 @@ class TokenMeter:
 
     Args:
         path: of its file, which appears with the first tokens.
+        counts: of an earlier call, which are part of its own.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, counts: TokensByRole | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._counts: dict[str, Tokens] = {}
+        self._counts = dict(counts or {})
         self._due, self._unwritten = 0.0, False
 
     @property
@@ -120,13 +121,21 @@ def tokens_of(root: Path, attempt: Attempt) -> dict[str, Tokens]:
     Raises:
         InputError: its file is invalid.
     """
-    path = tokens_path(root, attempt.id)
+    return read_tokens(tokens_path(root, attempt.id))
+
+
+def read_tokens(path: Path) -> dict[str, Tokens]:
+    """Return the tokens in a file, by role; none if there is no file.
+
+    Raises:
+        InputError: it is invalid.
+    """
     try:
         return _FILE.validate_json(read_regular(path, LARGEST))
     except FileNotFoundError:
         return {}
     except ValidationError as error:
-        fix = "restore it from a copy, or delete it: the tokens of this attempt are then unknown"
+        fix = "restore it from a copy, or delete it: these tokens are then not counted"
         raise InputError("This is no record of tokens.", path=path, fix=fix) from error
 
 

@@ -1,8 +1,9 @@
 """What tokens cost: prices that the user gives, of which none are known here, and the limit of a run's cost.
 
-A file of prices is TOML with the tables `[agent]`, `[sim]` and `[judge]`; or a recipe, in which these are tables of the
-table `[prices]`. The cost of a run is that of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of
-now. At the limit a stage begins nothing more, lets what is under way end, and raises `Interrupted`.
+A file of prices is TOML with a table for each role: `[agent]`, `[sim]`, `[judge]`, and of `sweet data describe`
+`[describer]` and `[checker]`; or a recipe, in which these are tables of the table `[prices]`. The cost of a run is that
+of the tokens of all its attempts (`sweet.runs.tokens`) by the prices of now. At the limit a stage begins nothing more,
+lets what is under way end, and raises `Interrupted`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sweet.regular import read_regular
 from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
-from sweet.runs.tokens import Tokens, TokensByRole, larger, tokens_of_run, total
+from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, larger, tokens_of_run, total
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.toml_file import parse_toml, read_text
 from sweet.units import price
@@ -61,6 +62,8 @@ class Prices(BaseModel):
     agent: Price = Price()
     sim: Price = Price()
     judge: Price = Price()
+    describer: Price = Price()
+    checker: Price = Price()
 
     def cost(self, tokens: TokensByRole) -> float:
         """Return the price of tokens."""
@@ -158,42 +161,30 @@ def spending(run: Run, manifest: Manifest) -> Spending:
 
 
 class Budget:
-    """What a run has cost, and may cost.
+    """What some work has cost, and may cost.
 
     Args:
-        attempt: that is under way; what other attempts at the same time spend is not seen.
+        meter: counts the tokens.
         most: at which nothing more is begun; None is no limit.
-
-    Raises:
-        InputError: the recorded tokens of an attempt are invalid.
+        before: tokens that the meter does not have.
     """
 
-    def __init__(self, run: Run, attempt: ActiveAttempt, prices: Prices, most: float | None = None) -> None:
-        self._run, self._attempt = run, attempt
-        self._prices, self.most = prices, most
-        self._before = tokens_of_run(run.path, run.manifest())
+    def __init__(
+        self, prices: Prices, meter: TokenMeter, most: float | None = None, before: TokensByRole | None = None
+    ) -> None:
+        self._prices, self._meter, self.most, self._before = prices, meter, most, before or {}
 
     def spent(self) -> float:
-        """Return what the run has cost so far."""
-        return self._prices.cost(total((self._before, self._attempt.tokens.counts)))
+        """Return what it has cost so far."""
+        return self._prices.cost(total((self._before, self._meter.counts)))
 
     def is_spent(self) -> bool:
         """Return whether nothing more is to be begun."""
         return self.most is not None and self.spent() >= self.most
 
-    def cost_of(self, artifact: str, known: TokensByRole | None = None) -> float:
-        """Return what an artifact that this attempt writes has cost, the attempts before this one included.
-
-        Args:
-            known: tokens of its rows, of which attempts of earlier versions recorded nothing else.
-        """
-        self._attempt.tokens.write()
-        tokens = tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact)
-        return self._prices.cost(larger(tokens, known or {}))
-
     def reached(self) -> str:
         """Return the sentence that says that the limit is reached."""
-        return f"The run has cost {self.spent():.4g}, and the limit is {self.most:g}."
+        return f"The cost is {self.spent():.4g}, and the limit is {self.most:g}."
 
     def stopped(self, done: str) -> Interrupted:
         """Return the error of a stage that stops at the limit.
@@ -204,6 +195,32 @@ class Budget:
         return Interrupted(f"Stopped. {self.reached()} {done}", needs=option("max_cost", "MORE"))
 
 
-def open_budget(run: Run, attempt: ActiveAttempt, prices: Prices | None, config: PricedConfig) -> Budget | None:
+class RunBudget(Budget):
+    """What a run has cost in all its attempts, and may cost.
+
+    Args:
+        attempt: that is under way; what other attempts at the same time spend is not seen.
+        most: see `Budget`.
+
+    Raises:
+        InputError: the recorded tokens of an attempt are invalid.
+    """
+
+    def __init__(self, run: Run, attempt: ActiveAttempt, prices: Prices, most: float | None = None) -> None:
+        super().__init__(prices, attempt.tokens, most, tokens_of_run(run.path, run.manifest()))
+        self._run = run
+
+    def cost_of(self, artifact: str, known: TokensByRole | None = None) -> float:
+        """Return what an artifact that this attempt writes has cost, the attempts before this one included.
+
+        Args:
+            known: tokens of its rows, of which attempts of earlier versions recorded nothing else.
+        """
+        self._meter.write()
+        tokens = tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact)
+        return self._prices.cost(larger(tokens, known or {}))
+
+
+def open_budget(run: Run, attempt: ActiveAttempt, prices: Prices | None, config: PricedConfig) -> RunBudget | None:
     """Return what a run may cost; None without prices."""
-    return None if prices is None else Budget(run, attempt, prices, config.max_cost)
+    return None if prices is None else RunBudget(run, attempt, prices, config.max_cost)

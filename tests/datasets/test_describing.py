@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from sweet.datasets.describing import run_data_describe
 from sweet.datasets.descriptions import TEMPERATURE, DescribeConfig
-from sweet.errors import InputError, ServerError, UsageError
+from sweet.errors import InputError, Interrupted, ServerError, UsageError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -102,6 +102,26 @@ def test_each_task_gets_a_specification_that_gives_nothing_away_and_says_enough(
         assert ("total = " in text) == (kind == "describe"), "who checks sees request and specification alone"
         assert body["temperature"] == 0.0
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_work_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:
+    """An answer costs 1; a task has two, a specification and a solution."""
+    file, prices, writer = tasks(tmp_path), tmp_path / "prices.toml", Writer()
+    prices.write_text("[describer]\nprompt = 100000\n")
+    options: dict[str, Any] = {"prices": prices, "concurrency": 1}
+    with pytest.raises(Interrupted, match=r"cost is 4, and the limit is 3\. Done: 2 tasks; missing: 2"):
+        described(file, writer, max_cost=3, **options)
+    out = tmp_path / "fees-described.jsonl"
+    assert not out.exists()
+    with pytest.raises(Interrupted, match="Done: 0 tasks; missing: 2"):
+        described(file, writer, max_cost=4, **options)
+    metrics = described(file, writer, max_cost=100, **options)
+    assert (metrics.kept, metrics.described, metrics.cost) == (2, 2, 8.0)
+    assert len(writer.bodies) == 8, "nothing is asked twice"
+    assert sorted(one.name for one in tmp_path.glob("fees-*")) == [out.name]
+    assert "cost" not in described(file, writer).as_json()
+    with pytest.raises(UsageError, match="needs the prices"):
+        described(file, writer, max_cost=1)
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,8 @@ def test_a_run_that_stopped_at_the_limit_of_its_cost_goes_on_by_the_command_that
     prices.write_text("[agent]\ncompletion = 1000000\n")
     refused = run([*SWEET, "train", folder, "--recipe", recipe, "--max-cost", "1"], torch=True)
     assert (refused.returncode, "needs the prices" in refused.stderr) == (2, True), refused.stderr
-    first = [*SWEET, "train", folder, "--recipe", recipe, "--prices", prices, "--max-cost", "1", "--json"]
-    stopped = run(first, torch=True)
+    words: list[str | Path] = ["train", folder, "--recipe", recipe, "--prices", prices, "--max-cost", "1", "--json"]
+    stopped = run([*SWEET, *words], torch=True)
     assert stopped.returncode == 130, stopped.stderr
     assert json.loads(stopped.stdout)["fix"] == f"sweet train {folder} --max-cost MORE"
     prices.unlink()

@@ -56,7 +56,7 @@ def test_a_rollout_stops_at_its_limit_and_goes_on_with_a_higher_one(
     server: ChatServer, prices: Path, tmp_path: Path
 ) -> None:
     run = Run.create(tmp_path / "run")
-    with pytest.raises(Interrupted, match=r"cost 3, and the limit is 2\.5\. Done: 3 dialogues; missing: 3"):
+    with pytest.raises(Interrupted, match=r"cost is 3, and the limit is 2\.5\. Done: 3 dialogues; missing: 3"):
         run_rollout(run, options(server, prices=prices, max_cost=2.5), Silent())
     with pytest.raises(Interrupted, match="Done: 3 dialogues; missing: 3"):
         run_rollout(run, options(server, prices=prices, max_cost=3), Silent())
