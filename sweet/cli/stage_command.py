@@ -25,6 +25,7 @@ from sweet.inspection.command_words import to_fill_in
 from sweet.inspection.disk_use import size_below
 from sweet.inspection.next_commands import suggest_next
 from sweet.paths import RUNS
+from sweet.publishing.after_training import TRAININGS, pushing
 from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
@@ -182,7 +183,8 @@ class StageCommand(Command[C]):
         run, created = self._open(call)
         try:
             run, config = self._with_settings(run, call)
-            result = self.stage(run, config, call.reporter)
+            work = pushing(self.stage) if self.name in TRAININGS else self.stage
+            result = work(run, config, call.reporter)
         except (TooManyFailures, NotPushed) as error:
             if error.result is not None and call.common.json:
                 error.found = error.result.as_json()

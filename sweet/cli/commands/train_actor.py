@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.publishing.after_training import pushing
 from sweet.training.config import TrainActorConfig
 from sweet.training.stage import plan_train_actor, run_train_actor
 
@@ -11,7 +10,7 @@ COMMANDS = (
     StageCommand(
         name="train-actor",
         config=TrainActorConfig,
-        stage=pushing(run_train_actor),
+        stage=run_train_actor,
         plan=plan_train_actor,
         summary="Train the agent on the pairs.",
         text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.publishing.after_training import pushing
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import plan_train_critic, run_train_critic
 
@@ -11,7 +10,7 @@ COMMANDS = (
     StageCommand(
         name="train-critic",
         config=TrainCriticConfig,
-        stage=pushing(run_train_critic),
+        stage=run_train_critic,
         plan=plan_train_critic,
         summary="Train the critic, which assigns credit to each turn, on the preferences.",
         examples=(

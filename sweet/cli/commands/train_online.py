@@ -8,13 +8,12 @@ from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.stage import plan_train_online, run_train_online
-from sweet.publishing.after_training import pushing
 
 COMMANDS = (
     StageCommand(
         name="train-online",
         config=TrainOnlineConfig,
-        stage=pushing(run_train_online),
+        stage=run_train_online,
         plan=plan_train_online,
         show=partial(console.show_result, hidden=("curve",)),
         name_run=lambda config: (config.task, f"online-{config.algorithm}"),
