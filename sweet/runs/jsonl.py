@@ -113,7 +113,9 @@ def read_any_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | InputError
             number = position
             yield line.strip()
 
-    reader = jsonlines.Reader(lines())
+    reader = jsonlines.Reader(
+        lines(), loads=json.loads
+    )  # else orjson where it is installed, which rounds large numbers
     while True:
         try:
             row = reader.read(type=dict, skip_empty=True)

@@ -6,6 +6,8 @@ import errno
 import json
 import math
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -253,3 +255,13 @@ def test_a_removal_that_fails_leaves_the_file_as_it_is(tmp_path: Path) -> None:
         assert writer.rows == 3
     assert [row["id"] for row in scan_jsonl(path)] == [1, 2, 3]
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_numbers_are_read_the_same_whatever_else_is_installed(tmp_path: Path) -> None:
+    """The library that reads lines takes orjson where it is installed, which rounds numbers of more than 64 bits."""
+    (tmp_path / "orjson.py").write_text("def loads(text): return {'id': 0.5}\ndef dumps(value): return b'{}'\n")
+    (tmp_path / "rows.jsonl").write_text(f'{{"id": {2**70}}}\n')
+    code = "import pathlib, sys, sweet.runs.jsonl as j; print(*j.read_rows(pathlib.Path(sys.argv[1])))"
+    words, own = [sys.executable, "-c", code, str(tmp_path / "rows.jsonl")], {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=os.environ | own, capture_output=True, text=True, check=True)
+    assert done.stdout == f"(1, {{'id': {2**70}}})\n"
