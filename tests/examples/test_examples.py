@@ -110,7 +110,7 @@ def test_every_example_is_short_and_listed() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     for path in EXAMPLES.iterdir():
         if path.name not in ("README.md", "__pycache__"):
-            assert f"]({path.name})" in listed, path
+            assert any(f"]({path.name}{end}" in listed for end in (")", "/")), path
     programs = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("own_*/*/__init__.py")]
     assert len(programs) > 3
     long = [path.name for path in programs if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
