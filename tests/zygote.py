@@ -5,11 +5,14 @@ FOLDER PAD` imports nothing, and listens at a socket in FOLDER for each of `LEVE
 it forks the zygote of the first level, which imports what the level needs and forks that of the next one; so nothing is
 imported twice, and nothing that nobody asks for. A zygote forks a child for each request, which runs what `python` with
 the same arguments runs: a process of its own, with its own arguments, environment, folder, streams, signals and exit.
+At the exit, the interpreter would free every object of every module, which copies all memory that the processes share
+and takes ten times as long as the fork: where nothing else is left to be done, that is left to the kernel (`end`).
 `tests.programs` sends the requests; all zygotes end when their standard input is closed.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import io
@@ -20,6 +23,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -268,6 +272,22 @@ def run(arguments: Sequence[str]) -> None:
             runpy.run_path(file, run_name="__main__")
 
 
+def end(status: int) -> None:
+    """Do all that an interpreter does at its exit but free its objects, and exit. Return where more may be left to be
+    done: threads that still run may print, and what cannot be written changes the status."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if threading.enumerate() != [threading.main_thread()]:
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (AttributeError, OSError, ValueError):  # closed, or on a full disk: the interpreter tries it again
+        return
+    ctypes.CDLL(None).fflush(None)
+    os._exit(status & 0xFF)
+
+
 def _current_folder() -> list[str]:
     if os.environ.get("PYTHONSAFEPATH"):
         return []
@@ -291,4 +311,11 @@ if __name__ == "__main__":
     if call is None:
         os._exit(0)
     become(*call)
-    run(call[0]["arguments"])
+    try:
+        run(call[0]["arguments"])
+    except SystemExit as exit:
+        if not isinstance(exit.code, int | None):
+            raise  # and print it
+        end(exit.code or 0)
+        raise
+    end(0)
