@@ -2,7 +2,7 @@
 
 `tests.zygote` explains zygotes. The first process of pytest starts them and ends them (`zygotes`), and its workers use
 the same ones, and are forked by one themselves (`tests.worker`). A program that does not need torch is forked by a
-process that has not imported it: the fork and the exit of one that has take seven times as long.
+process that has not imported it: the fork and the exit of one that has take five times as long.
 """
 
 from __future__ import annotations
