@@ -9,11 +9,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.errors import SweetError, for_command_line
 from sweet.inspection.disk_use import DiskUse, disk_use
 from sweet.inspection.next_commands import suggest_next
+from sweet.json_value import JsonValue
 from sweet.runs.attempt import progress_path
 from sweet.runs.manifest import Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.progress import AttemptProgress, read_progress

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.stages.record import Rate, Record, UnknownRate
 
 AnyRate = Rate | UnknownRate

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.report.lineage_facts import Names
 from sweet.report.schema import (
     ArtifactFact,

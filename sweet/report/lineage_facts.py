@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from pydantic import JsonValue
-
 from sweet.inspection.status import report as status
+from sweet.json_value import JsonValue
 from sweet.report.schema import ArtifactFact, AttemptFact, Link, words
 from sweet.runs.commands import command_of, current_settings, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest

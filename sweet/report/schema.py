@@ -6,9 +6,10 @@ import math
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.inspection.status import ArtifactStatus
+from sweet.json_value import JsonValue
 from sweet.stages.prices import Spending
 from sweet.stages.record import Flat, Record
 from sweet.units import rate_bounds, rate_value

@@ -24,12 +24,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
     model_validator,
 )
 
 from sweet.errors import InputError, UsageError
+from sweet.json_value import JsonValue
 
 SCHEMA_VERSION = 1
 """Incremented when older versions of the program could misread a manifest."""

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import SweetError
 from sweet.files import write_whole
+from sweet.json_value import JsonValue
 from sweet.regular import read_regular
 from sweet.runs.environment import recordable
 from sweet.runs.manifest import now

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
+from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparisonMetrics, SamplesMetrics
 from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record, UnknownRate
@@ -45,6 +46,8 @@ class BestOfMetrics(Record):
     """what the critic's reference reads, hidden or dialogue; null where the critic has none"""
     turn_tokens: str | None = None
     """the tokens of a turn that the means of the critic run over: both, reply or separate; null where it has none"""
+    cost: float | None = None
+    """with --prices: price of all tokens of the language model, those of earlier calls included; absent without"""
 
 
 class HumanRates(Record):

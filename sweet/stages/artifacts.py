@@ -12,10 +12,9 @@ import json
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from pydantic import JsonValue
-
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
+from sweet.json_value import JsonValue
 from sweet.llm.scripted import has_model
 from sweet.regular import read_regular
 from sweet.runs.manifest import Artifact, Manifest

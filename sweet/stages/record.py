@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, JsonValue, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
+from sweet.json_value import JsonValue
 from sweet.runs.manifest import Artifact
 
 
@@ -35,25 +37,25 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object, fields that were not given omitted."""
-        return self.model_dump(mode="json")
+        """The JSON object, fields that were not given omitted.
 
-    @model_serializer(mode="wrap")
-    def _write(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        It is written here and not by a serializer of pydantic, which turns an interrupt (Ctrl-C) that arrives in one
+        into a warning or an error of its own.
+        """
         found: dict[str, Any] = {}
-        for name, dumped in dump(self).items():
+        for name, info in type(self).model_fields.items():
             if name not in self.model_fields_set:
                 continue
-            info, value = type(self).model_fields[name], getattr(self, name)
+            value = getattr(self, name)
             if isinstance(value, Rate | UnknownRate):
                 found |= value.flat(name)
             elif not _is_flat(info):
-                found[info.alias or name] = dumped
+                found[info.alias or name] = _as_json(value)
             elif isinstance(value, Mapping):
                 for key, item in value.items():
-                    found |= item.flat(key) if isinstance(item, Rate | UnknownRate) else {key: dumped[key]}
+                    found |= item.flat(key) if isinstance(item, Rate | UnknownRate) else {key: _as_json(item)}
             elif value is not None:
-                found |= dumped
+                found |= _as_json(value)
         return found
 
 
@@ -136,3 +138,16 @@ def _kinds(annotation: Any) -> list[type]:
 
 def _is_flat(info: FieldInfo) -> bool:
     return any(isinstance(mark, Flat) for mark in info.metadata)
+
+
+def _as_json(value: object) -> Any:
+    """Return what is written for a value of a record."""
+    if isinstance(value, Record):
+        return value.as_json()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return to_jsonable_python(value)

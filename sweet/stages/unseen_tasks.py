@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pydantic import JsonValue
-
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
+from sweet.json_value import JsonValue
 from sweet.runs.commands import command_of
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest

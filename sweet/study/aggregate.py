@@ -14,9 +14,8 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from pydantic import JsonValue
-
 from sweet.device import CORES
+from sweet.json_value import JsonValue
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
 from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval

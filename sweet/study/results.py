@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sweet.errors import InputError
+from sweet.json_value import JsonValue
 
 Bounds = tuple[float, float]
 """The bounds of a 95% interval."""

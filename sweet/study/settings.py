@@ -25,9 +25,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sweet.device import Device
+from sweet.json_value import JsonValue
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import MAIN, OPERATIONAL, StageConfig, about
 from sweet.suggestions import did_you_mean
@@ -76,7 +77,7 @@ class Method(BaseModel):
     name: str
     learns: str = "sweet"
     """The credit rule of the actor's training; `nothing` for the agent as it is."""
-    judge: Literal["critic", "oracle", "random", "untrained"] | None = None
+    judge: Literal["critic", "lookahead", "oracle", "random", "untrained"] | None = None
     """The judge of the sampled replies, where the actor learns from replies to one turn instead of whole dialogues."""
     online: bool = False
     """Whether the actor learns in many small steps from dialogues that it plays itself, until the tokens are used up.
@@ -158,6 +159,7 @@ METHODS: dict[str, Method] = {
         ),
         _by_critic("sweet"),
         _by_critic("sweet-plus", rank={"reference_context": "dialogue"}, pair=WIDE_PAIRS, actor=SUMMED),
+        Method(name="sweet-lookahead", judge="lookahead", pair=PAIRS | WIDE_PAIRS, actor=SWEET | SUMMED),
         _by_critic("no-info", critic={"variant": "no-info"}),
         _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),
@@ -182,7 +184,7 @@ METHODS: dict[str, Method] = {
 TUNED = ("rft", "multi-turn-dpo", "grpo", "istar", "opsd", "sweet-pg", "sweet")
 """The methods whose settings are tuned; `rloo` has those of `grpo`."""
 
-CURVES = (*TUNED, "rloo", "sweet-pg-candidates", "sweet-plus", "untrained")
+CURVES = (*TUNED, "rloo", "sweet-pg-candidates", "sweet-plus", "sweet-lookahead", "untrained")
 """The methods that have a learning curve over generated tokens."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from pydantic import JsonValue
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
+from sweet.json_value import JsonValue
 from sweet.runs.content import measure
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.study.aggregate import aggregate

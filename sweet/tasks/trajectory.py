@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sweet.json_value import JsonValue
 from sweet.tasks.base import NO_ANSWER, Message, Task
 
 Outcome = Literal[

@@ -27,6 +27,7 @@ from sweet.runs.manifest import (
 )
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS
+from tests.interrupts import interrupts, lines
 from tests.runs.conftest import Settings, make
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -85,6 +86,18 @@ def manifests(draw: st.DrawFn) -> Manifest:
 @given(manifests())
 def test_a_manifest_is_read_back_as_it_was(manifest: Manifest) -> None:
     assert parse(render(manifest), Path("manifest.json"), "") == manifest
+
+
+def test_an_interrupt_while_a_manifest_is_written_is_raised_as_such(run: Run) -> None:
+    """In a function that a serializer of pydantic calls it became a warning, and the program went on."""
+    with run.attempt("rollout", Settings()) as attempt:
+        attempt.environment["nodes"] = [{"gpus": 1, "name": "a"}, None]
+    manifest = run.manifest()
+
+    def write() -> bytes:
+        return render(Manifest.model_validate(manifest.model_dump()))
+
+    assert interrupts(write) == lines(write) > 20
 
 
 @given(manifests(), st.data())

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from sweet.runs.manifest import Artifact, Kind, now
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.stages.record import Flat, Rate, Record, UnknownRate, documentation
+from tests.interrupts import interrupts, lines
 
 
 class Inner(Record):
@@ -35,6 +36,12 @@ class Sample(Record):
 def test_what_is_not_given_is_absent_and_none_is_null() -> None:
     assert Sample(count=1).as_json() == {"count": 1}
     assert Sample(count=1, source=None).as_json() == {"count": 1, "from": None}
+
+
+def test_an_interrupt_while_a_record_is_written_is_raised_as_such() -> None:
+    """In a serializer of pydantic it became a warning, and the program went on."""
+    record = Sample(count=1, inner=Inner(depth=1), parts={"a": Inner(depth=2)})
+    assert interrupts(record.as_json) == lines(record.as_json) > 20
 
 
 def test_keys_come_in_the_order_of_the_fields() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.record import Rate, Record, UnknownRate
 

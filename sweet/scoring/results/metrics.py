@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.stages.leaks import LeakMetrics
 from sweet.stages.record import Flat, Rate, Record, UnknownRate
 

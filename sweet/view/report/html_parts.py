@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.units import format_duration
 from sweet.view.html import line, text
 

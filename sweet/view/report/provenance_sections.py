@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.report.quote import SHORT
 from sweet.report.schema import ArtifactFact, AttemptFact, Report
 from sweet.units import format_bytes

@@ -6,8 +6,7 @@ import base64
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
+from sweet.json_value import JsonValue
 from sweet.report.schema import Rate, Series
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults
