@@ -51,7 +51,7 @@ def gradients(model: Any) -> Iterator[list[torch.Tensor]]:
 
 def plain_mean(model: Any, sequence: TokenSequence) -> torch.Tensor:
     """Return the mean log-probability of a turn by a plain forward pass of the model over one sequence."""
-    ids = torch.tensor([sequence.ids])
+    ids = torch.tensor([sequence.ids], device=model.device)
     span = sequence.spans[0]
     table = model(input_ids=ids, use_cache=False).logits[0, span.start - 1 : span.stop - 1].log_softmax(-1)
     mean: torch.Tensor = table.gather(1, ids[0, span.start : span.stop, None]).mean()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow
@@ -17,6 +18,8 @@ from transformers import PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.synthetic import BETA, Metrics, Shape, make_model, make_pairs, peak_mib, perturb
+from sweet.learn.components import Example
+from sweet.learn.tokens import TokenSequence
 
 
 class UnchangedOrder(DPOTrainer):  # type: ignore[misc]
@@ -29,12 +32,10 @@ class UnchangedOrder(DPOTrainer):  # type: ignore[misc]
         return SequentialSampler(train_dataset if train_dataset is not None else self.train_dataset)
 
 
-def train_trl(request: Metrics, shape: Shape) -> Metrics:
-    """Train the same epoch in the same order. With method "first", return the losses of the first pairs only."""
-    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
-    first = request["method"] == "first"
+def make_rows(pool: Sequence[TokenSequence], examples: Iterable[Example]) -> list[dict[str, list[int]]]:
+    """Return step-level pairs as TRL reads them: the prompt that both sides have, and their replies."""
     rows = []
-    for example in examples[: request["batch"]] if first else [examples[i] for i in request["order"]]:
+    for example in examples:
         chosen, rejected = pool[example.chosen[0]], pool[example.rejected[0]]
         cut = chosen.spans[0].start
         rows.append(
@@ -44,41 +45,64 @@ def train_trl(request: Metrics, shape: Shape) -> Metrics:
                 "rejected_ids": list(rejected.ids[cut:]),
             }
         )
+    return rows
+
+
+def make_trainer(policy: Any, reference: Any, rows: list[dict[str, list[int]]], folder: str, **settings: Any) -> Any:
+    """Return a trainer with the optimizer and the loss of `sweet train-actor`.
+
+    Args:
+        settings: of `trl.DPOConfig`; the device, the learning rate and the division of a step are among them.
+    """
     make: Any = PreTrainedTokenizerFast
     tokenizer = make(tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0}, "<pad>")), pad_token="<pad>")
+    args = DPOConfig(
+        output_dir=folder,
+        beta=BETA,
+        loss_type="sigmoid",
+        max_length=None,
+        lr_scheduler_type="constant",
+        adam_beta1=0.9,
+        adam_beta2=0.95,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused",
+        num_train_epochs=1,
+        report_to="none",
+        save_strategy="no",
+        logging_steps=1,
+        disable_tqdm=True,
+        **settings,
+    )
+    return UnchangedOrder(
+        model=policy,
+        ref_model=reference,
+        args=args,
+        # With no fingerprint given, the library pickles the table to compute one, which fails in some versions.
+        train_dataset=Dataset(pyarrow.Table.from_pylist(rows), fingerprint="pairs"),
+        processing_class=tokenizer,
+    )
+
+
+def train_trl(request: Metrics, shape: Shape) -> Metrics:
+    """Train the same epoch in the same order. With method "first", return the losses of the first pairs only."""
+    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    first = request["method"] == "first"
+    rows = make_rows(pool, examples[: request["batch"]] if first else [examples[i] for i in request["order"]])
     policy = make_model(shape, request["seed"])
     with tempfile.TemporaryDirectory() as folder:
-        args = DPOConfig(
-            output_dir=folder,
-            beta=BETA,
-            loss_type="sigmoid",
-            max_length=None,
+        trainer = make_trainer(
+            perturb(policy, request["seed"]) if first else policy,
+            make_model(shape, request["seed"]),
+            rows,
+            folder,
             learning_rate=request["lr"],
-            lr_scheduler_type="constant",
-            adam_beta1=0.9,
-            adam_beta2=0.95,
-            weight_decay=0.0,
-            max_grad_norm=1.0,
-            optim="adamw_torch_fused",
-            num_train_epochs=1,
             per_device_train_batch_size=request["trl_micro"],
             gradient_accumulation_steps=max(1, request["batch"] // request["trl_micro"]),
             gradient_checkpointing=False,
             bf16=False,
             use_cpu=True,
-            report_to="none",
-            save_strategy="no",
-            logging_steps=1,
-            disable_tqdm=True,
             dataloader_pin_memory=False,
-        )
-        trainer = UnchangedOrder(
-            model=perturb(policy, request["seed"]) if first else policy,
-            ref_model=make_model(shape, request["seed"]),
-            args=args,
-            # With no fingerprint given, the library pickles the table to compute one, which fails in some versions.
-            train_dataset=Dataset(pyarrow.Table.from_pylist(rows), fingerprint="pairs"),
-            processing_class=tokenizer,
         )
         if first:
             with torch.no_grad():
@@ -91,6 +115,11 @@ def train_trl(request: Metrics, shape: Shape) -> Metrics:
         "seconds": seconds,
         "cpu_s": cpu,
         "pairs_per_s": len(rows) / seconds,
-        "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
+        "losses": losses_of(trainer),
         "peak_rss_mib": peak_mib(),
     }
+
+
+def losses_of(trainer: Any) -> list[float]:
+    """Return the loss of each step of a training that has ended."""
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

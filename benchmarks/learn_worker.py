@@ -69,7 +69,7 @@ def train(request: Metrics, shape: Shape) -> Metrics:
         token_budget=request["budget"],
         warmup=0.0,
         floor=1.0,
-        grouped=request["together"],
+        together=request["together"],
     )
     steps: list[Metrics] = []
     model = make_model(shape, request["seed"])

@@ -1,6 +1,6 @@
 """The study of `sweet demo --study` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
 
-    python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|full] [--seeds N]
+    python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|short|full] [--seeds N]
                                  [--methods zero-shot,rft,…] [--json]
 
 The tasks are `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never seen
@@ -16,6 +16,7 @@ sampled by vllm if it is installed, else by the embedded engine; on a GPU both u
 float32 weights.
 
 `full` requires a GPU. Its results go to --out/smollm2.json and, with every method, to benchmarks/results/smollm2.json.
+`short` requires one too: a seed in steps of a few minutes, for `benchmarks.gpu`.
 `tiny` checks on any machine that everything works, and says nothing about the methods: a model with hardly any warm-up
 learns from a handful of pairs, and may not have solved any task to learn from.
 """
@@ -87,6 +88,10 @@ SIZES = {
         study={"seeds": 1, "train_tasks": 3, "samples": 4, "eval_tasks": 2, "candidates": 4, "fraction": 0.1},
         warm_up={"batch": 4},
         training={"epochs": 1, "limit": 2},
+    ),
+    "short": Size(
+        dialogues=8_000,
+        study={"seeds": 1, "train_tasks": 400, "samples": 6, "eval_tasks": 250, "candidates": 16, "fraction": 0.03},
     ),
     "full": Size(
         dialogues=20_000,
@@ -207,9 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args(arguments)
     try:
-        if options.size == "full" and resolve_device(options.device).type != "cuda":
-            what = "The full size requires a GPU, and torch finds none."
-            raise UsageError(what, where="--size full", fix="--size tiny checks the script on a CPU")
+        if options.size != "tiny" and resolve_device(options.device).type != "cuda":
+            what = f"The {options.size} size requires a GPU, and torch finds none."
+            raise UsageError(what, where=f"--size {options.size}", fix="--size tiny checks the script on a CPU")
         result = study(options, ConsoleReporter())
     except SweetError as error:
         if isinstance(error, TooManyFailures) and error.result is not None:

@@ -45,6 +45,7 @@ NAVIGATION = {
         "Containers": "docs/containers",
         "Planning": "docs/planning",
         "Many machines": "docs/cluster",
+        "On a GPU": "docs/gpu",
     },
     "Reference": {
         "Commands": "docs/commands",
