@@ -24,10 +24,10 @@ exact   the greatest difference between trees and the forward pass of the model 
         trees and with trees cut to a budget.
 rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
 train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs per turn of
-        `--train-dialogues` dialogues, 8 pairs a step, reference included. The pairs of a dialogue come together
-        (`LoopSettings.grouped`), or with `--shuffled` in random order. TRL gets the same pairs in the same order, the
-        same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before any step under a
-        policy that differs from its reference, `step_loss_difference` the loss of each step of the epoch.
+        `--train-dialogues` dialogues, 8 pairs a step, reference included. `--order` is that of the pairs, by default
+        the one of `sweet train-actor --shuffle`. TRL gets the same pairs in the same order, the same optimizer and
+        learning rate; `first_loss_difference` compares the loss of 8 pairs before any step under a policy that differs
+        from its reference, `step_loss_difference` the loss of each step of the epoch.
 memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`
         excludes the memory of the process before.
 """
@@ -43,7 +43,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from sweet.training.config import Shuffle, TrainActorConfig, adjacent
 
 ROOT = Path(__file__).resolve().parent.parent
 Metrics = dict[str, Any]
@@ -80,7 +82,7 @@ class Runner:
         options = self.options
         shape = {"dialogues": options.train_dialogues}
         common = {"pairs": 4, "batch": options.batch, "lr": 1e-5, "budget": options.train_budget, "shape": shape}
-        return {**common, "trl_micro": options.trl_micro, "together": not options.shuffled}
+        return {**common, "trl_micro": options.trl_micro, "together": adjacent(options.order, options.batch)}
 
 
 def greatest_difference(left: list[float], right: list[float]) -> float:
@@ -187,7 +189,7 @@ def main() -> None:
     parser.add_argument("--plain-budget", type=int, default=2048, help="tokens of one plain batch")
     parser.add_argument("--train-budget", type=int, default=2048, help="tokens of a micro-batch, tree and plain")
     parser.add_argument("--train-dialogues", type=int, default=2)
-    parser.add_argument("--shuffled", action="store_true", help="shuffle the pairs of all dialogues")
+    parser.add_argument("--order", choices=get_args(Shuffle), default=TrainActorConfig().shuffle)
     parser.add_argument("--batch", type=int, default=8, help="pairs per step")
     parser.add_argument("--trl", help="the folder TRL was installed into, if it is not in the project's environment")
     parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward pass of TRL")

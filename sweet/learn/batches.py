@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -17,20 +19,34 @@ PackFunction = Callable[[Sequence[Sequence[TokenSequence]], int], list[list[int]
 """Divides bundles into groups of indices under a token budget: `Scorer.pack`."""
 
 
-def epoch_order(examples: Sequence[Example], seed: int, epoch: int, *, grouped: bool = False) -> list[int]:
+def epoch_order(examples: Sequence[Example], seed: int, epoch: int, *, together: int | None = 1) -> list[int]:
     """The indices of the examples in the order of an epoch, drawn from (seed, epoch).
 
     Args:
-        grouped: keep examples of the same group adjacent: the groups are shuffled, and the examples within each.
+        together: the most examples of one group (`Example.group`) that are kept adjacent. 1 shuffles single examples;
+            None keeps each group whole: the groups are shuffled, and the examples within each. Otherwise each group is
+            divided, in its own order, into the fewest pieces of nearly equal size, and the pieces are shuffled: the
+            examples of a piece share the longest prefixes, and a batch has pieces of several groups.
     """
     generator = torch.Generator().manual_seed((seed << 16) + epoch)
     order: list[int] = torch.randperm(len(examples), generator=generator).tolist()
-    if not grouped:
+    if together == 1:
         return order
     groups: dict[str, list[int]] = {}
     for index in order:
         groups.setdefault(examples[index].group, []).append(index)
-    return [index for members in groups.values() for index in members]
+    if together is None:
+        return [index for members in groups.values() for index in members]
+    pieces = [piece for members in groups.values() for piece in _pieces(sorted(members), together)]
+    shuffled: list[int] = torch.randperm(len(pieces), generator=generator).tolist()
+    return [index for number in shuffled for index in pieces[number]]
+
+
+def _pieces(members: Sequence[int], most: int) -> list[Sequence[int]]:
+    """Divide into the fewest parts of at most `most`, whose sizes differ by at most one."""
+    count = math.ceil(len(members) / most)
+    ends = [len(members) * number // count for number in range(count + 1)]
+    return [members[start:end] for start, end in pairwise(ends)]
 
 
 def bundles(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> list[list[TokenSequence]]:

@@ -53,8 +53,8 @@ class LoopSettings:
         floor: final learning rate as a share of `lr`.
         clip: maximum gradient norm.
         save_every: steps between checkpoints; None saves one after each epoch.
-        grouped: shuffle groups of examples (`Example.group`) as units, so that a step computes shared prefixes once;
-            the examples of a step are then less varied.
+        together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
+            computes more shared prefixes once, and its examples are less varied.
         share: compute once what the sequences of a micro-batch share.
         keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.best_checkpoint`) instead
             of the last.
@@ -69,7 +69,7 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
-    grouped: bool = False
+    together: int | None = 1
     share: bool = True
     keep_best: bool = False
 
@@ -220,7 +220,7 @@ class Loop:
         self._waited += time.monotonic() - began
 
     def _order(self, epoch: int) -> list[int]:
-        return epoch_order(self.examples, self.settings.seed, epoch, grouped=self.settings.grouped)
+        return epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
 
     # After a step ----------------------------------------------------------------------------------------------
 

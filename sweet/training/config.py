@@ -19,6 +19,7 @@ from sweet.training.loggers import LogTarget
 Engine = Literal["torch", "deepspeed", "openrlhf"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
+Shuffle = Literal["examples", "pieces", "grouped"]
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,11 @@ class TrainConfig(PlannedConfig, PushedConfig):
     """paper, or upstream to compute the same as the published code."""
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Optimization"))
     """Seed of the order of the examples."""
-    shuffle: Literal["examples", "grouped"] = Field(
+    shuffle: Shuffle = Field(
         default="examples", json_schema_extra=about("Optimization", formerly(values={"kin": "grouped"}))
     )
-    """examples: in random order. grouped: a dialogue's pairs (a task's dialogues) together; faster, steps vary less."""
+    """examples: in random order. pieces: at most half a batch of a dialogue's pairs (of a task's dialogues) together;
+    grouped: all of them. The more are together the faster, and the less a step's examples vary."""
     limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Train on at most this many examples, drawn by the seed."""
     from_: Names = Field(default_factory=list, json_schema_extra=about("Data", MAIN))
@@ -199,6 +201,11 @@ class TrainActorConfig(TrainConfig):
     """The critic that the credit rule asks for advantages (sweet-pg); default: the newest finished one."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
+
+
+def adjacent(shuffle: Shuffle, batch: int) -> int | None:
+    """Return the most examples of a group that stay adjacent in an epoch (`sweet.learn.batches.epoch_order`)."""
+    return {"examples": 1, "pieces": max(1, batch // 2), "grouped": None}[shuffle]
 
 
 def actor_turn_tokens(config: TrainConfig) -> TurnTokens:

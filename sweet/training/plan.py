@@ -175,7 +175,7 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
     several_ranks_see_pages = training.layout is not None and model.sees_pages  # `Scorer.require_images`
     max_shared_length = _max_shared_length(model, settings.share and not several_ranks_see_pages)
     pool = [s.with_whole() if objective.whole_nll else s for s in training.data.pool.sequences]
-    order = epoch_order(examples, settings.seed, 0, grouped=settings.grouped)
+    order = epoch_order(examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
     largest: dict[str, float] = {}
 

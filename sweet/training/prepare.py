@@ -41,6 +41,7 @@ from sweet.training.config import (
     TrainConfig,
     TrainCriticConfig,
     actor_turn_tokens,
+    adjacent,
     check_critic_options,
     critic_turn_tokens,
 )
@@ -321,7 +322,7 @@ class _Basis:
             seed=config.seed,
             token_budget=self.model.token_budget(config.micro_batch_tokens),
             save_every=config.save_every,
-            grouped=config.shuffle == "grouped",
+            together=adjacent(config.shuffle, used.batch),
             share=config.packing == "tree",
             keep_best=keep_best,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 from sweet.learn.components import Example, Objective
@@ -37,6 +39,7 @@ P, T = 1000, 100
 
 def measured_peak(make: Any) -> int:
     """Bytes of tensors that lived at once while `make()` worked."""
+    gc.collect()  # tensors of an earlier measurement that are freed meanwhile would lower the peak
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         make()
     changes = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
@@ -45,6 +48,18 @@ def measured_peak(make: Any) -> int:
         level += change.nbytes()
         peak = max(peak, level)
     return peak
+
+
+def test_what_an_earlier_measurement_has_left_does_not_count() -> None:
+    def leave() -> None:
+        left: list[Any] = [torch.zeros(1 << 20)]
+        left.append(left)
+
+    def make() -> None:
+        gc.collect()
+        torch.zeros(1 << 20)
+
+    assert measured_peak(leave) == measured_peak(make) == 4 << 20
 
 
 class Measured(NamedTuple):

@@ -50,7 +50,7 @@ def make_job(folder: Path, pool: Sequence[TokenSequence], vision: VisionProcesso
         output=folder / "model",
         device="cpu",
         zero=ZeroSettings(2),
-        settings=LoopSettings(lr=1e-4, epochs=1, batch=2, grouped=True),
+        settings=LoopSettings(lr=1e-4, epochs=1, batch=2, together=None),
         objective=Objective(0.1, 0.01),
         digest="d",
         resume=False,

@@ -148,7 +148,7 @@ taken: list[list[str]] = []
 def test_groups_stay_together_and_are_shuffled(tokenizer: Any) -> None:
     pool, examples = make_data(tokenizer, 9)
     grouped = [Example(e.name, e.chosen, e.rejected, group=str(number % 3)) for number, e in enumerate(examples)]
-    settings = LoopSettings(lr=1e-3, epochs=2, batch=3, grouped=True)
+    settings = LoopSettings(lr=1e-3, epochs=2, batch=3, together=None)
     taken.clear()
     Watched(build_model(len(tokenizer)), pool.sequences, grouped, CRITIC, settings).run()
     families = [{int(name.split()[1]) % 3 for name in names} for names in taken]
