@@ -1,6 +1,7 @@
 """Seconds per step and memory of a training by each credit rule, beside TRL's GRPOTrainer on the same tokens.
 
-    python -m benchmarks.credit RUN [--methods grpo,rloo,sweet-pg,trl] [--groups 3] [--trl-micro 4] [--device cpu]
+    python -m benchmarks.credit RUN [--methods grpo,rloo,sweet-pg,trl] [--groups 3] [--rounds 5] [--trl-micro 4]
+                                    [--device cpu]
 
 RUN has scored dialogues of several samples of each task, and for the other rules what they learn from (`sweet demo`
 makes such a run); nothing in it is changed. Every method is measured in a process of its own, one after the other.
@@ -10,14 +11,17 @@ not all equal, and dialogues that are one sequence of tokens. Both sides take th
 the step as given, TRL by not computing them. The other rules learn their own examples, as many for each step.
 
 Prints JSON: for each method the steps, the median seconds of a step after the first, the tokens of a step, the seconds
-before the first one (encoding; the critic of `sweet-pg`), and the peak memory, of the GPU if there is one, else of the
-process; and the ratios to TRL where the tokens are the same.
+before the first one (encoding; the critic of `sweet-pg`, the teacher of `opsd`, the reward model of `istar`), and the
+peak memory, of the GPU if there is one, else of the process; and the ratios to TRL where the tokens are the same. All
+are medians over the rounds, of which every other one has the methods in reverse; a ratio is of one round. `load` is
+that of the machine before each round.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -33,7 +37,7 @@ from benchmarks.synthetic import peak_mib
 
 SAME = ("grpo", "rloo", "sweet-pg")
 """Rules that learn the same tokens as TRL."""
-METHODS = (*SAME, "sweet-pg-candidates", "sweet", "multi-turn-dpo", "rft", "trl")
+METHODS = (*SAME, "sweet-pg-candidates", "istar", "opsd", "sweet", "multi-turn-dpo", "rft", "trl")
 Measured = dict[str, Any]
 
 
@@ -162,12 +166,32 @@ def in_a_process(given: argparse.Namespace, method: str, names: Path | None) -> 
     return found
 
 
+def against_trl(found: dict[str, Measured]) -> dict[str, Measured]:
+    """Return the figures of a round, with the ratios to TRL where the tokens are the same."""
+    trl = found.get("trl", {})
+    for method in SAME:
+        own = found.get(method, {})
+        if "seconds_per_step" in own and "seconds_per_step" in trl:
+            if own["tokens_per_step"] != trl["tokens_per_step"]:
+                raise SystemExit(f"{method} and TRL learned different tokens")
+            own["trl_seconds_over_own"] = trl["seconds_per_step"] / own["seconds_per_step"]
+            own["trl_memory_over_own"] = trl["peak_mib"] / own["peak_mib"]
+    return found
+
+
+def medians(rounds: list[Measured]) -> Measured:
+    """Return the medians of a method's figures; the error of a round that failed."""
+    failed = next((found for found in rounds if "error" in found), None)
+    return failed or {name: statistics.median(found[name] for found in rounds) for name in rounds[0]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--groups", type=int, default=3, help="groups of each step")
     parser.add_argument("--steps", type=int, default=5, help="steps at most")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--trl-micro", type=int, default=0, help="dialogues of TRL's forward pass; default: a group")
     parser.add_argument("--model", help="the model to train; default: that of the dialogues")
     parser.add_argument("--device", default="cpu")
@@ -180,22 +204,19 @@ def main() -> None:
         return
     names, size = comparable(prepared(given, "grpo"))
     given.batch, given.trl_micro = given.groups * size, given.trl_micro or size
-    result: dict[str, Any] = {"run": str(given.run), "group": size, "batch": given.batch, "methods": {}}
+    methods, rounds, load = given.methods.split(","), [], []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "names.json"
         file.write_text(json.dumps(names))
-        for method in given.methods.split(","):
-            same = method in (*SAME, "trl")
-            result["methods"][method] = in_a_process(given, method, file if same else None)
-            print(f"{method}: {result['methods'][method]}", file=sys.stderr)
-    trl = result["methods"].get("trl", {})
-    for method in SAME:
-        own = result["methods"].get(method, {})
-        if "seconds_per_step" in own and "seconds_per_step" in trl:
-            if own["tokens_per_step"] != trl["tokens_per_step"]:
-                raise SystemExit(f"{method} and TRL learned different tokens")
-            own["trl_seconds_over_own"] = trl["seconds_per_step"] / own["seconds_per_step"]
-            own["trl_memory_over_own"] = trl["peak_mib"] / own["peak_mib"]
+        for number in range(given.rounds):
+            load.append(round(os.getloadavg()[0], 2))
+            found = {}
+            for method in methods if number % 2 == 0 else reversed(methods):
+                found[method] = in_a_process(given, method, file if method in (*SAME, "trl") else None)
+                print(f"{method}: {found[method]}", file=sys.stderr)
+            rounds.append(against_trl(found))
+    result = {"run": str(given.run), "group": size, "batch": given.batch, "rounds": given.rounds, "load": load}
+    result["methods"] = {method: medians([found[method] for found in rounds]) for method in methods}
     print(json.dumps(result, indent=1))
 
 

@@ -4,7 +4,9 @@
 
 Run it in the repository. It replaces the blocks between README's markers, on `micro` and on `micro-long`, and
 docs/micro.png, which contains the digest of its source, and in docs/results.md the table of the earlier study with all
-ablations, at equal dialogues. A test compares them with the results. No number is typed by hand.
+ablations, at equal dialogues. The learning curves, and what is compared at equal wall clock, are those of a second
+study of fewer seeds, which ran while nothing else did (CURVES). A test compares them with the results. No number is
+typed by hand.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from sweet.view.study.display_names import METHODS, about
 
 FAMILY, LONGER_FAMILY = "micro", "micro-long"
 RESULTS = Path("benchmarks/results/micro.json")
+CURVES = Path("benchmarks/results/micro-curves.json")
 LONGER = Path("benchmarks/results/micro-long.json")
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
 PICTURE = Path("docs/micro.png")
@@ -61,8 +64,31 @@ def read_study(path: Path, family: str = FAMILY) -> StudyResults:
     return results
 
 
-def block(results: StudyResults) -> str:
-    """Return the Markdown between the markers."""
+def with_curves(results: StudyResults, timed: StudyResults) -> StudyResults:
+    """Return the results with the learning curves of another study, and its comparison at equal wall clock; without
+    intervals over two seeds, which say nothing: t with one degree of freedom is 12.7."""
+    by_name = {one.method: one for one in timed.methods}
+    few = len(timed.seeds) < 3
+    methods = []
+    for one in results.methods:
+        other = by_name.get(one.method)
+        seconds = {"seconds": other.seconds, "seconds_by_seed": other.seconds_by_seed} if other else {}
+        curve, at = (other.curve, other.at_equal_seconds) if other else ([], None)
+        if few:
+            curve = [point.model_copy(update={"success_ci": None}) for point in curve]
+            at = at and at.model_copy(update={"success_ci": None, "sweet_minus_ci": None})
+        methods.append(one.model_copy(update={"curve": curve, "at_equal_seconds": at, **seconds}))
+    return results.model_copy(update={"methods": methods})
+
+
+def block(results: StudyResults, timed: StudyResults | None = None) -> str:
+    """Return the Markdown between the markers.
+
+    Args:
+        timed: has the learning curves, if the results do not.
+    """
+    if timed is not None:
+        results = with_curves(results, timed)
     parts = [
         "### The methods compared",
         f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent "
@@ -73,8 +99,17 @@ def block(results: StudyResults) -> str:
         "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The differences on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
         *_below(results, RESULTS),
+        "" if timed is None else _of_curves(timed),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _of_curves(timed: StudyResults) -> str:
+    seeds = count(len(timed.seeds), "seed")
+    return (
+        f"The learning curves and the comparison at equal wall clock are of {seeds} of the same study, during which "
+        f"the machine did nothing else: [{CURVES}]({CURVES})."
+    )
 
 
 def longer_block(results: StudyResults) -> str:
@@ -134,10 +169,11 @@ def _at_equal_seconds(results: StudyResults) -> str:
     ]
     if not rows:
         return ""
+    with_intervals = any(one.at_equal_seconds and one.at_equal_seconds.success_ci for one in results.methods)
     header = ("method", "generated tokens", "time", "success at equal wall clock", "`sweet` minus it")
     text = (
         "The same at equal wall clock: success on validation tasks at the last point of each learning curve within the "
-        "time that `sweet` needs, with 95 % intervals over seeds."
+        f"time that `sweet` needs{', with 95 % intervals over seeds' if with_intervals else ''}."
     )
     return f"{text}\n\n{safe_markdown.table(header, rows, '-rrrr')}"
 
@@ -180,9 +216,14 @@ def _versions(results: StudyResults) -> str:
     return safe_markdown.prose(", ".join(f"{name} {version}" for name, version in results.versions.items()))
 
 
-def digest(path: Path) -> str:
-    """Return the sha256 of the results file, which the picture contains."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def read_curves(root: Path) -> StudyResults | None:
+    """Read the study that has the learning curves under the repository's root; None if there is none."""
+    return read_study(root / CURVES) if (root / CURVES).exists() else None
+
+
+def digest(*paths: Path) -> str:
+    """Return the sha256 of the results files that exist, which the picture contains."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths if path.exists())).hexdigest()
 
 
 def update_earlier(root: Path, path: Path = EARLIER) -> None:
@@ -213,10 +254,11 @@ def update(root: Path, path: Path) -> None:
     Raises:
         SweetError: the results are invalid, or matplotlib is not installed.
     """
-    results = read_study(path)
-    write_whole(root / PICTURE, plots.overview(results, digest(path)))
-    readme = root / "README.md"
-    readme.write_text(put_between(readme.read_text(encoding="utf-8"), BEGIN, END, block(results)), encoding="utf-8")
+    results, timed = read_study(path), read_curves(root)
+    shown = results if timed is None else with_curves(results, timed)
+    write_whole(root / PICTURE, plots.overview(shown, digest(path, root / CURVES)))
+    readme, whole = root / "README.md", block(results, timed)
+    readme.write_text(put_between(readme.read_text(encoding="utf-8"), BEGIN, END, whole), encoding="utf-8")
 
 
 def main() -> None:

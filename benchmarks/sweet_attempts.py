@@ -159,6 +159,39 @@ ATTEMPTS: tuple[Attempt, ...] = (
         "The bound of these pairs and this training: ten points above `oracle`, eight above `sweet-plus`.",
         _changed("oracle", pair=SHARE, actor=PLUS.actor),
     ),
+    Attempt(
+        "critic trained without c",
+        "`sweet-plus`, and in the critic's training, too, the reference does not see c.",
+        "Level: the start of the critic is then that of `untrained`, and the ranking has the same sum. Not built in.",
+    ),
+    Attempt(
+        "critic trained without c, equation (3)",
+        "The same critic, but at ranking the reference sees c.",
+        "Much worse: what that critic leaves to the reference is missing.",
+    ),
+    Attempt(
+        "sweet-lookahead",
+        "No critic: questions are judged by how much likelier the human's reply makes the solution, answers by their "
+        "reward; pairs and actor as in `sweet-plus`.",
+        "Better on average, and steadier. The study's `sweet-lookahead`.",
+        METHODS["sweet-lookahead"],
+    ),
+    Attempt(
+        "look ahead, critic",
+        "The same, and the critic of `sweet-plus` orders the answers that fail.",
+        "Level with it, for the price of a critic. Not built in.",
+    ),
+    Attempt(
+        "look ahead, lines",
+        "The same, and answers that fail are ordered by their lines that are the solution's.",
+        "As good as the oracle, but only where an answer can be compared with the solution line by line. It shows that "
+        "what is left is the order of answers, which the tests give in 74 % of the couples partial over wrong.",
+    ),
+    Attempt(
+        "look ahead, answers not ordered",
+        "The same without an order of the answers that fail, each worth -2.",
+        "Much worse.",
+    ),
     Attempt("oracle", "The study's `oracle`, with the pairs and the actor of `sweet`.", "", METHODS["oracle"]),
 )
 

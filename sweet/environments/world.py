@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,9 +26,9 @@ from sweet.tasks.base import Task
 from sweet.tasks.files import load_task_file
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
-from sweet.tasks.waiting_scorer import WaitingScorer
+from sweet.tasks.waiting_scorer import WaitingScorer, open_waiting_scorer
 
 
 def kind_of(settings: EnvironmentSettings, folder: Path) -> TaskKind:
@@ -64,10 +63,10 @@ class World:
         rules: Rules,
         planned: PlannedHumans,
         humans: Mapping[str | None, Human],
-        scorer: TrajectoryScorer,
+        scorer: WaitingScorer,
     ) -> None:
         self.kind, self.rules = kind, rules
-        self._planned, self._humans, self._scorer = planned, humans, WaitingScorer(scorer)
+        self._planned, self._humans, self._scorer = planned, humans, scorer
 
     def episode(self, task: Task, place: int = 0, sample: int = 0) -> Episode:
         """Return a new dialogue on a task.
@@ -82,10 +81,6 @@ class World:
     async def score(self, trajectory: Trajectory) -> Score:
         """Return the score of a dialogue that has ended, as `sweet eval` computes it."""
         return await self._scorer.score(trajectory)
-
-    async def aclose(self) -> None:
-        """Wait until the scorer is not used any more."""
-        await self._scorer.aclose()
 
 
 def reward_of(score: Score) -> float:
@@ -130,13 +125,8 @@ async def open_world(
         )
         humans = planned.by_name(await stack.enter_async_context(opening))
         request = _request(kind, settings, temporary, reporter.say, looks)
-        # Opening and closing a scorer blocks, and some start an event loop of their own.
-        opened = kind.open_scorer(request)
-        scorer = await asyncio.to_thread(opened.__enter__)
-        stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
-        world = World(kind, _rules(config), planned, humans, scorer)
-        stack.push_async_callback(world.aclose)
-        yield world
+        scorer = await stack.enter_async_context(open_waiting_scorer(kind, request))
+        yield World(kind, _rules(config), planned, humans, scorer)
 
 
 def _serving(kind: TaskKind, config: RolloutConfig, planned: PlannedHumans, reporter: Reporter) -> LocalServing:

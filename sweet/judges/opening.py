@@ -13,6 +13,7 @@ from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.on_ray import LoadCritic, open_ray_judge
 from sweet.judges.options import JudgeConfig
 from sweet.llm.base import ChatClient
+from sweet.llm.scripted import has_model
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
@@ -27,12 +28,13 @@ class ChosenJudge:
     """A judge that is not opened yet.
 
     Attributes:
-        name: critic, llm, oracle, random or untrained.
+        name: critic, llm, oracle, random, untrained or lookahead.
         config: the options of the stage.
         critic: the artifact that judges; None for another judge.
         recipe: that the critic judges by; None for its own.
-        start: the model that judges `untrained`; None for another judge.
+        start: the model that judges `untrained` or `lookahead`; None for another judge.
         load: loads the critic or the untrained model; None for another judge.
+        human: the simulated human that `lookahead` asks, with its addresses; None for another judge.
     """
 
     name: str
@@ -41,6 +43,12 @@ class ChosenJudge:
     recipe: Recipe | None = None
     start: str | None = None
     load: LoadCritic | None = None
+    human: tuple[str, list[str]] | None = None
+
+    @property
+    def computes(self) -> bool:
+        """Whether a model of the judge is computed by this program and not asked through a client."""
+        return self.load is not None or self.human is not None
 
     @property
     def title(self) -> str:
@@ -58,7 +66,10 @@ class ChosenJudge:
 
     @property
     def asked(self) -> list[tuple[str, list[str]]]:
-        """The language model that is asked for scores, with its addresses; empty for another judge."""
+        """The language model that is asked for scores, or that plays the human of `lookahead`, with its addresses;
+        empty for another judge."""
+        if self.human is not None:
+            return [self.human] if has_model(self.human[0]) else []
         return [] if self.config.judge_model is None else [(self.config.judge_model, self.config.judge_url)]
 
     def readers(self, run: Run | None) -> list[str]:
@@ -68,7 +79,7 @@ class ChosenJudge:
             run: of the critic; may be None for another judge.
         """
         if self.critic is None or run is None:
-            return [] if self.start is None else [self.start, self.start]
+            return [] if self.start is None else [self.start] * (1 if self.human else 2)
         path = str(run.file(self.critic))
         if TrainedMeta.of(self.critic).variant == "regression":
             return [path]
@@ -86,7 +97,9 @@ class ChosenJudge:
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)
             recorded |= {"judge_model": self.config.judge_model, "judge_prompt": prompt.digest}
-        if self.start is not None:
+        if self.human is not None:
+            recorded |= {"reference": self.start, "sim": self.human[0]}
+        elif self.start is not None:
             recorded |= {"reference": self.start, "turn_tokens": self.config.turn_tokens or CRITIC_TURN_TOKENS}
         return recorded
 
@@ -94,7 +107,7 @@ class ChosenJudge:
     def open(
         self, scorer: CreditScorer, reporter: Reporter, *, ray: str | None = None, by_place: bool = False
     ) -> Iterator[Judge | None]:
-        """Open the judge for the duration of the block; None for a language model, see `asking`.
+        """Open the judge for the duration of the block; None for a language model, see `asking`, and for `lookahead`.
 
         Args:
             scorer: for the oracle.

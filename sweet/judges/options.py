@@ -14,6 +14,11 @@ from sweet.tasks.base import ReferenceContext, TurnTokens
 JudgeName = Literal["critic", "llm", "oracle", "random", "untrained"]
 """The judges that an option can name."""
 
+RankJudgeName = Literal["critic", "llm", "oracle", "random", "untrained", "lookahead"]
+"""The judges of a ranking. What comes next is not known while a dialogue is played, so none of `JudgeName` is
+lookahead."""
+
+LOOKAHEAD = "lookahead"
 CRITIC_JUDGES = ("critic", "untrained")
 """The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
+from sweet.judges.options import LOOKAHEAD
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.runs.manifest import Kind
@@ -48,17 +49,24 @@ class Algorithm:
     online: whether it is trained online.
     reads: what an actor's training on recorded dialogues reads.
     asks_critic: whether the rule itself asks a critic.
+    judge: of the replies that it reads, where it reads ranked replies (`RankConfig.judge`).
     """
 
     name: str
     online: bool
     reads: Kind
     asks_critic: bool
+    judge: str = "critic"
 
     @property
     def critic(self) -> bool:
         """Whether a critic is trained."""
-        return self.asks_critic or (not self.online and self.reads in ("candidates", "pairs"))
+        return self.asks_critic or (self.ranks and self.judge == "critic")
+
+    @property
+    def ranks(self) -> bool:
+        """Whether replies are sampled and ranked."""
+        return not self.online and self.reads in ("candidates", "pairs")
 
     def steps(self, number: int, critic: str) -> list[str]:
         """Return the titles of the steps by which a round learns, in their order.
@@ -73,7 +81,7 @@ class Algorithm:
             MADE_BY["scores"]: self.critic or not self.online,
             MADE_BY["preferences"]: trains or (not self.online and self.reads == "preferences"),
             MADE_BY["critic"]: trains,
-            MADE_BY["candidates"]: not self.online and self.reads in ("candidates", "pairs"),
+            MADE_BY["candidates"]: self.ranks,
             MADE_BY["pairs"]: not self.online and self.reads == "pairs",
             "train-actor": not self.online,
             ONLINE: self.online,
@@ -117,16 +125,26 @@ class Algorithm:
                 )
 
 
-def algorithm_of(config: LoopConfig) -> Algorithm:
+def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
     """Return the algorithm of a loop.
+
+    Args:
+        judge: of the ranking, if the algorithm has one.
 
     Raises:
         UsageError: there is no such rule, or it does not fit a loop of these options.
     """
     if config.algorithm == SWEET:
-        return Algorithm(SWEET, online=False, reads="pairs", asks_critic=False)
-    rule = rule_class(config.algorithm, "algorithm")
-    found = Algorithm(rule.name, rule.online, rule.reads, rule.asks_critic)
+        found = Algorithm(SWEET, online=False, reads="pairs", asks_critic=False, judge=judge)
+    else:
+        rule = rule_class(config.algorithm, "algorithm")
+        found = Algorithm(rule.name, rule.online, rule.reads, rule.asks_critic, judge)
+    if found.ranks and judge == LOOKAHEAD and not isinstance(config.sim, str):
+        raise UsageError(
+            "The judge lookahead asks one human, and the dialogues have several.",
+            where=option("judge", LOOKAHEAD),
+            fix=Hint("one ", option("sim"), ", or ", option("set_", "rank.judge=critic")),
+        )
     if not found.online and found.reads == "rollouts":
         raise UsageError(
             f"{found.name} learns every dialogue, good or bad, so an agent would learn what it does already.",

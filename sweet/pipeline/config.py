@@ -8,11 +8,12 @@ from pydantic import Field
 
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, about
 from sweet.stages.prices import PricedConfig
+from sweet.training.config import PushedConfig
 from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
 
-class LoopConfig(PricedConfig):
+class LoopConfig(PricedConfig, PushedConfig):
     recipe: str | None = Field(default=None, json_schema_extra=about("Method", MAIN, OPERATIONAL))
     """The options of all stages: a TOML file, or a packaged one by name. Default: that of the run (RUN/recipe.toml),
     for a new run micro with the packaged agent, and paper with any other."""
@@ -77,6 +78,9 @@ class LoopConfig(PricedConfig):
     )
     """Dialogues of each table that --log-to sends to W&B and Trackio, of the same test tasks in each round; 0 sends no
     texts."""
+    push: str | None = Field(default=None, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
+    """Push the actor that is kept, with its card, to this repository of the model hub, ORG/NAME, when all rounds have
+    ended; a new one is private. Name and token are checked before anything begins."""
     redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they
     would repeat."""

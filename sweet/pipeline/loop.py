@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.judges.options import LOOKAHEAD
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET, algorithm_of
+from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.steps import Step, Steps
@@ -119,7 +120,7 @@ class Loop:
     ) -> None:
         self.recipe, self.cache, self.reporter, self.on_round = recipe, cache, reporter, on_round
         self.config = recipe.train
-        self.algorithm = algorithm_of(recipe.train)
+        self.algorithm = recipe.algorithm
         self.kind: TaskKind = task_kind(self.config.task)
         self.source = self.config.tasks or self.kind.default_tasks()
         self.holdout = self._holdout()
@@ -248,13 +249,19 @@ class Loop:
             RankConfig,
             "rank",
             defaults={"seed": self.seed(number)},
-            from_=self._made_by("train-critic")[-1],
+            **self._of_judge(),
             rollouts=self.rounds[-1].steps[MADE_BY["rollouts"]].id,
             agent_url=self._agent_urls(self.recipe.of("rank").get("agent", agent) if number == 1 else agent),
         )
         if number > 1:  # a recipe's agent of the ranking takes the place of the starting agent
             rank = rank.model_copy(update={"agent": None})
         self._do("rank", rank)
+
+    def _of_judge(self) -> dict[str, Any]:
+        """Return what the judge of the ranking reads: the critic, or the human that it asks."""
+        if self.algorithm.judge == "critic":
+            return {"from_": self._made_by("train-critic")[-1]}
+        return {"sim": self.config.sim, "sim_url": self.config.sim_url} if self.algorithm.judge == LOOKAHEAD else {}
 
     def _train_actor(self, seed: int) -> Step:
         algorithm = self.algorithm

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.judges.options import CRITIC_JUDGES
+from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import ONLINE, algorithm_of
+from sweet.pipeline.algorithm import ONLINE
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
@@ -69,10 +70,12 @@ def check_phases(servers: Servers, recipe: Recipe) -> None:
     train = recipe.train
     played = {name: getattr(train, name) for name in ("task", "agent", "agent_url", "sim", "sim_url")}
     stages = [RolloutConfig.model_validate(recipe.of(*tables) | played) for tables in _PLAYED]
-    has = algorithm_of(train).steps(1, train.critic)
+    has = recipe.algorithm.steps(1, train.critic)
     others: list[StageConfig] = []
     if "rank" in has:
-        asked = {"agent": train.agent, "agent_url": train.agent_url}
+        asked: dict[str, Any] = {"agent": train.agent, "agent_url": train.agent_url}
+        if recipe.judge == LOOKAHEAD:
+            asked |= {"sim": train.sim, "sim_url": train.sim_url}
         others.append(RankConfig.model_validate(asked | recipe.of("rank")))
     if ONLINE in has:
         others.append(TrainOnlineConfig.model_validate(played))
@@ -91,7 +94,8 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     if isinstance(config, TrainConfig):
         return Phase({}, computes=True)
     models: dict[Role, tuple[str, list[str]]] = {}
-    split, judge = "train", None
+    split = "train"
+    judge: str | None = None
     if isinstance(config, RolloutConfig):
         split = config.split
         models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": _human(config, served)}
@@ -103,6 +107,8 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         judge = config.judge
         if config.replies is None:
             models = {"agent": (_sampler(run, config), config.agent_url)}
+        if judge == LOOKAHEAD:
+            models["sim"] = (config.sim or SCRIPTED, config.sim_url)
     else:
         return None
     if judge == "llm":
@@ -110,7 +116,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     here = {role: model for role, (model, urls) in models.items() if not urls and has_model(model)}
     return Phase(
         {role: model for role, model in here.items() if role in served},
-        computes=judge in CRITIC_JUDGES or any(role not in served for role in here),
+        computes=judge in (*CRITIC_JUDGES, LOOKAHEAD) or any(role not in served for role in here),
         split=split,
     )
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from sweet.errors import UsageError
-from sweet.pipeline.algorithm import ONLINE, algorithm_of
+from sweet.pipeline.algorithm import ONLINE
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import OTHER_HUMAN, Loop, step_name
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
@@ -90,7 +90,7 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
     splits = (TEST, *other, *([VALIDATION] if selects else []))
     evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
     titles = [step_name(0, title) for title in evaluation]
-    algorithm = algorithm_of(recipe.train)
+    algorithm = recipe.algorithm
     for number in range(1, recipe.train.rounds + 1):
         learning = algorithm.steps(number, recipe.train.critic)
         titles += [step_name(number, title) for title in [*learning, *evaluation]]

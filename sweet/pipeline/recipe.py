@@ -34,9 +34,9 @@ from sweet.credit.names import rule_names
 from sweet.errors import UsageError
 from sweet.files import replaced
 from sweet.installation import VERSION
-from sweet.judges.options import JudgeName
+from sweet.judges.options import RankJudgeName
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import ONLINE, algorithm_of
+from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.server_tables import ServersTable
 from sweet.pipeline.slurm import SlurmTable
@@ -94,7 +94,7 @@ MANAGED: dict[str, set[str]] = {
     "eval": _ALWAYS | {"compare", "flips", "allow_different"},
     "label": _ALWAYS,
     "train-critic": _ALWAYS,
-    "rank": _ALWAYS | {"rollouts", "replies", "agent_url"},
+    "rank": _ALWAYS | {"rollouts", "replies", "agent_url", "sim", "sim_url"},
     "pair": _ALWAYS,
     "train-actor": _ALWAYS,
     "train-online": _PLAYED | {"algorithm"},
@@ -142,6 +142,16 @@ class Recipe:
     def prices(self) -> Prices | None:
         return self.extras.get(TABLE)
 
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm, with the judge of its ranking. Raises UsageError; see `algorithm_of`."""
+        return algorithm_of(self.train, self.judge)
+
+    @property
+    def judge(self) -> str:
+        """The judge of the ranking, if there is one."""
+        return str(self.options.get("rank", {}).get("judge", "critic"))
+
     def of(self, *tables: str) -> dict[str, Any]:
         """Return the options of a table, or of several, of which a later one overrides."""
         found: dict[str, Any] = {}
@@ -154,12 +164,12 @@ class Recipe:
         given = self.options.get(table, {})
         if table != "rank":
             return str(given.get("method", self.train.algorithm))
-        judge = str(given.get("judge", "critic"))
-        return str(self.options.get("train-critic", {}).get("variant", "advantage")) if judge == "critic" else judge
+        variant = str(self.options.get("train-critic", {}).get("variant", "advantage"))
+        return variant if self.judge == "critic" else self.judge
 
     def outcome(self) -> dict[str, Any]:
         """Return the settings that decide the result, as `table.option`; those of the stages that the algorithm has."""
-        algorithm = algorithm_of(self.train)
+        algorithm = self.algorithm
         tables = [table for table in TABLES if table != TRAIN and algorithm.has_table(table)]
         configs = {TRAIN: self.train} | {table: _config(table, self.of(table)) for table in tables}
         return {
@@ -221,9 +231,10 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
     for assignment in config.set_:
         base = _with(base, assignment, listed)
     train = LoopConfig.model_validate(base.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
-    algorithm_of(train).check_given(given, config.set_)
     extras = dict(base.extras) if config.prices is None else {**base.extras, TABLE: read_prices(config.prices)}
-    return replace(base, train=train, extras=extras)
+    found = replace(base, train=train, extras=extras)
+    found.algorithm.check_given(given, config.set_)
+    return found
 
 
 def read_run(run: Path) -> Recipe | None:
@@ -307,7 +318,7 @@ def parse(text: str, source: str) -> Recipe:
 
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     """Return the options of the tables in a table, by judge or credit rule and by field."""
-    judges = {*get_args(JudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
+    judges = {*get_args(RankJudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
     known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "method")
     found: dict[str, dict[str, Any]] = {}
     for name, options in values.items():

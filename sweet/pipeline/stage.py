@@ -81,7 +81,7 @@ def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageC
     """Return the configuration of a stage with the prices of the recipe and the limit of the run's cost, and with the
     logs of the run unless it has its own."""
     found: dict[str, object] = {}
-    if recipe.prices is not None and isinstance(stage, PricedConfig):
+    if recipe.prices is not None and isinstance(stage, PricedConfig) and stage.asks_models:
         found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
     logged = {name: getattr(recipe.train, name) for name in ("log_to", "log_dialogues")}
     own = {*logged} if getattr(stage, "engine", None) == "openrlhf" else stage.model_fields_set  # which has no logs

@@ -9,9 +9,10 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.judges.options import CRITIC_JUDGES, JUDGES_OF_OPTION, JudgeName, check_judge_options
+from sweet.judges.options import CRITIC_JUDGES, JUDGES_OF_OPTION, LOOKAHEAD, RankJudgeName, check_judge_options
 from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
+from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import (
     ADDED,
     BEHIND_DASHES,
@@ -27,10 +28,17 @@ from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
 
 
 class RankConfig(PlannedConfig, PricedConfig):
-    judge: JudgeName = Field(default="critic", json_schema_extra=about("Judge", MAIN))
-    """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
-    oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the critic
-    starts from, by how much likelier the training-time information makes the reply."""
+    judge: RankJudgeName = Field(default="critic", json_schema_extra=about("Judge", MAIN))
+    """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), lookahead, or a
+    control. lookahead: how much likelier the human's next reply makes the solution, and the reward of answers; it needs
+    no critic. oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the
+    critic starts from, by how much likelier the training-time information makes the reply."""
+    sim: str | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
+    """With --judge lookahead: the simulated human that is asked, scripted or a model; default: the dialogues' own."""
+    sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
+    """OpenAI-compatible server of that human; may be given several times. Without one it runs on this machine."""
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Judge", OPERATIONAL))
+    """With --judge lookahead: the jail in which answers run, as for sweet eval."""
     judge_model: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The model that judges with --judge llm: a directory or a hub id."""
     judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
@@ -63,7 +71,7 @@ class RankConfig(PlannedConfig, PricedConfig):
     """OpenAI-compatible server of the agent; may be given several times. Without one it runs in this process."""
     reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The frozen model that the advantage is measured against; default: the critic's starting model. For --judge
-    untrained the model that judges; default: the agent of the dialogues."""
+    untrained and lookahead the model that judges; default: the agent of the dialogues."""
     reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
     """What the reference reads before a reply. hidden: the training-time information and the dialogue, as the critic
     does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic has
@@ -117,7 +125,14 @@ class RankConfig(PlannedConfig, PricedConfig):
     """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""
 
 
-_JUDGES_OF_OPTION = {**JUDGES_OF_OPTION, "from_": ("critic",), "recipe": ("critic",), "ray": CRITIC_JUDGES}
+_JUDGES_OF_OPTION = {
+    **JUDGES_OF_OPTION,
+    **dict.fromkeys(("reference", "max_length"), (*CRITIC_JUDGES, LOOKAHEAD)),
+    **dict.fromkeys(("sim", "sim_url"), (LOOKAHEAD,)),
+    "from_": ("critic",),
+    "recipe": ("critic",),
+    "ray": CRITIC_JUDGES,
+}
 """Options that only some judges accept, with those judges."""
 
 _SAMPLING_OPTIONS = (

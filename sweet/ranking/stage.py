@@ -28,15 +28,19 @@ from sweet.judges.control import check_credit_known
 from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import CriticJudge, load_trained_judge, untrained_loader
 from sweet.judges.function import FunctionJudge, ScoreReplies
+from sweet.judges.lookahead import LookaheadJudge, check_lookahead
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge
+from sweet.judges.options import LOOKAHEAD
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import EFFORT_IGNORED, client_of, effort_is_ignored
 from sweet.llm.local import LocalServing
+from sweet.llm.scripted import has_model
 from sweet.ranking.config import RankConfig, check_options
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.function_config import config_for
 from sweet.ranking.inputs import RankInputs, find_inputs
+from sweet.ranking.lookahead import human_of, open_lookahead
 from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
@@ -89,12 +93,15 @@ def run_rank(
     if config.judge == "oracle":
         check_credit_known(scorer, map(_given_reply, turns))
     choice = _choose_judge(run, config, inputs)
+    if choice.human is not None:
+        played = (turn.trajectory.task for turn in turns)
+        check_lookahead(scorer.kind, played, scripted=not has_model(choice.human[0]))
     reporter.say(f"Ranking {_replies_name(chosen)} by {choice.title}.")
     if inputs.critic is not None:
         warn_if_at_chance(run, inputs.critic, reporter)
     _say_left_out(chosen, reporter)
     models = _models(choice, chosen.agent, config)
-    local = plan_models(config, models, reporter, others=int(choice.load is not None))
+    local = plan_models(config, models, reporter, others=int(choice.computes))
     meta, held = _meta(choice, chosen), {GPUS: _gpus(config, choice, models)}
     attempted = run.attempt("rank", config, inputs.artifacts, held, verify=config.verify, warn=reporter.warn)
     with attempted as attempt:
@@ -109,7 +116,9 @@ def run_rank(
                 start = time.monotonic()
                 with _open_judge(choice, config, scorer, reporter, function) as judge:
                     asked = choice if judge is None else judge
-                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, live, budget)
+                    ranking = _sample_and_judge(
+                        run, config, chosen, missing, asked, scorer, system, local, writer, live, budget
+                    )
                     served, ready = asyncio.run(ranking)
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(judge, RayJudge):
@@ -256,9 +265,7 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
 
 
 def _choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudge:
-    settings = CriticSettings(
-        config.device, config.max_length, config.micro_batch_tokens, config.packing, config.turn_tokens
-    )
+    settings = _settings(config)
     if inputs.critic is not None:
         path = run.path.absolute()
         how = (config.reference, config.recipe, config.reference_context)
@@ -267,7 +274,16 @@ def _choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJud
     if config.judge == "untrained":
         start = config.reference or agent_of(run, inputs.rollouts, "reference")
         return ChosenJudge(config.judge, config, start=start, load=untrained_loader(start, settings))
+    if config.judge == LOOKAHEAD:
+        start = config.reference or agent_of(run, inputs.rollouts, "reference")
+        return ChosenJudge(config.judge, config, start=start, human=human_of(run, config, inputs.rollouts))
     return ChosenJudge(config.judge, config)
+
+
+def _settings(config: RankConfig) -> CriticSettings:
+    return CriticSettings(
+        config.device, config.max_length, config.micro_batch_tokens, config.packing, config.turn_tokens
+    )
 
 
 @contextmanager
@@ -296,10 +312,12 @@ def _given_reply(turn: SelectedTurn) -> tuple[Task, Sequence[Message], str]:
 
 
 async def _sample_and_judge(
+    run: Run,
     config: RankConfig,
     chosen: _Chosen,
     turns: Sequence[SelectedTurn],
     judge: Judge | ChosenJudge,
+    scorer: CreditScorer,
     system: str,
     local: LocalServing,
     writer: RankingWriter,
@@ -309,7 +327,8 @@ async def _sample_and_judge(
     """Open the clients of the models that are asked, and rank the turns.
 
     Args:
-        judge: a language model is opened here.
+        judge: a language model, or a judge that asks the human, is opened here.
+        scorer: knows the kind of the tasks.
 
     Returns:
         The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
@@ -340,10 +359,19 @@ async def _sample_and_judge(
                 effort=effort,
             )
         if isinstance(judge, ChosenJudge):
-            [(model, urls)] = judge.asked
-            judge = judge.asking(await open_role("judge", model, urls))
+            role: Role = "judge" if judge.human is None else "sim"
+            clients = [await open_role(role, model, urls) for model, urls in judge.asked]
+            if judge.human is None:
+                judge = judge.asking(clients[0])
+            else:
+                asked = next(iter(clients), None)
+                judge = await open_lookahead(
+                    run, config, judge, _settings(config), scorer, chosen.inputs.rollouts, asked, live, stack
+                )
         sampler, ready = CandidateSampler(source, system), time.monotonic()
         await rank_turns(turns, sampler, judge, writer, live, concurrency=config.concurrency, budget=budget)
+        if isinstance(judge, LookaheadJudge):
+            warn_dropped_turns(judge, live)
     return served, ready
 
 
@@ -379,6 +407,6 @@ def _gpus(
     config: RankConfig, choice: ChosenJudge, models: Sequence[tuple[str, list[str]]], on_nodes: int = 0
 ) -> int | None:
     """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
-    critic: list[list[str]] = [[]] if choice.load is not None and config.ray is None else []
+    critic: list[list[str]] = [[]] if choice.computes and config.ray is None else []
     here = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
     return None if here is None else here + on_nodes

@@ -21,6 +21,7 @@ from sweet.units import count, rate
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
+    from sweet.learn.potential import SolutionPotential
 
 CPU_TOKENS = 8192
 """Tokens of one forward pass on a CPU. More than in training: no activations are kept for a backward pass, and larger
@@ -241,6 +242,16 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
     model = load_model(name, settings.device, tokenizer=tokenizer)
     how = _reader_settings(settings, model) | {"turn_tokens": settings.turn_tokens or CRITIC_TURN_TOKENS}
     return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **how)
+
+
+def load_potential(name: str, settings: CriticSettings) -> SolutionPotential:
+    """Load the model whose likelihood of the solution the judge `lookahead` reads."""
+    from sweet.learn.potential import SolutionPotential
+    from sweet.llm.pretrained import load_model, load_tokenizer
+
+    tokenizer = load_tokenizer(name)
+    model = load_model(name, settings.device, tokenizer=tokenizer)
+    return SolutionPotential(model, tokenizer, **_reader_settings(settings, model))
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message, is_none
 
-Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function"]
+Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function", "lookahead"]
 """Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
 model, in points of 1 to 9 (see `sweet.judges.llm`), expected under their probabilities or as written; of a
-control (see `sweet.judges.control`); or of a Python function, in its scores."""
+control (see `sweet.judges.control`); of a Python function, in its scores; or of what comes next, in nats
+(`sweet.judges.lookahead`)."""
 
 
 class Preference(BaseModel):

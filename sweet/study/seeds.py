@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from sweet import supervisor
@@ -77,8 +77,8 @@ class _Workers:
         with log.open("ab") as out, self._started(out) as worker:
             assert worker.stdin is not None
             assert worker.stdout is not None
-            worker.stdin.write(job.model_dump_json().encode())
-            worker.stdin.close()
+            with suppress(BrokenPipeError), worker.stdin as stdin:  # a worker that has ended: its status is read below
+                stdin.write(job.model_dump_json().encode())
             for line in worker.stdout:
                 part = json.loads(line)
                 bar.advance()

@@ -9,6 +9,7 @@ therefore lost to an agent that did not ask in time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sweet.tasks.base import Message, Task
@@ -44,7 +45,27 @@ def assembled(task: Task, dialogue: Sequence[Message], answer: str) -> str:
     return "\n".join(piece for piece in pieces if piece)
 
 
+def undelivered(task: Task, parts: Sequence[str]) -> str:
+    """Return the lines of the reference solution that these parts do not have, in their order."""
+    delivered = Counter(line for part in parts for line in part.split("\n"))
+    left = []
+    for line in _lines(task.ground_truth):
+        if delivered[line] > 0:
+            delivered[line] -= 1
+        else:
+            left.append(line)
+    return "\n".join(left)
+
+
+def share_of(task: Task, part: str) -> float:
+    """Return the lines of a part over the lines of the reference solution."""
+    return len(_lines(part)) / len(_lines(task.ground_truth))
+
+
 def _counted(task: Task, text: str) -> str:
     """Return the lines of a delivery that count, without the fences and empty lines around them."""
-    lines = [line.rstrip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith(_FENCES)]
-    return "\n".join(lines[: task.part_lines])
+    return "\n".join(_lines(text)[: task.part_lines])
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith(_FENCES)]

@@ -7,9 +7,11 @@ at once in parallel. It runs in a thread, because scoring blocks.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
-from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -51,3 +53,20 @@ class WaitingScorer:
 
     def _scores(self, trajectories: list[Trajectory]) -> list[Score]:
         return [score for _, score in self._scorer.score(iter(trajectories))]
+
+
+@asynccontextmanager
+async def open_waiting_scorer(kind: TaskKind, request: ScoringRequest) -> AsyncIterator[WaitingScorer]:
+    """Open the scorer of a kind for the tasks of an event loop, for the duration of the context.
+
+    Raises:
+        SweetError: something that the scorer needs is missing.
+    """
+    # Opening and closing a scorer blocks, and some start an event loop of their own.
+    opened = kind.open_scorer(request)
+    waiting = WaitingScorer(await asyncio.to_thread(opened.__enter__))
+    try:
+        yield waiting
+    finally:
+        await waiting.aclose()
+        await asyncio.to_thread(opened.__exit__, None, None, None)

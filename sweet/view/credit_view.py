@@ -28,6 +28,7 @@ BASES: dict[Basis, str] = {
     "random": "drawn at random",
     "untrained": "by the untrained critic, nats a token",
     "function": "by a Python function",
+    "lookahead": "by what comes next, nats",
 }
 TAKEN = "●"
 BAR = 4

@@ -14,6 +14,7 @@ from benchmarks.readme_results import (
     BEGIN,
     BEGIN_EARLIER,
     BEGIN_LONGER,
+    CURVES,
     EARLIER,
     END,
     END_EARLIER,
@@ -26,6 +27,7 @@ from benchmarks.readme_results import (
     digest,
     longer_block,
     main,
+    read_curves,
     read_study,
     update,
     update_earlier,
@@ -53,9 +55,9 @@ def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
         assert not (ROOT / PICTURE).exists()
         pytest.skip(f"there is no {RESULTS} yet")
     again = "run: python -m benchmarks.readme_results"
-    assert readme == put_between(readme, BEGIN, END, block(read_study(ROOT / RESULTS))), again
+    assert readme == put_between(readme, BEGIN, END, block(read_study(ROOT / RESULTS), read_curves(ROOT))), again
     with Image.open(ROOT / PICTURE) as image:
-        assert image.info["Source"] == digest(ROOT / RESULTS), again
+        assert image.info["Source"] == digest(ROOT / RESULTS, ROOT / CURVES), again
 
 
 def test_the_block_on_longer_dialogues_is_that_of_its_results() -> None:
@@ -125,6 +127,26 @@ def test_the_block_says_what_was_equal_and_compares_at_equal_wall_clock_too() ->
     text = block(study(methods=[learned(1, "rft"), learned(3, "sweet")], settings={"equal": "tokens"}))
     assert "let it generate the same number of tokens (about 125,003)" in text
     assert "| `rft` | 125,001 | 1.0 min | 16.0 % [14.0, 18.0] | +7.0 pp [+3.0, +11.0] |" in text
+
+
+def test_curves_and_seconds_may_be_those_of_another_study(tmp_path: Path) -> None:
+    loaded = study(methods=[{**method(1, "rft"), "seconds": 999.0}, method(3, "sweet"), learned(4, "grpo")])
+    quiet = study(methods=[learned(1, "rft"), learned(3, "sweet")], seeds=[0, 1], settings={"equal": "tokens"})
+    text = block(loaded, quiet)
+    assert "success on validation tasks by generated tokens" in text
+    assert "| `rft` | 125,001 | 1.0 min | 16.0 % | +7.0 pp |" in text, "two seeds have no interval worth showing"
+    assert "time that `sweet` needs." in text
+    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 % [11.0, 19.0] |" in text
+    assert "of 2 seeds of the same study, during which the machine did nothing else" in text
+    assert "`grpo` | 125,004" not in text, "the curve of a method that the quiet study does not have is not shown"
+    file = written(tmp_path)
+    update(tmp_path, file)
+    without = (tmp_path / PICTURE).read_bytes()
+    (tmp_path / CURVES).parent.mkdir(parents=True)
+    (tmp_path / CURVES).write_text(quiet.model_dump_json(), encoding="utf-8")
+    update(tmp_path, file)
+    assert (tmp_path / PICTURE).read_bytes() != without
+    assert str(CURVES) in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_method_that_not_all_seeds_have_finished_says_so() -> None:

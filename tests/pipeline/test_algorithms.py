@@ -48,6 +48,23 @@ def test_a_round_has_the_steps_of_its_algorithm(name: str) -> None:
     assert algorithm_of(LoopConfig(algorithm=name)).steps(1, "retrained") == LEARNING[name]
 
 
+@pytest.mark.parametrize("judge", ["lookahead", "oracle"])
+def test_a_judge_that_is_no_critic_needs_none(judge: str, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    few = TINY | {"set_": [f"rank.judge={judge}", "rank.candidates=6", "rank.fraction=1.0", "pair.pairs=2"]}
+    result = run_train(run, LoopConfig(**few), Silent())
+    stages = [attempt.stage for attempt in run.manifest().attempts]
+    assert [stage for stage in stages if stage not in ("rollout", "eval")] == ["train", "rank", "pair", "train-actor"]
+    [ranked] = [artifact for artifact in result.artifacts if artifact.kind == "candidates"]
+    assert ranked.meta["judge"] == judge
+    assert ranked.meta.get("sim") == ("scripted" if judge == "lookahead" else None)
+
+
+def test_the_judge_that_looks_ahead_asks_one_human() -> None:
+    with pytest.raises(UsageError, match="asks one human, and the dialogues have several"):
+        resolve(LoopConfig(**TINY, sim=["scripted", "org/model"], set_=["rank.judge=lookahead"]), None)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

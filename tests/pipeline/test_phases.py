@@ -41,6 +41,8 @@ MODELS: dict[Any, str] = {"agent": "a", "sim": "h"}
         (RankConfig(agent="a", judge="random"), ALL, Phase({"agent": "a"}, False)),
         (RankConfig(agent="a", judge="llm", judge_model="j"), ("judge",), Phase({"judge": "j"}, True)),
         (RankConfig(replies="candidates-1", judge="oracle"), ALL, Phase({}, False)),
+        (RankConfig(agent="a", judge="lookahead", sim="h"), ALL, Phase(MODELS, True)),
+        (RankConfig(agent="a", judge="lookahead"), ALL, Phase({"agent": "a"}, True)),
         (TrainCriticConfig(), ALL, Phase({}, True)),
         (TrainActorConfig(), ALL, Phase({}, True)),
         (TrainOnlineConfig(**MODELS), ALL, Phase({"sim": "h"}, True)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -13,21 +14,25 @@ from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import read_move
 from sweet.tasks.micro.dialogues import dialogue
 from sweet.tasks.micro.family import FAMILIES, PARTS, Family
-from sweet.tasks.micro.generator import CLONING, as_task, instances
+from sweet.tasks.micro.generator import CLONING, Instance, as_task, instances
 from sweet.tasks.parts import NOTED, assembled, parts_of
 from sweet.tasks.prompts import fill_turns
 
 COUNT = 400
-INSTANCES = {name: list(islice(instances(CLONING, family), COUNT)) for name, family in FAMILIES.items()}
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+@cache
+def drawn(name: str) -> list[Instance]:
+    return list(islice(instances(CLONING, FAMILIES[name]), COUNT))
 
 
 def play(family: Family, *, with_reference: bool) -> list[tuple[Task, list[Message]]]:
     rng = random.Random(1)
     return [
         (as_task(instance, "t", family), dialogue(instance, rng, with_reference=with_reference, family=family))
-        for instance in INSTANCES[family.name]
+        for instance in drawn(family.name)
     ]
 
 

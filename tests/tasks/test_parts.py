@@ -24,7 +24,7 @@ from sweet.tasks.files import load_task_file
 from sweet.tasks.micro import load
 from sweet.tasks.micro.family import PARTS
 from sweet.tasks.micro.rules import BY_NAME
-from sweet.tasks.parts import NOTED, assembled, part_of, parts_of
+from sweet.tasks.parts import NOTED, assembled, part_of, parts_of, share_of, undelivered
 from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.test_dialogue import Lines
 
@@ -247,3 +247,15 @@ def test_a_wrong_number_of_lines_is_refused(tmp_path: Path, value: str) -> None:
 
 def test_a_part_that_mentions_a_fact_does_not_ask_for_it() -> None:
     assert said(part(f"{FREE}  # free, fixed"))[-1].content == NOTED
+
+
+@given(delivered=st.lists(st.sampled_from(["a = 1", "b = 2", "c = 3", "other"]), max_size=5))
+def test_what_is_not_delivered_keeps_its_order(delivered: list[str]) -> None:
+    task = TASK.model_copy(update={"ground_truth": "a = 1\nb = 2\n\na = 1\nc = 3\n"})
+    left = undelivered(task, ["\n".join(delivered)]).split("\n")
+    whole = ["a = 1", "b = 2", "a = 1", "c = 3"]
+    for line in set(whole):
+        assert left.count(line) == max(0, whole.count(line) - delivered.count(line))
+    places = iter(whole)
+    assert all(line in places for line in left if line), "a subsequence of the reference"
+    assert share_of(task, "a = 1\n\nb = 2") == 0.5

@@ -57,7 +57,7 @@ MARKS = (
 ASIDE, ABOVE = 0.1, 0.32
 """Distances of marks at the same position: doublings on a logarithmic axis, rows of a list."""
 IN_A_ROW = 3
-"""Most names of a legend in one row; more make two rows."""
+"""Most names of a legend in one row."""
 CURVES = (6.0, 3.6)
 """Width and height of a plot of curves, in inches."""
 LONGEST = 28
@@ -247,6 +247,7 @@ def _learning(axes: Axes, results: StudyResults) -> None:
     for number, one in enumerate(study_series.learning(results)):
         _curve(axes, number, one, [point.x for point in one.points])
     axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens:,.0f}")
+    axes.locator_params(axis="x", nbins=6)
     axes.set_xlim(left=0)
     _percent(axes.yaxis)
     axes.grid(axis="y")
@@ -315,7 +316,7 @@ def _credit(axes: Axes, results: StudyResults) -> None:
 def _legend(axes: Axes) -> None:
     """Draw the legend between the title and the axes, where it cannot overlap a curve."""
     many = len(axes.get_legend_handles_labels()[1])
-    rows = 1 if many <= IN_A_ROW else 2
+    rows = math.ceil(many / IN_A_ROW)
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(-0.06, 0.98),

@@ -1,0 +1,234 @@
+"""The judge `lookahead`: what a reply is worth shows in what comes next.
+
+It looks one step ahead. A reply that asks is put to the simulated human, and judged by what the human's reply tells of
+the solution: how much likelier the agent's own model makes the reference solution, having read it
+(`sweet.learn.potential`). A reply that answers is judged by its reward, as `sweet eval` computes it.
+
+    asks      Phi(o') - Phi(o), in nats, at least -1 and at most 3; o' is o with the reply and the human's reply
+    solves    3
+    fails     -1/2 - (1 - reward) / 4: below a question that brings nothing
+
+Of an answer that is built in parts (`sweet.tasks.parts`), the solution is the lines of the reference that are not
+delivered yet, each delivered as a part. The potential is the sum of their log-probabilities, of which each is at least
+-3: a line that the agent does not know is so unlikely that it would hide what the others say. A part is judged by the
+answer that those lines would make of it: if that solves the task, the part is worth 3 times its lines over those of the
+reference, else what an answer that fails is worth.
+
+The difference of a potential is a shaping reward (Ng, Harada and Russell 1999): of a dialogue's questions it adds up to
+what the dialogue has found out. The bounds keep one turn from deciding which of the others are clear (`sweet pair
+--min-gap-share`), and an answer that fails is worth little less than nothing, so that at a turn with some the useful
+questions still differ from the useless ones by most of the range. Nothing is trained. The advantage of a reply is its
+value minus the mean value of the turn's sampled replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.humans.base import Human
+from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.llm.base import Reply, RequestFailed
+from sweet.tasks.base import Message, Move, Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
+from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
+from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.waiting_scorer import WaitingScorer
+
+if TYPE_CHECKING:
+    from sweet.learn.potential import Observed, SolutionPotential
+
+LEAST, MOST = -1.0, 3.0
+"""Bounds of the value of a question; an answer that solves the task is worth `MOST`."""
+
+FAILS = -0.5
+"""The value of an answer that fails, at most."""
+
+TOO_LONG = "what the agent would see next is longer than --max-length"
+
+
+def check_lookahead(kind: TaskKind, tasks: Iterable[Task], *, scripted: bool) -> None:
+    """Check that the judge can play and score these tasks.
+
+    Args:
+        scripted: the human is the scripted one.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    tasks = list(tasks)
+    where, fix = option("judge", "lookahead"), option("judge", "critic")
+    if kind.rewards.solved is None:
+        what = f"The judge needs answers that solve a task or do not, and those of the kind {kind.name} are degrees."
+        raise UsageError(what, where=where, fix=fix)
+    if scripted:
+        kind.check_scripted_human(tasks)
+
+
+@dataclass(frozen=True)
+class _Next:
+    """What follows a reply: the messages that the agent would see, or the value of an answer, or why there is none."""
+
+    messages: tuple[Message, ...] = ()
+    value: float | None = None
+    failure: str | None = None
+
+
+class LookaheadJudge:
+    """Implements `Judge`.
+
+    Args:
+        human: is asked the questions. scorer: of the answers.
+        max_turns: turns of the agent that a dialogue has at most.
+        concurrency: questions and answers at the same time at most.
+    """
+
+    batch_size, max_calls = CRITIC_BATCH, 1
+
+    def __init__(
+        self,
+        potential: SolutionPotential,
+        human: Human,
+        scorer: WaitingScorer,
+        kind: TaskKind,
+        max_turns: int,
+        concurrency: int,
+    ) -> None:
+        self.potential, self.human, self.scorer = potential, human, scorer
+        self.kind, self.max_turns = kind, max_turns
+        self._places = asyncio.Semaphore(concurrency)
+
+    @property
+    def dropped(self) -> int:
+        """Early turns that were omitted so far to fit `max_length`."""
+        return self.potential.dropped
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of a sequence at most."""
+        return self.potential.max_length
+
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+        following = await asyncio.gather(*map(self._following, turns))
+        return await asyncio.to_thread(self._judged, turns, following)
+
+    async def _following(self, turn: SampledTurn) -> list[_Next]:
+        """Return what follows each reply of a turn; the same for replies that say the same."""
+        last = sum(message.role == "assistant" for message in turn.observation) + 1 >= self.max_turns
+        moves = [self._move(reply, last) for reply in turn.all_replies]
+        distinct = list(dict.fromkeys(moves))
+        found = await asyncio.gather(*(self._next(turn, move, place) for place, move in enumerate(distinct)))
+        by_move = dict(zip(distinct, found, strict=True))
+        return [by_move[move] for move in moves]
+
+    def _move(self, reply: Reply, last: bool) -> Move:
+        if reply.is_thought_alone:
+            return Move(content="", answer=None, ends=False)
+        return self.kind.move(reply.text, last=last)
+
+    async def _next(self, turn: SampledTurn, move: Move, place: int) -> _Next:
+        async with self._places:
+            if move.answer is not None:
+                return await self._answered(turn, move, place)
+            if (part := part_of(turn.task, move.content)) is not None:
+                return await self._delivered(turn, move, part, place)
+            said = Message(role="assistant", content=move.content)
+            dialogue = [one.model_copy(update={"thought": None}) for one in turn.observation if one.role != "system"]
+            try:
+                reply = await self.human.reply(turn.task, [*dialogue, said])
+            except RequestFailed as error:
+                return _Next(failure=f"the simulated human failed: {error}")
+            if reply.fault is not None or not reply.text.strip():
+                return _Next(failure=f"the simulated human's reply is not usable: {reply.fault or 'empty'}")
+            return _Next((*turn.observation, said, Message(role="user", content=reply.text)))
+
+    async def _answered(self, turn: SampledTurn, move: Move, place: int) -> _Next:
+        answer = self.kind.whole_answer(turn.task, turn.observation, move.answer or "")
+        return await self._scored(turn, move, place, answer, MOST)
+
+    async def _delivered(self, turn: SampledTurn, move: Move, part: str, place: int) -> _Next:
+        parts = [*parts_of(turn.task, turn.observation), part]
+        answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
+        return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
+
+    async def _scored(self, turn: SampledTurn, move: Move, place: int, answer: str, solves: float) -> _Next:
+        """Return the value of a reply by the answer that it leads to.
+
+        Args:
+            solves: its value if that answer solves the task.
+        """
+        said = [*turn.observation, Message(role="assistant", content=move.content)]
+        history = tuple(Turn(role=one.role, content=one.content) for one in said if one.role != "system")
+        name = f"{turn.dialogue}/{turn.index}/{place}"
+        score = await self.scorer.score(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
+        if score.reward is None:
+            return _Next(failure=f"the task is invalid: {score.detail.get('why', '')}")
+        solved = self.kind.rewards.worth(score.reward) >= 1
+        return _Next(value=solves if solved else FAILS - (1 - score.reward) / 4)
+
+    def _judged(self, turns: Sequence[SampledTurn], following: Sequence[Sequence[_Next]]) -> list[JudgedTurn]:
+        wanted: dict[tuple[int, tuple[Message, ...]], list[Observed]] = {}
+        for number, (turn, found) in enumerate(zip(turns, following, strict=True)):
+            asked = dict.fromkeys(one.messages for one in found if one.messages)
+            for messages in (turn.observation, *asked) if asked else ():
+                wanted[number, messages] = _observed(turn, messages)
+        values = iter(self.potential.values([one for parts in wanted.values() for one in parts]))
+        potentials = {
+            (number, messages): _potential(turns[number].task, list(islice(values, len(parts))))
+            for (number, messages), parts in wanted.items()
+        }
+
+        def valued(number: int, turn: SampledTurn, one: _Next) -> float | str:
+            if one.failure is not None:
+                return one.failure
+            if one.value is not None:
+                return one.value
+            before, after = potentials[number, turn.observation], potentials[number, one.messages]
+            return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
+
+        return [
+            _judged_turn(turn, [valued(number, turn, one) for one in found])
+            for number, (turn, found) in enumerate(zip(turns, following, strict=True))
+        ]
+
+
+def _observed(turn: SampledTurn, messages: tuple[Message, ...]) -> list[Observed]:
+    """Return what the agent has seen after these messages, and the solution; of one that is built in parts each line
+    that is left, after the parts with those above it."""
+    from sweet.learn.potential import Observed
+
+    task, name = turn.task, f"Dialogue {turn.dialogue}, turn {turn.index}"
+    if not task.part_lines:
+        return [Observed(name, messages, task.ground_truth, ANSWER_MARKER)]
+    found = []
+    for line in undelivered(task, parts_of(task, turn.observation)).split("\n"):
+        found.append(Observed(name, messages, line, PART_MARKER))
+        part = Message(role="assistant", content=f"{PART_MARKER}\n{line}")
+        messages = (*messages, part, Message(role="user", content=NOTED))
+    return found
+
+
+def _potential(task: Task, values: Sequence[float | None]) -> float | None:
+    """Return the potential from the log-probabilities of what `_observed` returns."""
+    least = -MOST if task.part_lines else -math.inf
+    known = [max(value, least) for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _judged_turn(turn: SampledTurn, values: Sequence[float | str]) -> JudgedTurn:
+    known = [value if isinstance(value, float) else None for value in values]
+    rows = zip(turn.all_replies, values, above_mean(known, len(turn.replies)), strict=True)
+    return JudgedTurn(
+        "lookahead",
+        tuple(
+            UnjudgedReply(reply.text, str(value)) if advantage is None else candidate(reply, advantage, float(value))
+            for reply, value, advantage in rows
+        ),
+    )

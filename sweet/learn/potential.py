@@ -1,0 +1,90 @@
+"""How likely a model makes the reference solution: the potential of what the agent has seen.
+
+    Phi(o) = sum_l log pi(s_l | o, marker, s_<l)
+
+in nats, over the tokens of the solution s, with the end of the turn, that an agent writes after a marker, having seen o
+and not the training-time information. A reply of the human that says what the solution depends on raises it; a question
+that brings nothing new leaves it nearly as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
+from sweet.learn.replies import ReplyText
+from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
+from sweet.tasks.base import Message
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the agent has seen, and the solution of its task.
+
+    Attributes:
+        name: for errors.
+        marker: stands before the solution.
+    """
+
+    name: str
+    messages: Sequence[Message]
+    solution: str
+    marker: str
+
+
+class SolutionPotential:
+    """Computes potentials with one model.
+
+    Args:
+        max_length: tokens of a sequence at most; early turns are omitted to fit it. None for no limit.
+        budget: tokens of one forward pass.
+        share: compute prefixes that observations share only once.
+
+    Attributes:
+        dropped: early turns that were omitted so far.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        max_length: int | None = None,
+        budget: int = TOKEN_BUDGET,
+        share: bool = True,
+    ) -> None:
+        self._scorer, self._encoder, self._tokenizer = Scorer(model, share=share), ChatEncoder(tokenizer), tokenizer
+        self._budget = budget
+        self.max_length = max_length
+        self.dropped = 0
+
+    def values(self, observed: Sequence[Observed]) -> list[float | None]:
+        """Return the potential of each, in order; None where it does not fit `max_length`."""
+        rows = [self._row(one) for one in observed]
+        sums = iter(span_logprobs(self._scorer, [row for row in rows if row is not None], self._budget))
+        return [None if row is None else float(next(sums)[0][0]) for row in rows]
+
+    def _row(self, observed: Observed) -> TokenSequence | None:
+        answer = ReplyText(f"{observed.marker}\n{observed.solution}")
+        try:
+            [row], dropped = self._encoder.turn(
+                observed.messages,
+                [answer],
+                turn=len(observed.messages),
+                name=observed.name,
+                max_length=self.max_length,
+            )
+        except TooLong:
+            return None
+        self.dropped += dropped
+        [span] = row.spans
+        marked = self._marked(row.ids[span.start : span.stop], observed.marker)
+        return replace(row, spans=(replace(span, start=span.start + marked),))
+
+    def _marked(self, ids: Sequence[int], marker: str) -> int:
+        """Return the number of ids that are the marker's alone, not those that join its end with the solution."""
+        marker_ids = self._tokenizer(marker, add_special_tokens=False)["input_ids"]
+        pairs = zip(ids, marker_ids, strict=False)
+        return next((place for place, (one, other) in enumerate(pairs) if one != other), len(marker_ids))

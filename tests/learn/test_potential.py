@@ -1,0 +1,46 @@
+"""The potential: the log-probability of the solution after what the agent has seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweet.learn.potential import Observed, SolutionPotential
+from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.tasks.base import Message
+from tests.stages.learn_runs import make_agent
+
+MARKER = "I WANT TO ANSWER:"
+SOLUTION = "def f(x):\n    return 2 * x + 1"
+MESSAGES = [Message(role="system", content="You help."), Message(role="user", content="Write f.")]
+
+
+@pytest.mark.parametrize(("template", "end"), [("chatml", "<|im_end|>"), ("llama3", "<|eot_id|>")])
+def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, template: str, end: str) -> None:
+    agent = make_agent(tmp_path / "agent", template)
+    tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
+    chat = [message.model_dump() for message in MESSAGES]
+    prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    marked = tokenizer(f"{prompt}{MARKER}", add_special_tokens=False)["input_ids"]
+    ids = tokenizer(f"{prompt}{MARKER}\n{SOLUTION}{end}", add_special_tokens=False)["input_ids"]
+    assert ids[: len(marked)] == marked, "no token joins the marker and the solution here"
+    with torch.no_grad():
+        logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
+    by_hand = sum(float(logprobs[place - 1, ids[place]]) for place in range(len(marked), len(ids)))
+    values = SolutionPotential(model, tokenizer).values([Observed("x", MESSAGES, SOLUTION, MARKER)] * 2)
+    assert values == pytest.approx([by_hand, by_hand], abs=1e-3)
+
+
+def test_what_does_not_fit_has_none_and_early_turns_are_dropped(tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
+    long = [*MESSAGES, Message(role="assistant", content="Which? " * 40), Message(role="user", content="This. " * 40)]
+    whole = SolutionPotential(model, tokenizer)
+    both = whole.values([Observed("x", MESSAGES, SOLUTION, MARKER), Observed("y", long, SOLUTION, MARKER)])
+    assert None not in both
+    assert whole.dropped == 0
+    limited = SolutionPotential(model, tokenizer, max_length=16)
+    assert limited.values([Observed("x", MESSAGES, SOLUTION, MARKER)]) == [None]
+    assert limited.values([]) == []
