@@ -118,13 +118,15 @@ def train(run: Run, config: LoopConfig | None = None, *, reporter: Reporter | No
         config: without one, the recipe of the run.
 
     Raises:
-        SweetError: a stage failed; or changed settings would repeat finished steps, see `LoopConfig.redo`.
+        SweetError: a stage failed; or changed settings would repeat finished steps, see `LoopConfig.redo`; or the model
+            could not be pushed (`LoopConfig.push`).
     """
     from sweet.pipeline.config import LoopConfig
     from sweet.pipeline.stage import run_train
+    from sweet.publishing.after_training import pushing
 
     with _outside_of_event_loops():
-        return run_train(run, config or LoopConfig(), reporter or Silent())
+        return pushing(run_train)(run, config or LoopConfig(), reporter or Silent())
 
 
 def rollout(

@@ -1,4 +1,5 @@
 """`--push` of the trainings: the trained model goes to the model hub when the training has ended, by `sweet data push`.
+Of `sweet train` it is the actor that was kept, and the repository may also be named in the recipe.
 
 What can fail is checked before hours of training: the name, the token, and whether it may write there. If the hub takes
 the model in spite of that not, the model is kept in the run, and the error says the one command that pushes it.
@@ -18,7 +19,8 @@ from sweet.stages.base import Reporter, StageResult
 Training = Callable[[Run, Any, Reporter], StageResult]
 """A training, whose configuration is a `sweet.training.config.PushedConfig`."""
 
-TRAININGS = ("train-actor", "train-critic", "train-online")
+LOOP = "train"
+TRAININGS = ("train-actor", "train-critic", "train-online", LOOP)
 
 
 def pushing(training: Training) -> Training:
@@ -31,24 +33,43 @@ def pushing(training: Training) -> Training:
     """
 
     def work(run: Run, config: Any, reporter: Reporter) -> StageResult:
-        if config.push is None or getattr(config, "node_rank", None):  # node 0 pushes
+        name = None if getattr(config, "node_rank", None) else _repository(run, config)  # node 0 pushes
+        if name is None:
             return training(run, config, reporter)
         from sweet.publishing.hub import check_writable
 
-        check_writable(config.push, "model")
+        check_writable(name, "model")
         result = training(run, config, reporter)
-        _push(result, config.push, reporter)
+        model = _trained(result)
+        if model is None:
+            reporter.warn(f"No actor is better than the agent, so nothing is pushed to {name}.")
+        else:
+            _push(result, model, name, reporter)
         return result
 
     return work
 
 
-def _push(result: StageResult, name: str, reporter: Reporter) -> None:
-    """Push the model that a training made."""
+def _repository(run: Run, config: Any) -> str | None:
+    """Return the repository that the options name, or the recipe of `sweet train`."""
+    from sweet.pipeline.config import LoopConfig
+    from sweet.pipeline.recipe import resolve
+
+    return resolve(config, run.path).train.push if isinstance(config, LoopConfig) else config.push
+
+
+def _trained(result: StageResult) -> Artifact | None:
+    """Return the model that a training made; None where `sweet train` keeps the agent that it began with."""
+    if result.stage == LOOP:
+        return next((one for one in result.artifacts if one.id == result.metrics.best), None)
+    return next(one for one in result.artifacts if one.kind in ("actor", "critic"))
+
+
+def _push(result: StageResult, model: Artifact, name: str, reporter: Reporter) -> None:
+    """Push a model."""
     from sweet.publishing.config import PushConfig
     from sweet.publishing.stage import run_push
 
-    model = next(one for one in result.artifacts if one.kind in ("actor", "critic"))
     try:
         pushed = run_push(Run.open(result.run), name, PushConfig.model_validate({model.kind: model.id}), reporter)
     except (SweetError, OSError) as error:

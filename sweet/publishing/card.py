@@ -7,12 +7,15 @@ spans, names that are paths on this machine lose their folders, and addresses of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from sweet.errors import UsageError
 from sweet.installation import VERSION
 from sweet.publishing.dataset import WrittenData, public_name
+from sweet.publishing.hub import check_name
 from sweet.report.quote import PAPER, p_value_text, rate_name, rate_text, trained_on
 from sweet.report.schema import ComparisonFact, Report, ScoresFact, number
 from sweet.runs.lineage import ancestors
@@ -47,7 +50,10 @@ class Trained:
     @property
     def base_on_hub(self) -> str | None:
         """The base as the hub names it; None where it is no model of the hub."""
-        return self.base if self.base.count("/") == 1 else None
+        with suppress(UsageError):  # the hub refuses a card with any other name
+            check_name(self.base)
+            return self.base
+        return None
 
 
 def model_card(name: str, trained: Trained, license: str | None, manifest: Manifest, report: Report) -> str:

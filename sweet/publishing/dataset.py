@@ -8,6 +8,7 @@ prompts, text for answers, null where something is not known. Thoughts, token id
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -224,5 +225,8 @@ def public_name(name: str) -> str:
 
 
 def _without_folders(name: str) -> str:
-    path = Path(name).expanduser()
-    return path.name if path.is_absolute() or path.exists() or name.startswith((".", "~")) else name
+    path = Path(name)
+    is_path = path.is_absolute() or name.startswith((".", "~"))
+    with suppress(OSError, ValueError):  # what no file can be called
+        is_path = is_path or path.exists()
+    return path.name if is_path else name

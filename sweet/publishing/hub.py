@@ -50,6 +50,7 @@ def check_writable(name: str, kind: RepoType) -> None:
     api, owner = HfApi(library_name="sweet"), name.split("/")[0]
     with _reaching(name):
         who = api.whoami()
+        user = str(who["name"])
         role = _at(who, "auth", "accessToken", "role")
         if role == "read":
             raise UsageError("The stored token of the model hub may only read.", where=name, fix=_LOGIN)
@@ -58,10 +59,9 @@ def check_writable(name: str, kind: RepoType) -> None:
         except RepositoryNotFoundError:  # it would be created
             orgs: list[Any] = who.get("orgs") or []
             roles = {str(_at(org, "name")).lower(): _at(org, "roleInOrg") for org in orgs}
-            if owner.lower() != str(who.get("name")).lower() and roles.get(owner.lower(), "read") == "read":
-                user = f"{who.get('name')!s:.100}"
-                what = f"{user} cannot create repositories of {owner}, and there is none of this name to write to."
-                raise UsageError(what, where=name, fix=f"{user}/{name.split('/')[1]}, or {_LOGIN}") from None
+            if owner.lower() != user.lower() and roles.get(owner.lower(), "read") == "read":
+                what = f"{user:.100} cannot create repositories of {owner}, and there is none of this name to write to."
+                raise UsageError(what, where=name, fix=f"{user:.100}/{name.split('/')[1]}, or {_LOGIN}") from None
 
 
 def _at(value: Any, *keys: str) -> Any:
@@ -104,7 +104,8 @@ def _reaching(name: str) -> Iterator[None]:
     except HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in (401, 403):
-            raise UsageError("The model hub does not let you write there.", where=name, fix=_LOGIN) from error
+            said = f": {reason.splitlines()[0]}" if (reason := str(error.server_message or "").strip()) else "."
+            raise UsageError(f"The model hub does not let you write there{said}", where=name, fix=_LOGIN) from error
         raise ServerError(
             f"The model hub answered with an error: {first_line(error)}", where=name, fix="try again later"
         ) from error
@@ -114,6 +115,11 @@ def _reaching(name: str) -> Iterator[None]:
         raise ServerError(
             "The model hub could not be reached.", where=name, fix="check the connection (sweet doctor)"
         ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # the client reads fields of the answer
+        what = (
+            f"The address of the model hub does not answer as the hub does: {type(error).__name__}: {first_line(error)}"
+        )
+        raise ServerError(what, where=name, fix="check HF_ENDPOINT and the proxy") from error
 
 
 def license_of(model: str) -> str | None:

@@ -8,6 +8,9 @@ score of 1 to 9 (`sweet.judges.llm.LLMJudge.score_dialogue`). For each N the res
 dialogue with the highest score of N (its reward, if the kind of task has no success), over all choices of N of the
 task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that knows the rewards.
 The interval is over tasks.
+
+What a language model is asked may cost something: at the limit of the cost no further dialogue is judged, and the
+scores that it gave are kept (`sweet.scoring.judged`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.judged import JudgedDialogues
 from sweet.scoring.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
@@ -42,6 +46,7 @@ from sweet.stages.critics import (
 )
 from sweet.stages.failures import run_all
 from sweet.stages.intervals import clustered_mean
+from sweet.stages.prices import Budget
 from sweet.stages.record import Rate
 from sweet.tasks.base import ReferenceContext, TurnTokens
 from sweet.tasks.registry import task_kind
@@ -112,17 +117,35 @@ def measure_best_of(
 
 
 def measure_best_of_by_model(
-    run: Run, rollouts: Artifact, scores: Sequence[Score], config: EvalConfig, reporter: Reporter
+    run: Run,
+    rollouts: Artifact,
+    scores: Sequence[Score],
+    config: EvalConfig,
+    reporter: Reporter,
+    judged: Callable[[JudgePrompt], JudgedDialogues],
+    budget: Budget | None = None,
 ) -> BestOfMetrics:
     """Return the success of the best of N = 1, 2, 4, … dialogues of a task, chosen by `config.judge_model`.
+
+    Args:
+        judged: returns the scores that were recorded for a prompt, which are not asked for again.
+        budget: what the run may cost; None without prices.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
         ServerError: the model's server cannot be reached.
+        Interrupted: the limit of the cost is reached; the scores that the model gave are recorded.
     """
     prompt = JudgePrompt.of(config.judge_prompt, whole=True)
     dialogues, rewards = _rewarded(run, rollouts, scores)
-    answers = asyncio.run(_asked(config, prompt, dialogues, agent_system(run, rollouts), reporter))
+    recorded = judged(prompt)
+    if known := sum(dialogue.id in recorded.known for dialogue in dialogues):
+        reporter.say(f"Judged already: {count(known, 'dialogue')}; missing: {len(dialogues) - known:,}.")
+    asked = asyncio.run(_asked(config, prompt, dialogues, agent_system(run, rollouts), reporter, recorded, budget))
+    answers = [answer for answer in asked if answer is not None]
+    if budget is not None and len(answers) < len(asked):
+        done, missing = count(len(answers), "dialogue"), len(asked) - len(answers)
+        raise budget.stopped(f"All answers are scored. Judged: {done}; missing: {missing:,}.")
     by_task: dict[str, list[DialogueScore | str]] = {}
     for dialogue, answer in zip(dialogues, answers, strict=True):
         by_task.setdefault(dialogue.task_id, []).append(answer)
@@ -144,18 +167,33 @@ def measure_best_of_by_model(
 
 
 async def _asked(
-    config: EvalConfig, prompt: JudgePrompt, dialogues: Sequence[Trajectory], system: str, reporter: Reporter
-) -> list[DialogueScore | str]:
-    """Return the model's score of each dialogue, or why it has none."""
+    config: EvalConfig,
+    prompt: JudgePrompt,
+    dialogues: Sequence[Trajectory],
+    system: str,
+    reporter: Reporter,
+    recorded: JudgedDialogues,
+    budget: Budget | None,
+) -> list[DialogueScore | str | None]:
+    """Return the model's score of each dialogue, or why it has none; None for a dialogue that was not judged, because
+    the limit of the cost was reached before."""
     model, urls = str(config.judge_model), config.judge_url
     async with open_client(model, urls, concurrency=_REQUESTS, role="judge", device=config.device) as client:
         judge = LLMJudge(client, prompt, max_tokens=config.judge_tokens)
         free = asyncio.Semaphore(_REQUESTS)
 
-        async def ask(dialogue: Trajectory) -> DialogueScore | str:
-            messages = dialogue.observation(len(dialogue.dialogue_history), system)
-            async with free:
-                answer = await judge.score_dialogue(messages, dialogue.task.hidden)
+        async def ask(dialogue: Trajectory) -> DialogueScore | str | None:
+            answer: DialogueScore | str | None = recorded.known.get(dialogue.id)
+            if answer is None:
+                messages = dialogue.observation(len(dialogue.dialogue_history), system)
+                async with free:
+                    if budget is not None and budget.is_spent():
+                        return None
+                    answer = await judge.score_dialogue(messages, dialogue.task.hidden)
+                if isinstance(answer, DialogueScore):
+                    recorded.add(dialogue.id, answer)
+            if budget is not None:
+                bar.note(cost=round(budget.spent(), 4))
             bar.advance()
             return answer
 

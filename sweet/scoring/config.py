@@ -13,10 +13,11 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import FLIPS
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, PlannedConfig, about
+from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import ReferenceContext, TurnTokens
 
 
-class EvalConfig(PlannedConfig):
+class EvalConfig(PlannedConfig, PricedConfig):
     scorer: Literal["strict", "upstream", "both"] = Field(default="strict", json_schema_extra=about("Scoring", MAIN))
     """Code: strict accepts answers as people write them; upstream follows the published evaluator, including its
     defects; both reports the two side by side, with strict's as the rewards. Pages: strict, or upstream for the
@@ -70,3 +71,7 @@ class EvalConfig(PlannedConfig):
     """Answers to run in parallel, or browsers for pages; default: by the machine's size. With --ray, on each node."""
     ray: str | None = Field(default=None, json_schema_extra=about("Machine", OPERATIONAL))
     """Score on the nodes of a Ray cluster: auto (this machine's cluster), HOST:PORT, or local to start one here."""
+
+    @property
+    def asks_models(self) -> bool:
+        return self.best_of == "llm"

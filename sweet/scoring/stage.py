@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -29,6 +30,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.best_of import NEEDED_BY, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.judged import JudgedDialogues
 from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, EvalWork, HumanRates
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
@@ -43,6 +45,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.plans import Plan
+from sweet.stages.prices import given_prices, open_budget
 from sweet.stages.rates import GPUS
 from sweet.stages.record import UnknownRate
 from sweet.tasks.base import Task
@@ -57,6 +60,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
+    prices = given_prices(config)
     if config.best_of == "critic":
         critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
         check_reference(critic, None, config.reference_context)
@@ -102,8 +106,16 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
         if (cost := _cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
-        if config.best_of is not None:
-            best_of = _measure_best_of(run, rollouts, tally.scores, config, reporter)
+        if config.best_of == "llm":
+            budget = open_budget(run, attempt, prices, config)
+            with JsonlWriter(attempt.metrics_path) as log:
+                recorded = partial(JudgedDialogues, run, draft.id, config, rows=log)
+                best_of = measure_best_of_by_model(run, rollouts, tally.scores, config, reporter, recorded, budget)
+            if budget is not None:
+                best_of = best_of.model_copy(update={"cost": budget.cost_of(draft.id)})
+            metrics = metrics.model_copy(update={"best_of": best_of})
+        elif config.best_of == "critic":
+            best_of = _chosen_by_critic(run, rollouts, tally.scores, config, reporter)
             metrics = metrics.model_copy(update={"best_of": best_of})
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
@@ -150,12 +162,10 @@ def _scored(
         yield from scorer.score(portion())
 
 
-def _measure_best_of(
+def _chosen_by_critic(
     run: Run, rollouts: Artifact, scores: Sequence[Score], config: EvalConfig, reporter: Reporter
 ) -> BestOfMetrics:
-    """Return the success of the best of N dialogues, chosen as `--best-of` says."""
-    if config.best_of == "llm":
-        return measure_best_of_by_model(run, rollouts, scores, config, reporter)
+    """Return the success of the best of N dialogues, chosen by the critic."""
     return measure_best_of(
         run,
         rollouts,
@@ -243,7 +253,7 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
 
 _CHOSEN_BY = {
     **dict.fromkeys(("reference_context", "turn_tokens"), "critic"),
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), "llm"),
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt", "prices", "max_cost"), "llm"),
 }
 """Options of what chooses the best of N dialogues, and the value of `best_of` that they belong to."""
 

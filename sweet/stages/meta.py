@@ -181,6 +181,8 @@ class CandidatesMeta(JudgedMeta):
     """Id of the candidates whose replies were judged again; absent where replies were sampled."""
     recipe: Recipe | None = None
     """Recipe that the critic judged by: paper, or upstream."""
+    sim: str | None = None
+    """The simulated human that the judge lookahead asked."""
 
 
 class PairsMeta(Meta):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Generic
 
-from pydantic import Field, SerializeAsAny
+from pydantic import Field
 from typing_extensions import TypeVar
 
 from sweet.runs.run import Run
@@ -40,7 +40,7 @@ class PlannedRate(Record):
 class Plan(Record, Generic[W]):
     """What a stage would do."""
 
-    work: Annotated[SerializeAsAny[W], Flat()]
+    work: Annotated[W, Flat()]
     """Counts of the stage's own."""
     flops: float | None
     """floating-point operations of the models; null where not known"""

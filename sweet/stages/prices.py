@@ -42,11 +42,16 @@ class PricedConfig(StageConfig):
     """With --prices: begin nothing more once the tokens of this run, earlier calls and other stages included, cost so
     much, and stop when what is under way has ended, as Ctrl-C does."""
 
+    @property
+    def asks_models(self) -> bool:
+        """Whether the stage asks models whose answers cost something."""
+        return True
+
 
 class Price(BaseModel):
     """The price of a million tokens, in any currency."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
     prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Of a million tokens that are read."""
@@ -57,7 +62,7 @@ class Price(BaseModel):
 class Prices(BaseModel):
     """The prices by the roles of models; a role without one is free."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     agent: Price = Price()
     sim: Price = Price()

@@ -40,6 +40,8 @@ class WritableHub:
     """Whether it takes no commits any more."""
     role: str = "write"
     """Of the token."""
+    strange: bytes | None = None
+    """Answered to every request, as by another server at the address."""
 
 
 @contextmanager
@@ -47,6 +49,8 @@ def serve_writable_hub() -> Iterator[WritableHub]:
     class Handler(QuietHandler):
         def do_GET(self) -> None:
             hub.requests.append(self.path)
+            if hub.strange is not None:
+                return self.send(200, hub.strange, {"Content-Type": "application/json"})
             if hub.broken:
                 return self.answer(500, {"error": "out of order"})
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -63,6 +67,8 @@ def serve_writable_hub() -> Iterator[WritableHub]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             hub.requests.append(self.path)
+            if hub.strange is not None:
+                return self.send(200, hub.strange, {"Content-Type": "application/json"})
             if hub.broken:
                 return self.answer(500, {"error": "out of order"})
             if self.path == "/api/validate-yaml":

@@ -134,6 +134,9 @@ def test_a_token_that_may_only_read_and_a_hub_out_of_order_are_found_before(run:
     hub.broken = True
     code, _, err = called(hub, "train-critic", run.path, "--push", "me/critic")
     assert (code, "answered with an error" in err) == (3, True), err
+    hub.broken, hub.strange = False, b'["me"]'
+    code, _, err = called(hub, "train-critic", run.path, "--push", "me/critic")
+    assert (code, "HF_ENDPOINT" in err) == (3, True), err
     assert trainings(run) == []
 
 
@@ -175,6 +178,61 @@ def test_the_functions_of_python_push_too(run: Run, hub: WritableHub, monkeypatc
     assert refused.value.result.artifacts[0].id == "critic-1"
     with pytest.raises(UsageError, match="me cannot create"):
         sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1, push="other/critic"))
+
+
+LOOP = """
+[train]
+tasks = "micro"
+train-tasks = 16
+samples = 4
+eval-tasks = 4
+[rank]
+candidates = 2
+fraction = 0.05
+[train-actor]
+epochs = 1
+"""
+
+
+def test_the_loop_pushes_the_actor_that_it_keeps(tmp_path: Path, hub: WritableHub) -> None:
+    """The repository is part of the recipe, so that a call that goes on pushes too."""
+    folder, recipe = tmp_path / "run", tmp_path / "own.toml"
+    recipe.write_text(LOOP)
+    code, _, err = called(hub, "train", folder, "--recipe", recipe, "--push", "club/agent")
+    assert (code, "me cannot create repositories of club" in err) == (2, True), err
+    assert not folder.exists(), "nothing was begun"
+    hub.full = True
+    code, out, err = called(hub, "train", folder, "--recipe", recipe, "--push", "lab/agent", "--json")
+    assert (code, "actor-1 is trained and kept" in err) == (1, True), err
+    assert json.loads(out)["fix"] == f"sweet data push {folder} lab/agent --actor actor-1"
+    assert json.loads(out)["metrics"]["best"] == "actor-1"
+    hub.full = False
+    attempts = [one.stage for one in Run.open(folder).manifest().attempts]
+    code, _, err = called(hub, "train", folder)
+    assert (code, "Pushed actor-1" in err) == (0, True), err
+    assert [one.stage for one in Run.open(folder).manifest().attempts] == [*attempts, "train"]
+    found = hub.repositories["models/lab/agent"]
+    assert "by the method `sweet`" in found.files["README.md"].decode()
+    kept = Run.open(folder).file(Run.open(folder).artifact("actor-1"))
+    assert found.files["model.safetensors"] == (kept / "model.safetensors").read_bytes()
+
+
+def test_a_loop_that_keeps_its_agent_pushes_nothing(
+    tmp_path: Path, hub: WritableHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training of this rate changes nothing, and greedy dialogues are then the same."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    (tmp_path / "own.toml").write_text(f"{LOOP}lr = 1e-12\n[evaluation]\ntemperature = 0\n")
+    config = LoopConfig(recipe=str(tmp_path / "own.toml"), rounds=2, push="me/agent")
+    heard = Heard()
+    result = sweet.train(Run.create(tmp_path / "run"), config, reporter=heard)
+    assert result.metrics.best == "micro"
+    assert any("nothing is pushed to me/agent" in text for text in heard.warnings)
+    assert hub.repositories == {}
 
 
 def test_a_push_is_no_setting_of_the_result_and_none_of_a_recipe() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
-from sweet.publishing.card import not_shown
+from sweet.publishing.card import Trained, not_shown
 from sweet.publishing.config import PushConfig
 from sweet.publishing.dataset import FEATURES, public_name
 from sweet.publishing.stage import run_push
@@ -175,6 +175,19 @@ def test_who_may_not_write_is_told_so_and_no_token_is_shown(run: Run, hub: Writa
     assert code != 0
     assert "answered with an error" in err
     assert TOKEN not in out + err
+    hub.broken, hub.full = False, True
+    code, out, err = push(hub, run.path, "me/data")
+    assert code == 2
+    assert "storage limit reached" in " ".join(err.replace("│", "").split())
+
+
+@pytest.mark.parametrize("answer", ["<html>Log in to the network", '{"message": 7}', "[1, 2]", '"\\ud800"', ""])
+def test_an_address_that_is_no_hub_is_an_error_with_what_to_do(run: Run, hub: WritableHub, answer: str) -> None:
+    hub.strange = answer.encode()
+    code, out, err = push(hub, run.path, "me/data")
+    assert code == 3, err
+    assert "HF_ENDPOINT" in err
+    assert TOKEN not in out + err
 
 
 def test_an_evaluation_is_in_the_card_with_what_it_does_not_show(run: Run, tmp_path: Path) -> None:
@@ -229,8 +242,21 @@ def test_what_cannot_be_pushed_is_refused(run: Run, tmp_path: Path) -> None:
         run_push(run, "me/agent", PushConfig(actor="last", out=tmp_path / "x"), Heard())
 
 
+@pytest.mark.parametrize(
+    ("base", "named"),
+    [("org/model", True), ("micro", False), ("org/a b", False), ("a|</script>\n# H/x", False), ("../x", False)],
+)
+def test_a_card_names_only_a_base_that_the_hub_could_have(run: Run, base: str, named: bool) -> None:
+    """It refuses a card with any other."""
+    trained = Trained(run.artifact("actor-1"), base, None, "", adapter=False)
+    assert trained.base_on_hub == (base if named else None)
+
+
 def test_names_lose_the_folders_of_this_machine() -> None:
     assert public_name("/home/me/tasks.jsonl / test") == "tasks.jsonl / test"
     assert public_name("/models/a, org/b:terse") == "a, org/b:terse"
     assert public_name("~/x/model") == "model"
+    assert public_name("~nobody-of-this-name/model") == "model"
+    assert public_name("x" * 9000) == "x" * 9000
+    assert public_name("a\0b/c") == "a\0b/c"
     assert public_name("micro / test") == "micro / test"

@@ -108,6 +108,8 @@ def test_the_command_stops_like_ctrl_c(server: ChatServer, prices: Path, tmp_pat
     [
         ("[agent]\nprompt = -1\n", "agent.prompt"),
         ("[agent]\nprompt = nan\n", "agent.prompt"),
+        ('[agent]\nprompt = "1"\n', "agent.prompt"),
+        ("[agent]\nprompt = true\n", "agent.prompt"),
         ("[agent]\nread = 1\n", "agent.read"),
         ("[human]\nprompt = 1\n", "human"),
         ("agent = 3\n", "agent"),

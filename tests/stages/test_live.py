@@ -138,16 +138,22 @@ def test_scoring_ends_what_it_has_begun_before_it_pauses(tmp_path: Path) -> None
                 yield trajectory, score(trajectory, 1.0)
             under_way[:] = [0]
 
+    def ends_of_what_was_begun() -> tuple[list[int], int]:
+        ends = time.monotonic() + 60
+        while under_way != [0] and time.monotonic() < ends:  # the pause is shown before what was begun has ended
+            time.sleep(0.01)
+        return list(under_way), scorer.portions
+
     scorer: Any = Scorer()
     with run.attempt("eval", StageConfig(), inputs=[rollouts]) as attempt:
         live = LiveReporter(Silent(), attempt, PAUSE)
-        other = Thread(run, "eval-1", lambda: list(under_way))
+        other = Thread(run, "eval-1", ends_of_what_was_begun)
         other.start()
         found = [one.id for one, _ in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), live)]
         other.join()
     assert found == [trajectory.id for trajectory, _ in make_dialogues(3, 2)]
     assert scorer.portions == 2
-    assert other.found == [[0], [0]], "nothing is under way in the pause"
+    assert other.found == [([0], 1)] * 2, "nothing is under way in the pause, and nothing is begun"
 
 
 @pytest.mark.usefixtures("polled")
