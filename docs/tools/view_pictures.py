@@ -1,10 +1,16 @@
-"""Draw the pictures of docs/viewing.md: two rollouts side by side (comparison.svg), and the page to send (page.png).
+"""Draw the pictures of docs/viewing.md and docs/html.md.
 
     sweet demo runs/first --train-tasks 60 --eval-tasks 64 && sweet rank runs/first --fraction 1 --candidates 6
-    python -m docs.tools.view_pictures runs/first docs
+    sweet rollout runs/pages --task html --agent scripted --num-tasks 6 && sweet eval runs/pages
+    python -m docs.tools.view_pictures runs/first runs/pages docs
 
-The first is made of real screens of the application like docs/viewer.svg (`docs.tools.record_viewer`), the second is
-what the system's Firefox shows of the page that `sweet view --html` writes. RUN is copied first.
+comparison.svg  two rollouts side by side: real screens of the application like docs/viewer.svg
+                (`docs.tools.record_viewer`)
+page.png        what the system's Firefox shows of the page that `sweet view --html` writes
+served.png      what it shows of `sweet view --serve`
+pictures.png    a page beside its reference, in the same way: half blocks
+
+The runs are copied first.
 """
 
 from __future__ import annotations
@@ -12,16 +18,22 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from docs.tools.record_viewer import film
+from tests.view.real_page import LOOPBACK, RealPage, real_page
 
 SIZE = (110, 28)
 """Columns and lines of the terminal."""
-WINDOW = (1280, 760)
-"""CSS px of the browser's window."""
+WINDOW, LOW = (1280, 760), (1280, 456)
+"""CSS px of the browser's window, and of the one that shows a page beside its reference."""
 BEFORE, TRAINED, AFTER = "rollouts-1", "rollouts-2", "rollouts-3"
 """The rollouts of a demo: the untrained agent's, those that it learned from, the trained agent's."""
 SCENES = (
@@ -31,6 +43,11 @@ SCENES = (
     (("d",), "d: the next difference", 5.0),
 )
 """Keys, a caption, and seconds."""
+DRAWN = "document.body.classList.contains('-first-byte')"
+"""Whether the terminal in the page has been drawn on."""
+SETTLED = 4.0
+"""Seconds after a key until its screen is drawn: the page does not say it."""
+ENTER = "\ue007"
 
 
 async def screens(run: Path) -> list[str]:
@@ -51,52 +68,73 @@ async def screens(run: Path) -> list[str]:
     return frames
 
 
-READ = """new Promise((done) => {
-  const look = () => document.querySelector("#dialogue details") ? done("") : setTimeout(look, 50);
-  look();
-})"""
-"""Waits until a dialogue is opened."""
-
-
-async def page_picture(address: str) -> bytes:
-    """Return a PNG of the page; the address has the name of a dialogue."""
-    from sweet.render.bidi import DirectWindow
-    from sweet.render.driver import Scripts
-    from sweet.render.firefox import find_firefox
-
-    window = DirectWindow(find_firefox().path)
-    try:
-        await window.start(1, Scripts("", f"() => {READ}"), *WINDOW)
-        await window.go(address)
-        await window.measure()
-        return await window.picture(*WINDOW, document=False)
-    finally:
-        if window.processes is not None:
-            window.processes.kill()
-        await window.close()
-
-
-def main(run: Path, folder: Path) -> None:
-    from PIL import Image
-
+def picture_of_page(firefox: RealPage, run: Path, page: Path) -> bytes:
+    """Return the page to send with a dialogue opened that has candidates and passed, as PNG."""
     from sweet.runs.run import Run
     from sweet.view.records import Records
     from sweet.view.viewer import ViewConfig, Viewer
 
+    Viewer(Run.open(run), ViewConfig(from_=TRAINED)).write_html(page)
+    records = Records(Run.open(run), TRAINED)
+    ranked = records.ranked_ids()
+    shown = next(one for one in records.summaries() if one.id in ranked and one.outcome == "passed")
+    firefox.open(f"{page.as_uri()}#{shown.id}")
+    firefox.until("document.querySelector('#dialogue details') !== null")
+    return firefox.picture(*WINDOW)
+
+
+@contextmanager
+def served(run: Path, options: Sequence[str]) -> Iterator[str]:
+    """`sweet view --serve`, and the address that it prints."""
+    command = [sys.executable, "-m", "sweet", "view", str(run), "--serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def picture_of_application(
+    firefox: RealPage, run: Path, options: Sequence[str], keys: Sequence[str], window: tuple[int, int]
+) -> bytes:
+    """Return what the application in the browser shows after some keys, as PNG."""
+    firefox.resize(*window)
+    with served(run, options) as address:
+        firefox.open(address)
+        firefox.until(DRAWN)
+        firefox.value("document.querySelector('.xterm-helper-textarea').focus()")
+        time.sleep(SETTLED)
+        for key in keys:
+            firefox.press(key)
+            time.sleep(SETTLED)
+        picture = firefox.picture(*window)
+        firefox.open("about:blank")
+    return picture
+
+
+def main(run: Path, pages: Path, folder: Path) -> None:
+    from PIL import Image
+
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / "runs" / "first"
-        shutil.copytree(run, copy)
-        frames = asyncio.run(screens(copy))
+        first, second = Path(scratch) / "runs" / "first", Path(scratch) / "runs" / "pages"
+        shutil.copytree(run, first)
+        shutil.copytree(pages, second)
+        frames = asyncio.run(screens(first))
         (folder / "comparison.svg").write_text(film(frames, [scene[2] for scene in SCENES]), encoding="utf-8")
-        page = Path(scratch) / "dialogues.html"
-        Viewer(Run.open(copy), ViewConfig(from_=TRAINED)).write_html(page)
-        records = Records(Run.open(copy), TRAINED)
-        ranked = records.ranked_ids()
-        shown = next(one for one in records.summaries() if one.id in ranked and one.outcome == "passed")
-        picture = asyncio.run(page_picture(f"{page.as_uri()}#{shown.id}"))
-    with Image.open(io.BytesIO(picture)) as image:
-        image.convert("RGB").quantize(64).save(folder / "page.png", optimize=True)
+        with real_page({**LOOPBACK, "webgl.disabled": False}) as firefox:
+            firefox.resize(*WINDOW)
+            found = {
+                "page": picture_of_page(firefox, first, Path(scratch) / "dialogues.html"),
+                "served": picture_of_application(
+                    firefox, first, ["--from", TRAINED, "--outcome", "passed"], [ENTER], WINDOW
+                ),
+                "pictures": picture_of_application(firefox, second, [], [ENTER, "i"], LOW),
+            }
+    for name, picture in found.items():
+        with Image.open(io.BytesIO(picture)) as image:
+            image.convert("RGB").quantize(64).save(folder / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))

@@ -271,6 +271,12 @@ def show(renderable: RenderableType) -> None:
     output_console().print(renderable)
 
 
+def show_address(url: str) -> None:
+    """Print the address at which something is served: in one line, to be copied, and at once, also into a pipe."""
+    show_command(safe_text(url))
+    sys.stdout.flush()
+
+
 def show_command(renderable: RenderableType) -> None:
     """Print a line with a command to be copied, which is not broken to the width of the terminal."""
     output_console().print(renderable, soft_wrap=True)

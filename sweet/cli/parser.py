@@ -1,25 +1,32 @@
 """Splits the words of a command into the values of its arguments and options, with Typer.
 
 Typer gets a function whose signature is built from the command's declaration. It only splits words: every value stays
-text, and the configuration class decides which values are valid (`sweet.cli.options.resolve`). Help, completion and
-environment variables do not go through Typer, so that they answer without importing it.
+text, and the configuration class decides which values are valid (`sweet.cli.options.resolve`). What it makes of a
+command is kept, because that takes most of the time of a call. Help, completion and environment variables do not go
+through Typer, so that they answer without importing it.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 import typer
 from typer.main import get_command
 
-from sweet.cli.declaration import HELP, Declaration, OptionSpec, complete_help
+from sweet.cli.declaration import HELP, Declaration, complete_help
 from sweet.cli.unknown import unknown_option
 from sweet.errors import UsageError
 
 SEPARATOR = "--"
 """The word after which a command with a tail takes everything as its tail."""
+
+Positional: TypeAlias = tuple[str, str | None, bool]
+"""The name of an argument, its placeholder, and whether it is required."""
+Option: TypeAlias = tuple[str, tuple[str, ...], bool, bool]
+"""The name of an option's field, its flags, whether it is a switch, and whether it may be given several times."""
 
 
 def parse(declaration: Declaration, words: Sequence[str]) -> dict[str, Any]:
@@ -33,7 +40,7 @@ def parse(declaration: Declaration, words: Sequence[str]) -> dict[str, Any]:
         at = own.index(SEPARATOR)
         own, tail = own[:at], own[at + 1 :]
     try:
-        with get_command(_app(declaration)).make_context(_path(declaration), own) as context:
+        with _command(declaration).make_context(_path(declaration), own) as context:
             values = {name: _listed(value) for name, value in context.params.items()}
     except typer.TyperException as error:
         raise _usage_error(declaration, error) from None
@@ -69,42 +76,58 @@ def _fix(declaration: Declaration) -> str:
     return f"{_path(declaration)} {complete_help(declaration.options)} shows what is allowed"
 
 
-def _app(declaration: Declaration) -> typer.Typer:
+def _command(declaration: Declaration) -> Any:
+    arguments = tuple((one.name, one.metavar, one.required) for one in declaration.arguments)
+    tail = declaration.tail.name if declaration.tail else None
+    options = (*declaration.accepted, *declaration.former)
+    return _built(
+        declaration.name,
+        arguments,
+        tail,
+        tuple((one.field, tuple(one.flags), one.is_switch, one.is_list) for one in options),
+    )
+
+
+@cache
+def _built(name: str, arguments: tuple[Positional, ...], tail: str | None, options: tuple[Option, ...]) -> Any:
+    """Return Typer's form of a command. It keeps no state between calls."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(declaration.name, add_help_option=False)(_callback(declaration))
-    return app
+    app.command(name, add_help_option=False)(_callback(arguments, tail, options))
+    return get_command(app)
 
 
-def _callback(declaration: Declaration) -> Callable[..., None]:
+def _callback(arguments: Sequence[Positional], tail: str | None, options: Sequence[Option]) -> Callable[..., None]:
     """Return a function with one parameter for each argument and option. It is never called."""
 
     def callback() -> None: ...
 
-    parameters = _parameters(declaration)
+    parameters = _parameters(arguments, tail, options)
     callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     callback.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return callback
 
 
-def _parameters(declaration: Declaration) -> list[inspect.Parameter]:
+def _parameters(
+    arguments: Sequence[Positional], tail: str | None, options: Sequence[Option]
+) -> list[inspect.Parameter]:
     parameters = [
         _parameter(
-            argument.name,
-            str if argument.required else str | None,
-            typer.Argument(... if argument.required else None, metavar=argument.metavar, parser=_as_typed),
+            name,
+            str if required else str | None,
+            typer.Argument(... if required else None, metavar=metavar, parser=_as_typed),
         )
-        for argument in declaration.arguments
+        for name, metavar, required in arguments
     ]
-    if declaration.tail is not None:
-        parameters.append(_parameter(declaration.tail.name, list[str] | None, typer.Argument(None, parser=_as_typed)))
-    return [*parameters, *map(_option, [*declaration.accepted, *declaration.former])]
+    if tail is not None:
+        parameters.append(_parameter(tail, list[str] | None, typer.Argument(None, parser=_as_typed)))
+    return [*parameters, *(_option(*option) for option in options)]
 
 
-def _option(option: OptionSpec) -> inspect.Parameter:
-    if option.is_switch:
-        return _parameter(option.field, bool | None, typer.Option(None, "/".join(option.flags)))
-    kind = list[str] | None if option.is_list else str | None
-    return _parameter(option.field, kind, typer.Option(None, option.flag, parser=_as_typed))
+def _option(field: str, flags: Sequence[str], is_switch: bool, is_list: bool) -> inspect.Parameter:
+    if is_switch:
+        return _parameter(field, bool | None, typer.Option(None, "/".join(flags)))
+    kind = list[str] | None if is_list else str | None
+    return _parameter(field, kind, typer.Option(None, flags[0], parser=_as_typed))
 
 
 def _parameter(name: str, annotation: Any, declared: Any) -> inspect.Parameter:

@@ -25,6 +25,7 @@ UNITS = {
     "random": "drawn at random",
     "untrained": "nats a token",
     "function": "score",
+    "lookahead": "nats",
 }
 POINTS = "points"
 """The unit of a language model's advantages (see `sweet.stages.rows.Basis`)."""

@@ -18,7 +18,7 @@ from rich.text import Text
 from sweet.scoring.results.evaluation import distinct
 from sweet.scoring.results.statistics import TESTS, p_in_words
 from sweet.scoring.results.trained_on import of_both_in_words
-from sweet.units import count, metric_name, rate_bounds, rate_value
+from sweet.units import count, metric_name, price, rate_bounds, rate_value
 from sweet.view import safe_markdown
 from sweet.view.text import printable_line
 
@@ -196,6 +196,8 @@ def _by_judge(best_of: Metrics) -> Section:
     if best_of["left_out"]:
         why = "Too long for the critic" if judge == "critic" else "Without a score by the model"
         remarks.append(f"{why} and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
+    if "cost" in best_of:
+        remarks.append(f"Cost of the model's answers: {price(best_of['cost'])}.")
     if best_of.get("reference_context") == "dialogue":
         remarks.append("The critic's reference reads the dialogue alone, without the training-time information.")
     return Section(

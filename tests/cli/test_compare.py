@@ -35,17 +35,19 @@ def test_json_is_one_object_and_both_sides_are_named(sweet: Program, runs: None)
     assert sweet("compare", "before", "after", "--json").out == outcome.out, "the same every time"
 
 
-def test_the_comparison_names_the_commands_that_show_the_dialogues(sweet: Program, runs: None) -> None:
+def test_the_comparison_names_the_command_that_shows_the_dialogues(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "both:scores-1", "both:rollouts-2")
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[0] == "Of these 3 tasks A was trained on none, B on an unknown number."
     assert "Solved by A and not by B: 1 task" in outcome.out
-    for line in (
-        "next: sweet view both --from rollouts-1 --id t1-s0-r0",
-        "next: sweet view both --from rollouts-2 --id t1-s0-r0",
+    for sides, line in (
+        ("both:scores-1 both:rollouts-2", "view both --from rollouts-1 --against rollouts-2 --changed differs"),
+        ("before after", "view before --from rollouts-1 --against after:rollouts-1 --changed differs"),
     ):
-        assert line in outcome.err
-        assert sweet("view", *line.split()[3:]).code == 0
+        assert f"next: sweet {line}\n" in sweet("compare", *sides.split()).err
+        shown = sweet(*line.split())
+        assert shown.code == 0, shown.err
+        assert "3 pairs" in shown.out
 
 
 def test_only_markdown_is_on_stdout(sweet: Program, runs: None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sweet as package
-from sweet.errors import TooManyFailures, UsageError
+from sweet.errors import Interrupted, TooManyFailures, UsageError
 from sweet.inspection.disk_use import disk_use
 from sweet.inspection.status import report
 from sweet.preferences.config import LabelConfig
@@ -51,16 +51,16 @@ def interrupt(run: Run, stage: str, kind: Kind, config: PlannedConfig, *inputs: 
 
 
 def stopped_rollout(run: Run, monkeypatch: pytest.MonkeyPatch, config: RolloutConfig = BEGUN) -> None:
-    """A real rollout that Ctrl-C stops after its first dialogue."""
+    """A real rollout that the user stops after its first dialogue."""
     from sweet.runs.jsonl import JsonlWriter
 
     write = JsonlWriter.write
 
     def stop(writer: JsonlWriter, row: Any) -> None:
         write(writer, row)
-        raise KeyboardInterrupt
+        raise Interrupted("Stopped.")
 
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+    with monkeypatch.context() as patch, suppress(Interrupted):
         patch.setattr(JsonlWriter, "write", stop)
         run_rollout(run, config, Silent())
 

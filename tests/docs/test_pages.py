@@ -101,9 +101,9 @@ def _python(words: list[str], parser: Parser) -> str | None:
     if words[:2] == ["-m", "sweet"]:
         return parser.complaint(words[1:])
     if words[0] == "-m" and words[1].split(".")[0] in ("sweet", "benchmarks", "docs"):
-        return (
-            None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"the module {words[1]} does not exist"
-        )
+        module = words[1].replace(".", "/")
+        found = any((ROOT / f"{module}{end}").is_file() for end in (".py", "/__main__.py"))
+        return None if found else f"the module {words[1]} does not exist"
     if words[0] == "-m":
         return None if words[1] in ("venv", "pytest", "pip", "sphinx") else f"{words[1]} is not a known module"
     return None if (ROOT / words[0]).is_file() else f"{words[0]} does not exist"

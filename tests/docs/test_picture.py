@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from docs.tools.record_viewer import SCENES, film
 from docs.tools.view_pictures import SCENES as COMPARED
@@ -37,6 +38,17 @@ def test_shared_parts_of_frames_are_stored_once_and_each_frame_is_shown_in_its_t
 
 CAPTIONS = {"viewer.svg": [scene.caption for scene in SCENES], "comparison.svg": [scene[1] for scene in COMPARED]}
 TOOLS = {"viewer.svg": "record_viewer", "comparison.svg": "view_pictures"}
+
+
+@pytest.mark.parametrize("name", ["page.png", "served.png", "pictures.png"])
+def test_the_pictures_of_browsers_are_small_and_shown(name: str) -> None:
+    file: Path = ROOT / "docs" / name
+    assert file.stat().st_size < 100_000
+    with Image.open(file) as image:
+        assert (image.format, image.width) == ("PNG", 1280)
+        assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 8, "something is drawn"
+    assert any(f"]({name})" in page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
+    assert name in (ROOT / "docs/tools/view_pictures.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", CAPTIONS)

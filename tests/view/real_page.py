@@ -65,10 +65,11 @@ class RealPage:
         self._do("browsingContext.setViewport", context=self._window._context, viewport=viewport)
 
     def value(self, expression: str) -> Any:
-        """Return the value of an expression in the page: a text, a number, a truth value or None."""
+        """Return the value of an expression in the page: a text, a number, a truth value or None. A promise is waited
+        for."""
         answer = self._do(
             "script.evaluate",
-            expression=f"JSON.stringify({expression})",
+            expression=f"(async () => JSON.stringify(await ({expression})))()",
             target={"context": self._window._context},
             awaitPromise=True,
         )
@@ -119,8 +120,9 @@ class RealPage:
         """Perform the actions of several sources at once, such as the mouse while a key is down."""
         self._do("input.performActions", context=self._window._context, actions=list(sources))
 
-    def picture(self) -> bytes:
-        return self._run(self._window.picture(1400, 900, document=False))
+    def picture(self, width: int = 1400, height: int = 900) -> bytes:
+        """Return the upper left part of the window, as PNG."""
+        return self._run(self._window.picture(width, height, document=False))
 
     def close(self) -> None:
         if self._window.processes is not None:

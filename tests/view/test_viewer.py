@@ -210,7 +210,10 @@ def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     called: list[tuple[Path, ViewConfig]] = []
     monkeypatch.setattr("sweet.view.app.browse", lambda run, config: called.append((run.path, config)))
-    for stream in (sys.stdin, sys.stdout):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     assert program(["view", str(run.path), "--faults", "--sort", "reward"]) == 0
     assert called == [(run.path, ViewConfig(faults=True, sort="reward"))]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    assert program(["view", str(run.path), "--faults"]) == 0
+    assert len(called) == 1, "the application would be drawn into a file"

@@ -46,7 +46,7 @@ class Compare(Command[CompareConfig]):
             sys.stdout.write(as_markdown(metrics))
         else:
             console.print_result(result, as_json=call.common.json, draw=_show)
-        for line in view_commands(metrics):
+        if (line := view_command(metrics)) is not None:
             call.reporter.say(f"next: {line}")
 
     def _humans(self, call: Call[CompareConfig]) -> None:
@@ -82,18 +82,15 @@ def show_comparison(metrics: Mapping[str, Any]) -> None:
         console.show(section)
 
 
-def view_commands(metrics: Mapping[str, Any]) -> list[str]:
-    """Return the commands that show the first flipped task on both sides."""
-    flips = metrics["flips"]
-    rows = [*flips["lost"]["tasks"], *flips["gained"]["tasks"]][:1]
-    return [
-        shlex.join(
-            ["sweet", "view", metrics[side]["run"], "--from", metrics[side]["rollouts"], "--id", row[f"{side}_ids"][0]]
-        )
-        for row in rows
-        for side in "ab"
-        if metrics[side]["rollouts"] is not None
-    ]
+def view_command(metrics: Mapping[str, Any]) -> str | None:
+    """Return the command that shows the flipped tasks on both sides; None without any, or without dialogues."""
+    of_a, of_b, flips = metrics["a"], metrics["b"], metrics["flips"]
+    flipped = flips["lost"]["tasks"] or flips["gained"]["tasks"]
+    if not flipped or of_a["rollouts"] is None or of_b["rollouts"] is None:
+        return None
+    other = of_b["rollouts"] if of_a["run"] == of_b["run"] else f"{of_b['run']}:{of_b['rollouts']}"
+    words = ["sweet", "view", of_a["run"], "--from", of_a["rollouts"], "--against", other, "--changed", "differs"]
+    return shlex.join(words)
 
 
 COMMANDS = (

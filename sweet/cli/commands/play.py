@@ -60,8 +60,7 @@ class Play(StageCommand[PlayConfig]):
         self._open(call)
 
         def ready(url: str) -> None:
-            console.show(console.safe_text(url))
-            sys.stdout.flush()
+            console.show_address(url)
             call.reporter.say("Serving until Ctrl-C.")
 
         def warn(place: str) -> None:

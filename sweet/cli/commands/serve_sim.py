@@ -16,9 +16,9 @@ class ServeSim(Command[ServeConfig]):
             if call.common.json:
                 metrics = ServeMetrics(url=url).as_json()
                 console.print_json({"stage": "serve-sim", "run": None, "metrics": metrics, "artifacts": []})
+                sys.stdout.flush()
             else:
-                console.show(console.safe_text(url))
-            sys.stdout.flush()
+                console.show_address(url)
             call.reporter.say(f"Serving until Ctrl-C; sweet rollout --sim MODEL --sim-url {url} plays with it.")
 
         run_serve(call.config, call.reporter, ready)

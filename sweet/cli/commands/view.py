@@ -58,8 +58,10 @@ class View(Command[ViewConfig]):
 
 
 def _is_interactive() -> bool:
-    """Return whether stdin and stdout are a terminal that can move its cursor."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and not console.output_console().is_dumb_terminal
+    """Return whether stdin, stdout and stderr, on which the application draws, are a terminal that can move its
+    cursor."""
+    terminals = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    return terminals and not console.output_console().is_dumb_terminal
 
 
 def _serve(run: Run, call: Call[ViewConfig]) -> None:
@@ -70,8 +72,7 @@ def _serve(run: Run, call: Call[ViewConfig]) -> None:
     call.run = run.path.absolute()
 
     def ready(url: str) -> None:
-        console.show(console.safe_text(url))
-        sys.stdout.flush()
+        console.show_address(url)
         call.reporter.say("Serving until Ctrl-C; the address lets others on this machine in, too.")
 
     serve(LOOPBACK, call.config.port, call.words(), ready, extra="serve", token=secrets.token_urlsafe(24))

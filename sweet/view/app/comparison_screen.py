@@ -19,7 +19,6 @@ from sweet.view.app.table_rows import Rows
 from sweet.view.pairs import CHANGES, Change, Pair, Side, pair_up, unpaired
 from sweet.view.records import Summary
 from sweet.view.terminal import NARROW
-from sweet.view.text import printable_line
 
 TOLD: tuple[Change, ...] = ("solved", "lost")
 """The changes whose numbers are at the top."""
@@ -125,8 +124,8 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
     def on_rows_moved(self) -> None:
         """Show the values of the current pair that the table has no room for."""
         pair: Pair | None = self.rows.current
-        facts = [] if pair is None else [pair.task_id, *self.rows.hidden_values(pair)]
-        self.query_one("#about", Facts).set_facts([Text(printable_line(fact), "dim") for fact in facts])
+        facts: list[str | Text] = [] if pair is None else [pair.task_id, *self.rows.hidden_values(pair)]
+        self.query_one("#about", Facts).set_facts(facts)
 
     def on_rows_header_clicked(self, event: Rows.HeaderClicked) -> None:
         key, reverse = self.sort

@@ -18,6 +18,9 @@ from sweet.errors import SweetError, for_command_line
 from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
+BEGINNING = 24
+"""Cells of a fact that may be cut, below which it goes to a line of its own."""
+
 
 @runtime_checkable
 class ViewerScreen(Protocol):
@@ -60,7 +63,8 @@ def attempt(app: App[Any], work: Callable[[], object]) -> bool:
 
 
 class Facts(Widget):
-    """Facts on one line, or on several lines if they do not fit; a fact is never split. Hidden without facts."""
+    """Facts on one line, or on several lines if they do not fit; a fact is never split. One whose `Text.overflow` is
+    "ellipsis" is cut where its line ends, if that shows its beginning. Hidden without facts."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "Facts { height: auto; width: 100%; padding: 0 1; }"
@@ -87,7 +91,8 @@ class Facts(Widget):
     def _lines(self, width: int) -> list[Text]:
         lines: list[Text] = []
         for fact in self._facts:
-            if lines and lines[-1].cell_len + 3 + fact.cell_len <= width:
+            needed = min(fact.cell_len, BEGINNING) if fact.overflow == "ellipsis" else fact.cell_len
+            if lines and lines[-1].cell_len + 3 + needed <= width:
                 lines[-1].append(" · ", "dim").append_text(fact)
             else:
                 lines.append(Text(no_wrap=True).append_text(fact))

@@ -3,8 +3,10 @@
 It is asked before the application starts, which then reads all input itself, and only for a run about pages. Every
 terminal answers the question for its attributes (DA1), in which 4 stands for Sixel: xterm, iTerm2, WezTerm, foot, tmux.
 Kitty's protocol is asked for where variables name kitty or Ghostty, which alone have the form that scrolls with text
-(Unicode placeholders), and not inside tmux, which has these variables of the terminal around it. Nothing is asked of a
-pipe, a browser or a terminal without a cursor.
+(Unicode placeholders), and not inside tmux, which has these variables of the terminal around it. Kitty has placeholders
+since 0.28; an older one shows them as text, and does not answer a question with their key. A terminal with Sixel is
+also asked how many colours it has: xterm as a VT340 has 16. Nothing is asked of a pipe, a browser or a terminal
+without a cursor.
 
 textual-image, which draws the pictures, asks too when it is imported, but gives up after a tenth of a second: over a
 slow connection the application would get the answers as keys. It is therefore imported without a terminal.
@@ -14,13 +16,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sweet.installation import install_command
 
@@ -36,13 +39,19 @@ LONGEST = 4096
 """Bytes of an answer that are read."""
 USUAL_CELL = (10, 20)
 """Width and height of a cell in pixels, where the terminal does not say."""
+COLOURS = 256
+"""Colours of a Sixel picture at most, and where the terminal does not say how many it has."""
 
 _ATTRIBUTES = b"\x1b[c"
 _CELL = b"\x1b[16t"
-_KITTY = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
-"""A picture of one pixel, which is not shown; named 31."""
+_KITTY = b"\x1b_Gi=31,s=1,v=1,a=q,U=1,t=d,f=24;AAAA\x1b\\"
+"""A picture of one pixel, which is not shown; named 31. `U` is the key of placeholders."""
 _KITTY_CAN = b"\x1b_Gi=31;OK\x1b\\"
 _SIXEL = b"4"
+_REGISTERS = b"\x1b[?1;1;0S"
+"""The question for the number of colour registers (XTSMGRAPHICS)."""
+SIXEL_COLOUR = re.compile(r"#(\d+);2;\d+;\d+;\d+")
+"""The definition of a colour in Sixel data: its number, and red, green and blue in percent."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +62,13 @@ class Graphics:
         protocol: None for half blocks, which every terminal with colours has.
         why: why it is half blocks, in words.
         cell: width and height of a cell in pixels.
+        colours: of a Sixel picture at most.
     """
 
     protocol: Protocol | None = None
     why: str = "this terminal shows no pictures"
     cell: tuple[int, int] = USUAL_CELL
+    colours: int = COLOURS
 
     @property
     def words(self) -> str:
@@ -72,26 +83,48 @@ class Graphics:
 
     def widget(self, image: Image.Image, columns: int) -> Widget:
         """Return a widget of textual-image that draws a picture by the protocol, `columns` cells wide."""
-        from textual_image.widget import SixelImage, TGPImage
+        from textual_image.widget import TGPImage
 
-        drawn: Widget = SixelImage(image) if self.protocol == "sixel" else TGPImage(image)
+        drawn: Widget = _sixel_widget(image, self.colours) if self.protocol == "sixel" else TGPImage(image)
         # A size of `auto` would be computed from a width that is not known yet.
         drawn.styles.width, drawn.styles.height = columns, max(1, round(self.rows(*image.size, columns)))
         return drawn
+
+
+def _sixel_widget(image: Image.Image, colours: int) -> Widget:
+    """Return a widget of textual-image that draws a picture as Sixel, and chooses each colour after its definition:
+    textual-image takes it to be chosen by that, and for xterm it is not."""
+    from textual_image.widget import SixelImage, SixelOptions
+
+    widget: Any = SixelImage(image, sixel_options=SixelOptions(colors=colours))
+    parts = widget.compose
+
+    def compose() -> Iterator[Widget]:
+        for part in parts():
+            part._image_to_sixels = _choosing(part._image_to_sixels)
+            yield part
+
+    widget.compose = compose
+    found: Widget = widget
+    return found
+
+
+def _choosing(encode: Callable[..., str]) -> Callable[..., str]:
+    return lambda *args, **options: SIXEL_COLOUR.sub(r"\g<0>#\1", encode(*args, **options))
 
 
 def find_graphics() -> Graphics:
     """Return how pictures are drawn on the terminal of this process; to be called before the application starts."""
     if not _is_terminal():
         return Graphics()
-    protocol, cell = ask(sys.stdin.fileno(), sys.stdout.fileno(), os.environ)
-    if protocol is None:
-        return Graphics()
+    found = ask(sys.stdin.fileno(), sys.stdout.fileno(), os.environ)
+    if found.protocol is None:
+        return found
     try:
-        _import_without_terminal(cell)
+        _import_without_terminal(found.cell)
     except ImportError:
         return Graphics(why=f"pictures require {install_command('pictures')}")
-    return Graphics(protocol, cell=cell)
+    return found
 
 
 def _is_terminal() -> bool:
@@ -116,14 +149,14 @@ def _import_without_terminal(cell: tuple[int, int]) -> None:
                 os.environ[name] = value
 
 
-def ask(keyboard: int, screen: int, environment: Mapping[str, str]) -> tuple[Protocol | None, tuple[int, int]]:
-    """Ask the terminal with these descriptors what it can show, and the width and height of a cell in pixels."""
+def ask(keyboard: int, screen: int, environment: Mapping[str, str]) -> Graphics:
+    """Ask the terminal with these descriptors what it can show, how many colours, and the size of a cell in pixels."""
     import termios
     import tty
 
     may_be_kitty = names_kitty(environment)
     questions = (_KITTY if may_be_kitty else b"") + _ATTRIBUTES
-    cell = _cell_of_kernel(screen)
+    cell, colours = _cell_of_kernel(screen), COLOURS
     before = termios.tcgetattr(keyboard)
     try:
         tty.setcbreak(keyboard, termios.TCSANOW)  # else the terminal would show the answer
@@ -133,15 +166,17 @@ def ask(keyboard: int, screen: int, environment: Mapping[str, str]) -> tuple[Pro
             protocol = "kitty"
         elif _SIXEL in (_between(answer, b"\x1b[?", b"c") or b"").split(b";"):
             protocol = "sixel"
-        if protocol is not None and cell is None:
+        more = (_CELL if protocol and cell is None else b"") + (_REGISTERS if protocol == "sixel" else b"")
+        if more:
             # The attributes are asked for again as the last answer, after which there is none.
-            answer = _answer(keyboard, screen, _CELL + _ATTRIBUTES)
-            cell = _cell((_between(answer, b"\x1b[6;", b"t") or b"").split(b";"))
+            answer = _answer(keyboard, screen, more + _ATTRIBUTES)
+            cell = cell or _cell((_between(answer, b"\x1b[6;", b"t") or b"").split(b";"))
+            colours = _colours(_between(answer, b"\x1b[?1;0;", b"S") or b"")
     except OSError:
-        return None, USUAL_CELL
+        return Graphics()
     finally:
         termios.tcsetattr(keyboard, termios.TCSANOW, before)
-    return protocol, cell or USUAL_CELL
+    return Graphics() if protocol is None else Graphics(protocol, cell=cell or USUAL_CELL, colours=colours)
 
 
 def _cell_of_kernel(screen: int) -> tuple[int, int] | None:
@@ -163,6 +198,12 @@ def _cell(numbers: list[bytes]) -> tuple[int, int] | None:
         return None
     height, width = map(int, numbers)
     return (width, height) if width and height else None
+
+
+def _colours(number: bytes) -> int:
+    """Return the colours of a picture from the number of registers that a terminal says it has."""
+    known = int(number) if number.isdigit() and len(number) < 8 else 0
+    return min(known, COLOURS) if known > 1 else COLOURS
 
 
 def names_kitty(environment: Mapping[str, str]) -> bool:

@@ -119,11 +119,15 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor + 1)
         self.post_message(self.Moved())
 
-    def hidden_values(self, row: Any) -> list[str]:
-        """Return the values that the columns have no room for, with their titles, except the name."""
-        visible = set(self._layout.whole(row))
-        rest = (column for column in self.columns if column not in visible and column.value(row) not in (None, ""))
-        return [f"{column.title} {column.text(row)}" for column in rest if column.kind != "name"]
+    def hidden_values(self, row: Any) -> list[Text]:
+        """Return the values that the columns have no room for, with their titles, except the name; prose is last, and
+        may be cut."""
+        visible = {*self._layout.whole(row), *(column for column in self.columns if column.value(row) in (None, ""))}
+        rest = [column for column in self.columns if column not in visible and column.kind != "name"]
+        return [
+            Text(f"{column.title} {column.text(row)}", "dim", overflow="ellipsis" if column.kind == "prose" else None)
+            for column in sorted(rest, key=lambda column: column.kind == "prose")
+        ]
 
     def find(self, name: str) -> int | None:
         """Return the position of a trajectory; None if it is not shown."""

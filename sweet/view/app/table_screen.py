@@ -227,8 +227,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
             [
                 current.id,
                 Text(f"★ {printable_line(note)}", "yellow") if note is not None else "",
-                *self.rows.hidden_values(current),
                 tests,
+                *self.rows.hidden_values(current),
             ]
         )
 

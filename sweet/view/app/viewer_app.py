@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.actions import ActionParseResult
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -31,6 +30,7 @@ from sweet.view.app.graphics import Graphics
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
 from sweet.view.app.table_screen import TableScreen
+from sweet.view.app.terminal_app import TerminalApp
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.pairs import open_side
 from sweet.view.records import Records, Summary, ranked_rollouts
@@ -44,11 +44,8 @@ LIVE = 1.0
 LOCAL_ACTIONS = frozenset({"export", "suspend_process"})
 """What a browser may not ask for."""
 
-THEME = "ansi-dark"
-"""The terminal's own colours, which are readable on dark and light terminals."""
 
-
-class ViewerApp(App[None]):
+class ViewerApp(TerminalApp):
     """The viewer of one run.
 
     Attributes:
@@ -59,7 +56,6 @@ class ViewerApp(App[None]):
 
     TITLE = "sweet view"
     CSS_PATH = "viewer.tcss"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", key_display="/", tooltip="search in dialogues and code"),
         Binding("b", "bookmark", "bookmark", tooltip="bookmark, with a note"),
@@ -72,9 +68,7 @@ class ViewerApp(App[None]):
     ]
 
     def __init__(self, run: Run, config: ViewConfig, *, served: bool = False) -> None:
-        super().__init__(ansi_color=True)  # set before the theme: otherwise NO_COLOR would give black on black
-        self.theme = THEME
-        self.animation_level = "none"
+        super().__init__()
         self.run_ = run
         self.records = Records(run, config.from_)
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)

@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from PIL import Image
 from textual.pilot import Pilot
 
-from sweet.render.page import RenderSettings, page_key
+from sweet.render.page import RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
@@ -30,6 +30,7 @@ from sweet.view.app.graphics import USUAL_CELL, Graphics, ask, names_kitty
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.viewer import ViewConfig
 from tests.packages import hide_package
+from tests.render.pictures import png
 from tests.view.app.conftest import played, seen
 from tests.view.conftest import made
 from tests.view.test_run_screenshots import BLUE, RED, REFERENCE, dialogue, page, pages, shot  # noqa: F401
@@ -37,8 +38,10 @@ from tests.view.test_run_screenshots import BLUE, RED, REFERENCE, dialogue, page
 XTERM = {"TERM": "xterm-256color"}
 KITTY = {"TERM": "xterm-kitty", "COLORTERM": "truecolor"}
 SIXEL_ANSWER, PLAIN_ANSWER = b"\x1b[?62;4;22c", b"\x1b[?62;22c"
-QUESTIONS = re.compile(rb"\x1b\[c|\x1b\[16t|\x1b_Gi=(\d+),s=1,v=1,a=q[^;]*;AAAA\x1b\\")
+QUESTIONS = re.compile(rb"\x1b\[c|\x1b\[16t|\x1b\[\?1;1;0S|\x1b_Gi=(\d+),s=1,v=1,a=q([^;]*);AAAA\x1b\\")
 KITTY_QUERY = re.compile(rb"\x1b_Gi=(\d+),s=1,v=1,a=q[^;]*;AAAA\x1b\\")
+PLACEHOLDERS = b",U=1"
+"""The key that kitty has since 0.28, as it has placeholders; older ones do not answer what has a key that they lack."""
 
 
 class Answering:
@@ -46,14 +49,29 @@ class Answering:
 
     Args:
         attributes: the answer to DA1; None for a terminal that answers nothing.
-        kitty: it has kitty's graphics protocol.
+        kitty: it has kitty's graphics protocol, with placeholders.
+        old_kitty: it has the protocol without them.
+        registers: the number of colours that it can show in Sixel; None if it does not answer that.
     """
 
-    def __init__(self, terminal: int, attributes: bytes | None, *, kitty: bool = False) -> None:
-        self.terminal, self.attributes, self.kitty = terminal, attributes, kitty
+    threads: ClassVar[list[threading.Thread]] = []
+    """Those that read; they end when the program's end is closed."""
+
+    def __init__(
+        self,
+        terminal: int,
+        attributes: bytes | None,
+        *,
+        kitty: bool = False,
+        old_kitty: bool = False,
+        registers: int | None = None,
+    ) -> None:
+        self.terminal, self.attributes, self.kitty, self.old_kitty = terminal, attributes, kitty, old_kitty
+        self.registers = registers
         self.got = b""
         self._answered = 0
         self._thread = threading.Thread(target=self._read, daemon=True)
+        self.threads.append(self._thread)
         self._thread.start()
 
     def _read(self) -> None:
@@ -68,8 +86,11 @@ class Answering:
 
     def _answer(self, question: re.Match[bytes]) -> None:
         if question[1] is not None:
-            if self.kitty:
+            if self.kitty or (self.old_kitty and PLACEHOLDERS not in question[2]):
                 os.write(self.terminal, b"\x1b_Gi=%s;OK\x1b\\" % question[1])
+        elif question[0].endswith(b"S"):
+            if self.registers is not None:
+                os.write(self.terminal, b"\x1b[?1;0;%dS" % self.registers)
         elif self.attributes is not None:
             os.write(self.terminal, b"\x1b[6;18;9t" if question[0].endswith(b"t") else self.attributes)
 
@@ -89,6 +110,8 @@ def ends() -> Iterator[tuple[int, int]]:
     terminal, program = pty.openpty()
     yield terminal, program
     os.close(program)
+    for thread in Answering.threads:  # else one could read from the next terminal of this number
+        thread.join(30)
     os.close(terminal)
 
 
@@ -113,10 +136,27 @@ def test_what_a_terminal_says_that_it_shows(
     import termios
 
     before = termios.tcgetattr(program)
-    assert ask(program, program, environment) == (found, (9, 18) if found else USUAL_CELL)
+    asked = ask(program, program, environment)
+    assert (asked.protocol, asked.cell, asked.colours) == (found, (9, 18) if found else USUAL_CELL, 256)
     assert termios.tcgetattr(program) == before
     assert time.monotonic() - start < 30
     assert (KITTY_QUERY.search(end.got) is not None) == (environment is KITTY), "only kitty is asked for its protocol"
+    assert not select.select([program], [], [], 0)[0], "no answer is left for the application"
+
+
+def test_an_old_kitty_that_would_show_placeholders_as_text_gets_none(ends: tuple[int, int]) -> None:
+    """That of Debian 12 is 0.26."""
+    terminal, program = ends
+    Answering(terminal, PLAIN_ANSWER, old_kitty=True)
+    assert ask(program, program, KITTY).protocol is None
+
+
+@pytest.mark.parametrize(("registers", "colours"), [(16, 16), (1024, 256), (10**30, 256), (1, 256), (0, 256)])
+def test_how_many_colours_a_terminal_has(ends: tuple[int, int], registers: int, colours: int) -> None:
+    terminal, program = ends
+    Answering(terminal, SIXEL_ANSWER, registers=registers)
+    asked = ask(program, program, XTERM)
+    assert (asked.protocol, asked.colours, asked.cell) == ("sixel", colours, (9, 18))
     assert not select.select([program], [], [], 0)[0], "no answer is left for the application"
 
 
@@ -138,7 +178,12 @@ def test_where_kitty_is_asked_for(environment: dict[str, str], named: bool) -> N
 
 @contextmanager
 def viewing(
-    run: Run, attributes: bytes | None, environment: dict[str, str], *, kitty: bool = False
+    run: Run,
+    attributes: bytes | None,
+    environment: dict[str, str],
+    *,
+    kitty: bool = False,
+    registers: int | None = None,
 ) -> Iterator[Answering]:
     """`sweet view --id` without --print, on a terminal of 100 by 40 cells of 10 by 20 pixels."""
     import fcntl
@@ -153,7 +198,7 @@ def viewing(
         command, stdin=program, stdout=program, stderr=program, env=variables | environment, start_new_session=True
     )
     os.close(program)
-    end = Answering(terminal, attributes, kitty=kitty)
+    end = Answering(terminal, attributes, kitty=kitty, registers=registers)
     try:
         end.wait_for(rb"quit")
         end.press(b"\r")
@@ -172,9 +217,27 @@ def test_sixel_data_reaches_a_terminal_that_has_sixel(pages: Run) -> None:  # no
     with viewing(pages, SIXEL_ANSWER, XTERM) as end:
         end.press(b"i")
         found = end.wait_for(rb"\x1bP[\d;]*q(.*?)\x1b\\")
-        assert b"#0;2;" in found[1], "a colour is defined"
+        defined = re.findall(rb"#(\d+);2;\d+;\d+;\d+(?:#(\d+))?", found[1])
+        assert defined
+        assert all(chosen == number for number, chosen in defined), "xterm defines a colour without choosing it"
         end.wait_for(rb"Sixel")
         assert b"\x1b_G" not in end.got
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_terminal_of_few_colours_gets_no_more(pages: Run, tmp_path: Path) -> None:  # noqa: F811
+    """xterm as a VT340 has 16, and shows others in wrong colours."""
+    image = Image.linear_gradient("L").convert("RGB").resize((1280, 720))
+    ScreenshotStore(pages.path / SCREENSHOTS).put(
+        page_key(REFERENCE, RenderSettings()), Screenshot(png(image), 1280, 720, ())
+    )
+    with viewing(pages, SIXEL_ANSWER, XTERM, registers=16) as end:
+        end.press(b"i")
+        end.wait_for(rb"reference page.*\x1bP[\d;]*q.*\x1b\\.*\x1bP[\d;]*q.*?\x1b\\")
+        data = b"".join(re.findall(rb"\x1bP[\d;]*q(.*?)\x1b\\", end.got, re.DOTALL))
+        used = {int(number) for number in re.findall(rb"#(\d+)", data)}
+        assert 8 < len(used) <= 16
+        assert max(used) < 16
 
 
 @pytest.mark.usefixtures("pages")
@@ -258,7 +321,7 @@ def test_two_dialogues_beside_the_reference(tmp_path: Path) -> None:
 
 def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphics, "_is_terminal", lambda: True)
-    monkeypatch.setattr(graphics, "ask", lambda *_: ("sixel", (10, 20)))
+    monkeypatch.setattr(graphics, "ask", lambda *_: Graphics("sixel"))
     monkeypatch.setattr(sys, "stdin", sys.__stdin__)
     monkeypatch.setattr(sys, "stdout", sys.__stdout__)
     hide_package("textual_image", monkeypatch)

@@ -113,6 +113,33 @@ def test_the_table_is_drawn_and_keys_work(firefox: RealPage, run: Run) -> None:
         wait_for(firefox, "t005")
 
 
+def test_faint_text_can_be_read(firefox: RealPage, run: Run) -> None:
+    with served(run) as address:
+        firefox.open(address)
+        firefox.until(DRAWN)
+        wait_for(firefox, "t005")
+        firefox.press(ENTER)
+        lines = wait_for(firefox, "agent 1").splitlines()
+        faint = next(number for number, line in enumerate(lines) if "wrong: gives" in line)
+        left, top, _, height = firefox.value(AREA)
+        row = height / len(lines)
+        box = (left + 60, top + faint * row, left + 300, top + (faint + 1) * row)
+
+        firefox.press("k")  # the terminal then selects nothing: what is selected has other colours
+        time.sleep(1)
+
+        def brightest() -> int:
+            with Image.open(io.BytesIO(picture(firefox))) as image:
+                pixels = image.convert("L").crop(tuple(map(round, box)))
+                return max(value for value, count in enumerate(pixels.histogram()) if count)
+
+        limit = time.monotonic() + SECONDS
+        while (found := brightest()) < 128:
+            assert time.monotonic() < limit, found  # the page fades in
+            time.sleep(0.1)
+        firefox.press("q")
+
+
 def test_texts_of_models_do_nothing_in_the_page(firefox: RealPage, run: Run) -> None:
     hostile = f"{HOSTILE}<img src=x onerror=document.title='img'><script>document.title='script'</script>"
     said = Turn(role="assistant", content=hostile)

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from sweet.runs.run import Run
+from sweet.tasks.trajectory import dump
 from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys
 from sweet.view.app.help_screen import HelpScreen
@@ -59,6 +60,21 @@ def test_marks_a_bookmark_filters_and_an_order(run: Run, snapshot: Snapshot, siz
         snapshot(pilot, f"narrowed-{size[0]}")
 
     played(viewer(run), script, size)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 140])
+def test_a_request_that_is_longer_than_a_line_is_below_the_table(run: Run, width: int) -> None:
+    long = task(0).model_copy(update={"problem_description": "I need the price of parking, " + "by the hour, " * 40})
+    rollouts = made(run, "rollout", "rollouts", [dump(trajectory(0, task=long))], [], number=1)
+    made(run, "eval", "scores", [score(0, 1)], [rollouts], number=1)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        below = seen(pilot.app).splitlines()[-2]
+        assert "request I need the price" in below
+        assert below.endswith("…")
+        assert len(below) in (width, width - 1)
+
+    played(viewer(run), script, (width, 24))
 
 
 def test_moving(run: Run) -> None:

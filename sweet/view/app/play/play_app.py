@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -20,12 +19,12 @@ from sweet.runs.run import Run
 from sweet.view.app.frame import show_message
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.play.play_screen import PlayScreen
-from sweet.view.app.viewer_app import THEME
+from sweet.view.app.terminal_app import TerminalApp
 
 STYLES = Path(__file__).parents[1] / "viewer.tcss"
 
 
-class PlayApp(App[None]):
+class PlayApp(TerminalApp):
     """Plays until the player ends.
 
     Attributes:
@@ -34,7 +33,6 @@ class PlayApp(App[None]):
 
     TITLE = "sweet play"
     CSS_PATH = STYLES
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "help", "keys", key_display="F1", tooltip="this list", priority=True),
         Binding("question_mark", "help", "keys", show=False, tooltip="this list"),
@@ -43,9 +41,7 @@ class PlayApp(App[None]):
     ]
 
     def __init__(self, run: Run, play: Play, title: str) -> None:
-        super().__init__(ansi_color=True)  # set before the theme: otherwise NO_COLOR would give black on black
-        self.theme = THEME
-        self.animation_level = "none"
+        super().__init__()
         self.failure: BaseException | None = None
         self.player_screen = PlayScreen(run, title, self.act)
         self._play = play
