@@ -15,6 +15,7 @@ is 1 if there was a finding. `--replay` runs the input of one file again, withou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import hashlib
 import json
@@ -183,8 +184,8 @@ class Search:
             try:
                 if process.stdin is None:
                     raise RuntimeError("the worker has no pipe")
-                process.stdin.write(json.dumps(spec))
-                process.stdin.close()
+                with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # it has ended before it read all
+                    stdin.write(json.dumps(spec))
                 blocked = self.wait(process, begun)
             finally:
                 process.kill()

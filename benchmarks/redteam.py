@@ -65,8 +65,8 @@ def cases(module: str, spec: Case, limit: float, *, as_ordinary: bool = False) -
         try:
             if process.stdin is None or process.stdout is None:
                 raise RuntimeError("the process has no pipes")
-            process.stdin.write(json.dumps(spec).encode())
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # it has ended before it read all
+                stdin.write(json.dumps(spec).encode())
             for line in lines(process.stdout.fileno(), limit):
                 yield json.loads(line)
                 done += 1

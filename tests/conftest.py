@@ -16,14 +16,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sweet import collector
-from tests import programs, schedule
+from sweet.device import usable_cores
+from tests import firefox_cache, programs, schedule
 from tests.environment import isolate
+from tests.zygote import COLLECTIONS
 
 # Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
 _IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ
 _UNTIL_END = ExitStack()
 if _IS_FIRST:
     _folder = _UNTIL_END.enter_context(isolate())
+    _FIREFOX = firefox_cache.install(Path(_folder))
     _UNTIL_END.enter_context(programs.zygotes(Path(_folder, "zygotes")))
 # readline, which pytest imports, sets these for the workers: messages would wrap, as on a terminal.
 for _name in ("COLUMNS", "LINES"):
@@ -32,8 +35,10 @@ _SECONDS = schedule.recorded()
 
 # Thousands of small files are written here, none of which has to survive a loss of power.
 vars(os)["fsync"] = lambda file: None
-# A busy machine is no reason to fail.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no reason to fail. In CI a commit has one result; elsewhere each run looks for new examples.
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("suite")
 # After pytest's own collections, which find what tests have left open.
 atexit.register(collector.before_exit)
@@ -42,6 +47,12 @@ atexit.register(collector.before_exit)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="write the snapshots of screens anew")
     parser.addoption("--update-durations", action="store_true", help="record the seconds of tests in durations.json")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for a core, because many tests wait for processes that they start; for each 2 GiB of memory one."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(3 * usable_cores(), memory >> 31))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,8 +79,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
-    """Let workers be forked where programs are."""
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Let workers be forked where programs are, and fill the cache of Firefox if all tests run."""
+    chosen = config.option.keyword or config.option.markexpr or config.args_source != config.ArgsSource.TESTPATHS
+    if _FIREFOX and not chosen:
+        _UNTIL_END.enter_context(firefox_cache.filling(Path(_folder), _FIREFOX))
     for spec in specs:
         if programs.FOLDER in os.environ and spec.popen and spec.python is None:
             spec.python = shlex.quote(programs.interpreter())
@@ -77,13 +91,15 @@ def pytest_xdist_setupnodes(specs: Sequence[Any]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector away from the objects of modules and tests, which stay until the end."""
+    """Keep the garbage collector away from the objects of modules and tests, which stay until the end, and let it look
+    through the others when there are many."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*COLLECTIONS)
         gc.enable()
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tests import programs
 
-PACKAGES = {"sweet", "tests"}
+PACKAGES = {"sweet", "tests", "benchmarks"}
 """Whose modules are forked."""
 RAY_WORKER = "/ray/_private/workers/default_worker.py"
 """How the path of Ray's workers' program ends. It imports Ray, which then reads its variables, after the fork."""

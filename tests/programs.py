@@ -57,6 +57,8 @@ READ_BY_CALLS = (
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 APPLIED = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONWARNINGS", "OMP_NUM_THREADS")
 """Variables that are read then, and that `tests.zygote` applies in a forked process."""
+READ_AGAIN = ("HF_",)
+"""Variables that huggingface_hub reads when it is imported; `tests.zygote` lets it read them again."""
 READ_BY_RANKS = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "TORCH_NCCL_", "GLOO_")
 """Variables that torch's launcher sets, which are read when ranks meet."""
 READ_BY_RAY = ("RAY_", "LD_PRELOAD", "SPT_NOENV", "CUDA_VISIBLE_DEVICES")
@@ -78,7 +80,7 @@ def start(
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
     can_be_forked = FOLDER in os.environ and options.get("preexec_fn") is None
-    if can_be_forked and all(name.startswith(READ_BY_CALLS) for name in _different(environment)):
+    if can_be_forked and all(name.startswith((*READ_BY_CALLS, *READ_AGAIN)) for name in _different(environment)):
         needs_torch = torch or (tuple(words[:2]) == SWEET and not NEED_TORCH.isdisjoint(words[2:3]))
         level = "torch" if needs_torch else "commands"
         return Forked(zygote(level), words, environment, sys.executable, **options)

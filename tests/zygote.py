@@ -6,7 +6,8 @@ it forks the zygote of the first level, which imports what the level needs and f
 imported twice, and nothing that nobody asks for. A zygote forks a child for each request, which runs what `python` with
 the same arguments runs: a process of its own, with its own arguments, environment, folder, streams, signals and exit.
 At the exit, the interpreter would free every object of every module, which copies all memory that the processes share
-and takes ten times as long as the fork: where nothing else is left to be done, that is left to the kernel (`end`).
+and takes ten times as long as the fork: where nothing else is left to be done, that is left to the kernel (`end`), and
+finalizers of objects that a zygote has made do not run in its children.
 `tests.programs` sends the requests; all zygotes end when their standard input is closed.
 """
 
@@ -26,9 +27,10 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
+from importlib import import_module, reload
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -37,11 +39,19 @@ from sweet import collector
 
 Call: TypeAlias = tuple[dict[str, Any], list[int]]
 """A request, and the files that came with it."""
+COLLECTIONS = (50_000, 20, 20)
+"""The thresholds of the garbage collector, in these processes and in those of pytest: with Python's it takes a tenth of
+their time."""
 LIFE = 0
 """Standard input, which is closed when the tests have ended."""
 STREAMS = 3
 LARGEST = 1 << 20
 """Bytes of a request."""
+COMMANDS = (
+    *("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose", "sweet.report.collect", "sweet.view.report"),
+    *("sweet.sandbox.chance", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
+)
+"""What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
 TRAINING = (
     *("sweet.training.trainer", "sweet.learn.reference", "sweet.learn.worker", "torch._dynamo", "tokenizers"),
     *("sweet.llm.embedded", "sweet.humans.llm", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
@@ -62,11 +72,16 @@ TESTING = (
 
 def import_commands() -> None:
     from sweet.cli.app import declarations
+    from sweet.cli.help import command_help
+    from sweet.cli.parser import parse
     from sweet.tasks.micro import load
     from sweet.tasks.micro.family import MICRO
 
-    declarations()
-    for name in ("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose"):
+    for command in declarations():  # what is made of each by its first call is kept
+        needed = [word for option in command.flags if option.required for word in (option.flag, "-")]
+        parse(command, [*needed, *("-" for argument in command.arguments if argument.required)])
+    command_help(command, complete=False)
+    for name in COMMANDS:
         import_module(name)
     for split in MICRO.splits:
         load(split)  # most programs use them
@@ -129,6 +144,9 @@ class Zygote:
             with collector.paused(), warnings.catch_warnings():
                 warnings.simplefilter("error")
                 LEVELS[level]()
+            # What modules have left for the exit concerns objects of this process. torch's takes long.
+            for one in tuple(weakref.finalize._registry):  # type: ignore[attr-defined]
+                one.atexit = False
 
     def serve(self) -> Call | None:
         """Fork zygotes and children. Return what to run in a child, None in a zygote at its end."""
@@ -223,9 +241,12 @@ def become(request: dict[str, Any], files: Sequence[int]) -> None:
         os.dup2(files[number], number)
     os.closerange(STREAMS, os.sysconf("SC_OPEN_MAX"))
     apply(request["environment"])
+    before = dict(os.environ)
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
+    if dict(os.environ) != before:
+        read_again()
     sys.executable, unbuffered = request["executable"], request["unbuffered"]
     sys.orig_argv = [sys.executable, *request["arguments"]]
     _show_arguments(sys.orig_argv)
@@ -255,6 +276,12 @@ def apply(environment: Mapping[str, str]) -> None:
     threads = environment.get("OMP_NUM_THREADS")
     if threads != os.environ.get("OMP_NUM_THREADS") and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(int(threads or os.cpu_count() or 1))
+
+
+def read_again() -> None:
+    """Let the client of the model hub read its variables, as its import does. All else reads them from there."""
+    if (constants := sys.modules.get("huggingface_hub.constants")) is not None:
+        reload(constants)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -307,6 +334,7 @@ def _show_arguments(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(*COLLECTIONS)
     call = Zygote(listen(sys.argv[1])).serve()
     if call is None:
         os._exit(0)

@@ -45,11 +45,15 @@ def test_the_cost_is_that_of_the_work() -> None:
     assert measured(list)["grown_mib"] < 50, "the peak is that of the work alone"
 
 
-def test_a_process_that_ends_or_waits_is_not_held() -> None:
-    first, second = cases("no_such_module", {"steps": ["one", "two"]}, 1.0)
+@pytest.mark.parametrize("unread", [0, 1 << 20], ids=["little", "more-than-a-pipe-holds"])
+def test_a_process_that_ends_is_not_held(unread: int) -> None:
+    first, second = cases("no_such_module", {"steps": ["one", "two"], "unread": " " * unread}, 1.0)
     assert "status 1" in first["wrong"][0]
     assert "No module named" in first["wrong"][0]
     assert second["wrong"] == ["not run after a step that did not end"]
+
+
+def test_a_process_that_waits_is_not_held() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"one\n")
     said = lines(reading, 0.1, start=0.1)

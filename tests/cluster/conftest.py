@@ -1,6 +1,6 @@
-"""A real Ray cluster of three nodes on this machine.
+"""A real Ray cluster of `NODES` nodes on this machine.
 
-Ray starts two interpreters for each worker, and three workers for each test. Those of this cluster are forked
+Ray starts two interpreters for each worker, and a worker on each node for each test. Those of this cluster are forked
 (`tests.interpreter`); the clusters of `test_private` and `test_token` are started as users start theirs.
 """
 
@@ -17,10 +17,13 @@ import pytest
 from sweet.cluster.nodes import import_ray
 from tests import programs
 
+NODES = 2
+"""Each with one CPU. Further ones are added by the tests that need them."""
+
 
 @pytest.fixture(scope="package")  # other tests count the child processes of their own
 def nodes() -> Iterator[Any]:
-    """Ray's own cluster for tests: a head and two more nodes with one CPU each."""
+    """Ray's own cluster for tests: a head and other nodes with one CPU each."""
     with contextlib.suppress(ImportError):
         import_ray()
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
@@ -32,7 +35,7 @@ def nodes() -> Iterator[Any]:
             checks = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 300}
             head = {"num_cpus": 1, "include_dashboard": False, "_system_config": checks}
             cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-            for _ in range(2):
+            for _ in range(NODES - 1):
                 cluster.add_node(num_cpus=1)
             cluster.wait_for_nodes()
         yield cluster

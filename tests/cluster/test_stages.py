@@ -1,4 +1,4 @@
-"""The stages on three real nodes: the same rows as on one machine, and what is recorded about the nodes."""
+"""The stages on real nodes: the same rows as on one machine, and what is recorded about the nodes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from sweet.stages.base import Progress, Silent
 from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
+from tests.cluster.conftest import NODES
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent
 
@@ -41,7 +42,7 @@ SANDBOX: Any = "auto" if has_safe_sandbox() else "unsafe"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Dialogues of the packaged agent."""
     run = Run.create(tmp_path_factory.mktemp("run") / "run", task="code")
-    run_rollout(run, RolloutConfig(agent="micro", num_tasks=40, samples=3, max_turns=6, max_tokens=128), Silent())
+    run_rollout(run, RolloutConfig(agent="micro", num_tasks=24, samples=2, max_turns=6, max_tokens=128), Silent())
     return run
 
 
@@ -55,8 +56,8 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     assert content(run, there) == content(run, here)
     here_metrics, there_metrics = here.metrics.as_json(), there.metrics.as_json()
     recorded = there_metrics["nodes"]
-    assert len(recorded) == 3
-    assert sum(node["items"] for node in recorded.values()) == 120
+    assert len(recorded) == NODES
+    assert sum(node["items"] for node in recorded.values()) == 48
     assert {node["sandbox"] for node in recorded.values()} == {here_metrics["sandbox"]} == {there_metrics["sandbox"]}
     assert {key: value for key, value in there_metrics.items() if key not in ("nodes", "seconds")} == {
         key: value for key, value in here_metrics.items() if key != "seconds"
@@ -64,8 +65,8 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     assert run.manifest().attempts[-1].environment["nodes"] == recorded
     assert there.artifacts[0].meta == here.artifacts[0].meta
     plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent()).as_json()
-    seconds = 120 * plan["rates"]["seconds"]["value"]
-    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on three nodes too"
+    seconds = 48 * plan["rates"]["seconds"]["value"]
+    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on the nodes too"
 
 
 class Killer(Silent):
@@ -109,7 +110,7 @@ def test_nodes_without_a_sandbox_are_refused_unless_none_is_asked_for(
         pytest.skip("every sandbox works here")
     with pytest.raises(SweetError, match="No node of the cluster can do the work") as caught:
         run_eval(run, EvalConfig(sandbox=missing, ray=nodes.address), Silent())
-    assert caught.value.what.count(f"The sandbox tier {missing} does not work here") == 3
+    assert caught.value.what.count(f"The sandbox tier {missing} does not work here") == NODES
 
 
 def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_is_refused_later() -> None:
@@ -161,7 +162,7 @@ def test_a_rollout_is_judged_on_the_nodes_as_on_one_machine(nodes: Any, tmp_path
         result = run_rollout(run, config.model_copy(update={"ray": ray}), Silent())
         found.append({t.id: t for t in read_jsonl(run.file(result.artifacts[0]), Trajectory)})
         recorded: Any = run.manifest().attempts[-1].environment.get("nodes", {})
-        assert len(recorded) == (0 if ray is None else 3)
+        assert len(recorded) == (0 if ray is None else NODES)
     here, there = found
     assert here.keys() == there.keys()
     for name, dialogue in here.items():
@@ -214,7 +215,7 @@ def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_pat
         rows = run.file(run.find("scores", needed_by="test")).read_bytes().splitlines()
         found.append((shots, sorted(rows)))  # dialogues end in any order
         recorded: Any = run.manifest().attempts[-1].environment.get("nodes", {})
-        assert len(recorded) == (0 if ray is None else 3)
+        assert len(recorded) == (0 if ray is None else NODES)
         assert all(node["browsers"] == node["cores"] == 1 for node in recorded.values())
         if ray is not None:
             assert any("Done by node" in line for line in reporter.said)
@@ -234,7 +235,7 @@ def test_the_doctor_checks_every_node(nodes: Any) -> None:
     from sweet.inspection.doctor import DoctorConfig
 
     found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
-    assert len(found) == 3
+    assert len(found) == NODES
     for checks in found.values():
         assert checks[0].found == "contributes 1 core and 0 GPUs to the cluster"
         assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}

@@ -283,7 +283,7 @@ def test_nothing_is_left_behind(
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
         assert running(tmp_path)
-        time.sleep(1)
+        time.sleep(0.3)
         child.send_signal(number)
         child.wait(timeout=90)
         ends = time.monotonic() + 90

@@ -41,7 +41,7 @@ ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
 BRIEF = replace(LIMITS, call_seconds=0.15)
 """For answers that run until their time is over: most of them keep a core busy until then."""
-ALIKE = replace(LIMITS, call_seconds=0.5)
+ALIKE = replace(LIMITS, call_seconds=0.25)
 """The same for all answers, in the case in which none has the brief limits."""
 JAILS = 8
 """Jails at once: most of the time is spent waiting for time limits."""
@@ -219,7 +219,7 @@ def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
 
 def _is_endless(answer: Hostile) -> bool:
     """Return whether it runs until its time is over, if memory suffices."""
-    return answer.outcome.startswith("timeout")
+    return "timeout" in answer.outcome.split("|")
 
 
 def _late(answer: Hostile, fate: dict[str, Any]) -> bool:
