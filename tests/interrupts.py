@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -52,10 +53,13 @@ def _traced(call: Callable[[], object], event: Callable[[int], None]) -> int:
         count += 1
         return trace
 
-    before = sys.gettrace()
+    before, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a callback of the collector would count, and what is raised in it is ignored
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        if collecting:
+            gc.enable()
     return count
