@@ -144,7 +144,7 @@ def limit_cpu(seconds: int) -> None:
 
 
 def shape(value: Any) -> str:
-    """Return the part of a costly input by which it is told from others: its longest repetition, or its keys."""
+    """Return the part of a costly input that distinguishes it from others: its longest repetition, or its keys."""
     pieces = value.get("text", value.get("bytes")) if isinstance(value, dict) else value
     if isinstance(pieces, list) and pieces and all(isinstance(each, list) and len(each) == 2 for each in pieces):
         longest = max(pieces, key=lambda each: each[1] if isinstance(each[1], int) else 0)

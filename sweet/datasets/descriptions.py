@@ -2,8 +2,8 @@
 
 A model reads request and reference and writes the specification. It is kept if it says enough and gives nothing away:
 the search for leaks (sweet.humans.leaks) finds no source in it, and what a model writes that sees request and
-specification alone passes the hidden tests, in the sandbox. Otherwise the first model is asked again and told why, a
-bounded number of times. The first try is greedy, later ones are sampled. Texts of models are data here: they are
+specification alone passes the hidden tests, in the sandbox. Otherwise the first model is asked again, with the reason,
+a bounded number of times. The first try is greedy, later ones are sampled. Texts of models are data here: they are
 searched, filled into prompts indented, and run in the sandbox only.
 """
 

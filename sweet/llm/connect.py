@@ -161,7 +161,7 @@ EFFORT_IGNORED = "The chat template of the agent's model does not tell --effort 
 
 
 def effort_is_ignored(client: ChatClient, effort: Effort | None) -> bool:
-    """Return whether the model of an engine in this process is not told an effort, because its template has no place
+    """Return whether the model of an engine in this process gets no effort, because its template has no place
     for it. What servers do with it is not known, unless they refuse it."""
     template = getattr(client, "template", None)
     return effort is not None and template is not None and not template.reads(effort)

@@ -453,7 +453,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _thinking(sampling: Sampling) -> dict[str, Any]:
-    """The fields by which a server is told how much the model shall think."""
+    """The fields by which a request says how much the model shall think."""
     fields: dict[str, Any] = {}
     if sampling.effort == "none":
         fields[TEMPLATE] = effort_variables("none")

@@ -27,7 +27,7 @@ _KEEPING = {"preserve_thinking": True, "clear_thinking": False}
 
 
 def effort_variables(effort: Effort | None) -> dict[str, Any]:
-    """Return the variables by which a template is told how much its model shall think; see `Sampling.effort`."""
+    """Return the variables by which a template learns how much its model shall think; see `Sampling.effort`."""
     if effort is None:
         return {}
     thinks = effort != "none"

@@ -232,7 +232,7 @@ def _results(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact]) 
 
 
 def not_shown(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact], manifest: Manifest) -> list[str]:
-    """Return in sentences what the run does not show of a model: what was not measured, or not told from chance."""
+    """Return in sentences what the run does not show of a model: what was not measured, or may be chance."""
     found: list[str] = []
     if not results:
         found.append("It was not evaluated in this run: nothing is known of what it can do.")
@@ -246,8 +246,8 @@ def not_shown(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact],
         found.append("It was not compared with the model that it was trained from, on the same tasks.")
     for one in compared:
         found += [
-            f"The difference from the model that it was trained from in {code(rate_name(measure.name))} is not told "
-            f"from zero: {measure.difference_text} {measure.bounds_text}."
+            f"The difference from the model that it was trained from in {code(rate_name(measure.name))} may be "
+            f"zero: {measure.difference_text} {measure.bounds_text}."
             for measure in one.measures
             if measure.low <= 0 <= measure.high
         ]

@@ -22,7 +22,7 @@ from sweet.render.page import PLACEHOLDER, RenderSettings
 from sweet.render.photo import FETCH_PHOTO, photo_rule
 
 PUBLISHED = RenderSettings(width=1366, height=682)
-"""The window of the published code: that of a headless Firefox that is not told another one."""
+"""The window of the published code: that of a headless Firefox for which none is set."""
 
 NARROWEST, LARGEST = 320, 4096
 """Bounds of a window's sides in CSS px."""

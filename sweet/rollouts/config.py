@@ -56,8 +56,8 @@ class RolloutConfig(PlannedConfig, PricedConfig):
     code."""
     human_tries: int = Field(default=TRIES, ge=1, json_schema_extra=about("Simulated human", ADDED))
     """Replies that a model that plays the human is asked for at each turn: one that leaks the solution is withheld, and
-    the model is asked again and told why. The dialogue ends if all of them leak; 1 ends it at the first leak. Recipe
-    upstream never asks again."""
+    the model is asked again, with the reason. The dialogue ends if all of them leak; 1 ends it at the first leak.
+    Recipe upstream never asks again."""
     persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human", MAIN, ADDED))
     """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
     spanish, chinese, or one of --persona-file. Several make a human of each, for each --sim. The scripted human plays

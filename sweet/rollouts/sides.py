@@ -79,7 +79,7 @@ async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind,
 
 
 def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) -> None:
-    """Warn if the agent's model is not told how much to think."""
+    """Warn if the agent's model does not learn how much to think."""
     if effort_is_ignored(client, config.effort):
         reporter.warn(EFFORT_IGNORED)
 

@@ -143,7 +143,7 @@ class Result:
     line: int | None = None
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         """The error as one line for display."""
         return f"{self.error}: {self.message}" if self.message else self.error
 

@@ -143,7 +143,7 @@ def find_escapes(tier: Tier) -> list[str]:
         with open_jails(tier, 1, limits) as box:
             (result,) = box.run([Program(_PROBE, (call,))])[0].results
     if result.status != "value" or not isinstance(result.value, dict):
-        raise JailError(f"A {tier} jail returned no result: {result.told}.")
+        raise JailError(f"A {tier} jail returned no result: {result.explanation}.")
     return [name for name, refused in result.value["dict"] if refused is not True]
 
 

@@ -117,7 +117,7 @@ def sides(box: Sandbox, coins: dict[str, tuple[str, str]]) -> dict[str, set[str]
     calls = (code_of("f()", "eval"),)
     programs = [Program(source, ("f()",), code=Code(code_of(source), calls)) for source in sources]
     results = [execution.results[0] for execution in box.run(programs)]
-    shown = [json.dumps(result.value) if result.status == "value" else result.told for result in results]
+    shown = [json.dumps(result.value) if result.status == "value" else result.explanation for result in results]
     return {name: set(shown[i * TOSSES : (i + 1) * TOSSES]) for i, name in enumerate(coins)}
 
 

@@ -50,7 +50,7 @@ def test_more_threads_than_allowed_end_the_child() -> None:
     source = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(9,)).start()"
     with open_jails("unsafe", 1, Limits(call_seconds=5.0, tasks=10)) as box:
         (execution,) = box.run([Program(source, ("time.sleep(9)",))])
-    assert execution.results[0].told == "crash: more than 10 threads and processes"
+    assert execution.results[0].explanation == "crash: more than 10 threads and processes"
     assert execution.seconds < 4
 
 
@@ -63,7 +63,7 @@ def test_more_memory_than_allowed_ends_all_processes_that_use_it() -> None:
         (running,) = box._workers[0].jails.values()
         assert running.root is not None
         assert descendants(running.root) == []
-    assert execution.results[0].told == "crash: more than 256 MiB of memory"
+    assert execution.results[0].explanation == "crash: more than 256 MiB of memory"
     assert execution.seconds < 4
 
 

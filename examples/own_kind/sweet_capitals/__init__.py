@@ -39,10 +39,10 @@ class CapitalScorer(AnswerScorer):
 
 def scripted_agent(messages: Sequence[Message], temperature: float, seed: int | None) -> str:
     """Ask for the country and name its capital; at a temperature above 0 sometimes guess instead."""
-    told = next((name for name in CAPITALS for message in messages if f"It is {name}." in message.content), None)
-    if told is None and random.Random(seed).random() < 0.4 * temperature:
-        told = random.Random(seed).choice(list(CAPITALS))
-    return "Which country is it?" if told is None else f"{ANSWER_MARKER} {CAPITALS[told]}"
+    known = next((name for name in CAPITALS for message in messages if f"It is {name}." in message.content), None)
+    if known is None and random.Random(seed).random() < 0.4 * temperature:
+        known = random.Random(seed).choice(list(CAPITALS))
+    return "Which country is it?" if known is None else f"{ANSWER_MARKER} {CAPITALS[known]}"
 
 
 class CapitalsKind(TaskKind):

@@ -90,7 +90,7 @@ def _indent_of(program: str) -> int:
 
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
-"""The characters that are told apart, in the order in which they are compared."""
+"""The characters that are distinguished, in the order in which they are compared."""
 AT_ONCE = 300
 """Characters of the code that one message asks about."""
 ROUNDS = (len(ALPHABET) - 1).bit_length()

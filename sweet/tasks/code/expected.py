@@ -180,7 +180,7 @@ def fault_of(reference: Reference, once: tuple[Result, ...], again: tuple[Result
     for call, a, b in zip(reference.program.calls, once, again, strict=False):
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
-            return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.told}"
+            return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.explanation}"
         if a.status == "value" and not same(a.value, a.value):
             return "invalid", f"the reference returns a value on {call} that cannot be compared"
         if not agree(a, b):

@@ -234,5 +234,5 @@ def _text(result: Result) -> str:
     """Return a result as one line for display, of at most `_SHOWN` characters."""
     if result.status == "value":
         return format_value(result.value, _SHOWN)
-    text = result.told if result.status == result.error else f"{result.status} {result.told}"
+    text = result.explanation if result.status == result.error else f"{result.status} {result.explanation}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

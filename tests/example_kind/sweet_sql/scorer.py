@@ -58,7 +58,7 @@ class SqlScorer(AnswerScorer):
         wanted = self._reference(task)
         broken = next((want for want in wanted if want.status != "value"), None)
         if broken is not None:
-            return Verdict(None, 0, len(wanted), "invalid", {"why": f"the reference fails: {broken.told}"})
+            return Verdict(None, 0, len(wanted), "invalid", {"why": f"the reference fails: {broken.explanation}"})
         ordered = orders(task.ground_truth)
         tests = {
             name: self._test(want, got, ordered)
@@ -110,6 +110,6 @@ def _rows(value: Any, ordered: bool) -> Any:
 def _shown(result: Result) -> str:
     """Return the rows as Python literals, or the error."""
     if result.status != "value":
-        return f"{result.status}: {result.told}"[:_SHOWN]
+        return f"{result.status}: {result.explanation}"[:_SHOWN]
     rows = result.value if isinstance(result.value, list) else [result.value]
     return str([tuple(row["tuple"]) if isinstance(row, dict) and "tuple" in row else row for row in rows])[:_SHOWN]
