@@ -1,6 +1,6 @@
 """Measure what prefix trees save in time, tokens and memory, and check that they compute the same numbers.
 
-    python -m benchmarks.learn [--only exact|rank|train|memory] [--rounds 3]             (from the project's folder)
+    python -m benchmarks.learn [--only exact|rank|train|memory] [--rounds 5] [--width 384]  (from the project's folder)
 
 `train` compares with TRL, which the project does not depend on. Install it into the project's environment, or into a
 folder of its own:
@@ -16,18 +16,23 @@ processor time, which depends on it less.
 
 Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns with a reply of 80 tokens and an answer of 40,
 16 candidates per turn (128 sequences, 102,400 tokens), of which the first one continues the dialogue. The model is a
-random Llama of 12M parameters in fp32. `plain` is the library's scorer without trees, which also computes logits at
-supervised tokens only and needs no attention mask.
+random Llama of 6 layers in fp32, of 12M parameters at the default width. `plain` is the library's scorer without
+trees, which also computes logits at supervised tokens only and needs no attention mask.
 
 exact   the greatest difference between trees and the forward pass of the model over each sequence, in mean
         log-probabilities and in gradients (relative, of a loss with a different weight for each sequence), with whole
         trees and with trees cut to a budget.
 rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
-train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs per turn of
-        `--train-dialogues` dialogues, 8 pairs a step, reference included. `--order` is that of the pairs, by default
-        the one of `sweet train-actor --shuffle`. TRL gets the same pairs in the same order, the same optimizer and
-        learning rate; `first_loss_difference` compares the loss of 8 pairs before any step under a policy that differs
-        from its reference, `step_loss_difference` the loss of each step of the epoch.
+        `bound_over_speedup`: the ratio of tokens is the bound of the time saved; by how much it is missed.
+train   step-level DPO (sums of log-probabilities, no likelihood term) over 4 pairs per turn of `--train-dialogues`
+        dialogues, 8 pairs a step. `--order` is that of the pairs, by default the one that `sweet train-actor` has by
+        default. An epoch of 64 dialogues has 256 steps, of which TRL computes 3 in a minute: only the first
+        `--train-steps` are done, by all alike, and each round draws others. The reference is included, of these pairs
+        alone; in a whole epoch it shares more (all pairs of a dialogue), so that these steps understate what is saved.
+        `epoch_sharing` is what the policy shares in the whole epoch, which is counted. TRL gets the same pairs in the
+        same order, the same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before
+        any step under a policy that differs from its reference, `step_loss_difference` the loss of each step.
+        `bound` is the ratio of work if only tokens counted: a reference token once, a trained one three times.
 memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`
         excludes the memory of the process before.
 """
@@ -45,7 +50,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from sweet.training.config import Shuffle, TrainActorConfig, adjacent
+from sweet.training.config import Order, TrainActorConfig, adjacent, order_of
 
 ROOT = Path(__file__).resolve().parent.parent
 Metrics = dict[str, Any]
@@ -78,11 +83,17 @@ class Runner:
         return metrics
 
     @property
+    def shape(self) -> Metrics:
+        """The sizes that differ from those of `benchmarks.synthetic.Shape`."""
+        return {"width": self.options.width}
+
+    @property
     def training(self) -> Metrics:
         options = self.options
-        shape = {"dialogues": options.train_dialogues}
+        shape = {**self.shape, "dialogues": options.train_dialogues}
         common = {"pairs": 4, "batch": options.batch, "lr": 1e-5, "budget": options.train_budget, "shape": shape}
-        return {**common, "trl_micro": options.trl_micro, "together": adjacent(options.order, options.batch)}
+        order = {"together": adjacent(options.order, options.batch), "steps": options.train_steps}
+        return {**common, **order, "trl_micro": options.trl_micro}
 
 
 def greatest_difference(left: list[float], right: list[float]) -> float:
@@ -95,11 +106,13 @@ def exact(runner: Runner, seed: int) -> Metrics:
 
 def rank(runner: Runner, seed: int) -> Metrics:
     options = runner.options
-    tree = runner.run("rank", seed, method="tree", budget=options.rank_budget)
-    batched = runner.run("rank", seed, method="batches", budget=options.plain_budget)
-    single = runner.run("rank", seed, method="single", budget=1)
+    shape = {"shape": runner.shape}
+    tree = runner.run("rank", seed, method="tree", budget=options.rank_budget, **shape)
+    batched = runner.run("rank", seed, method="batches", budget=options.plain_budget, **shape)
+    single = runner.run("rank", seed, method="single", budget=1, **shape)
     plain = min(batched["seconds"], single["seconds"])
     return {
+        "bound_over_speedup": single["tokens"] / tree["tokens"] / (plain / tree["seconds"]),
         "tokens_ratio": single["tokens"] / tree["tokens"],
         "speedup": plain / tree["seconds"],
         "cpu_speedup": min(batched["cpu_s"], single["cpu_s"]) / tree["cpu_s"],
@@ -121,34 +134,52 @@ def train(runner: Runner, seed: int) -> Metrics:
     settings = runner.training
     ours = runner.run("train", seed, method="tree", **settings)
     plain = runner.run("train", seed, method="plain", **settings)
-    trl = runner.run("trl", seed, method="train", order=ours["order"], **settings)
+    epoch = runner.run("epoch", seed, **settings)
+    over_plain = ours["pairs_per_s"] / plain["pairs_per_s"]
+    bound = plain["work"] / ours["work"]
+    metrics = {
+        "over_plain": over_plain,
+        "cpu_over_plain": plain["cpu_s"] / ours["cpu_s"],
+        "bound": bound,
+        "bound_over_speedup": bound / over_plain,
+        "pairs": ours["pairs"],
+        "epoch_pairs": epoch["pairs"],
+        "epoch_sharing": epoch["tokens"] / epoch["tokens_computed"],
+        "pairs_per_s": ours["pairs_per_s"],
+        "plain_pairs_per_s": plain["pairs_per_s"],
+        "seconds": ours["seconds"],
+        "reference_s": ours["reference_s"],
+        "plain_s": plain["seconds"],
+        "plain_reference_s": plain["reference_s"],
+        "tokens": ours["tokens"],
+        "plain_tokens": plain["tokens"],
+        "plain_loss_difference": greatest_difference(ours["losses"], plain["losses"]),
+        "peak_rss_mib": ours["peak_rss_mib"],
+        "plain_peak_rss_mib": plain["peak_rss_mib"],
+    }
+    if runner.options.without_trl:
+        return metrics
+    trl = runner.run("trl", seed, method="train", **settings)
     first = runner.run("first", seed, **settings)["losses"]
     trl_first = runner.run("trl", seed, method="first", **settings)["losses"]
     return {
         "over_trl": ours["pairs_per_s"] / trl["pairs_per_s"],
         "cpu_over_trl": trl["cpu_s"] / ours["cpu_s"],
-        "over_plain": ours["pairs_per_s"] / plain["pairs_per_s"],
-        "pairs_per_s": ours["pairs_per_s"],
+        **metrics,
         "trl_pairs_per_s": trl["pairs_per_s"],
-        "plain_pairs_per_s": plain["pairs_per_s"],
-        "seconds": ours["seconds"],
-        "reference_s": ours["reference_s"],
         "trl_s": trl["seconds"],
-        "tokens": ours["tokens"],
-        "tokens_of_the_pairs": ours["plain_tokens"],
         "first_loss": sum(first) / len(first),
         "trl_first_loss": sum(trl_first) / len(trl_first),
         "first_loss_difference": greatest_difference(first, trl_first),
         "step_loss_difference": greatest_difference(ours["losses"], trl["losses"]),
         "last_loss": ours["losses"][-1],
         "trl_last_loss": trl["losses"][-1],
-        "peak_rss_mib": ours["peak_rss_mib"],
         "trl_peak_rss_mib": trl["peak_rss_mib"],
     }
 
 
 def memory(runner: Runner, seed: int) -> Metrics:
-    settings = {**runner.training, "shape": {}}
+    settings = {**runner.training, "shape": runner.shape}
     tree = runner.run("memory", seed, method="tree", **settings)
     plain = runner.run("memory", seed, method="plain", **settings)
     return {
@@ -183,14 +214,17 @@ def median(rounds: list[Any], pick: Callable[[list[Any]], Any] = statistics.medi
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=MODES, action="append")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rank-budget", type=int, default=8192, help="tokens of one forward pass of a tree")
     parser.add_argument("--plain-budget", type=int, default=2048, help="tokens of one plain batch")
     parser.add_argument("--train-budget", type=int, default=2048, help="tokens of a micro-batch, tree and plain")
-    parser.add_argument("--train-dialogues", type=int, default=2)
-    parser.add_argument("--order", choices=get_args(Shuffle), default=TrainActorConfig().shuffle)
+    parser.add_argument("--width", type=int, default=384, help="of the model's states")
+    parser.add_argument("--train-dialogues", type=int, default=64)
+    parser.add_argument("--train-steps", type=int, default=3, help="steps of the epoch that are done")
+    parser.add_argument("--order", choices=get_args(Order), default=order_of(TrainActorConfig(), "pairs"))
     parser.add_argument("--batch", type=int, default=8, help="pairs per step")
+    parser.add_argument("--without-trl", action="store_true", help="compare training with plain sequences alone")
     parser.add_argument("--trl", help="the folder TRL was installed into, if it is not in the project's environment")
     parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward pass of TRL")
     options = parser.parse_args()

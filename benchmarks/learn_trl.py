@@ -17,7 +17,7 @@ from torch.utils.data import SequentialSampler
 from transformers import PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.synthetic import BETA, Metrics, Shape, make_model, make_pairs, peak_mib, perturb
+from benchmarks.synthetic import BETA, Metrics, Shape, first_steps, make_model, peak_mib, perturb
 from sweet.learn.components import Example
 from sweet.learn.tokens import TokenSequence
 
@@ -85,10 +85,10 @@ def make_trainer(policy: Any, reference: Any, rows: list[dict[str, list[int]]], 
 
 
 def train_trl(request: Metrics, shape: Shape) -> Metrics:
-    """Train the same epoch in the same order. With method "first", return the losses of the first pairs only."""
-    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    """Train the same steps in the same order. With method "first", return the losses of the first pairs only."""
+    pool, examples = first_steps(request, shape)
     first = request["method"] == "first"
-    rows = make_rows(pool, examples[: request["batch"]] if first else [examples[i] for i in request["order"]])
+    rows = make_rows(pool, examples[: request["batch"]] if first else examples)
     policy = make_model(shape, request["seed"])
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(

@@ -20,16 +20,19 @@ from benchmarks.synthetic import (
     Metrics,
     Shape,
     TokenCounter,
+    first_steps,
     make_model,
     make_pairs,
     make_turns,
     peak_mib,
     perturb,
 )
+from sweet.learn.batches import bundles, epoch_order, token_count
 from sweet.learn.components import Objective
 from sweet.learn.data import losses
-from sweet.learn.logprobs import Scorer, group_logprobs, span_logprobs
+from sweet.learn.logprobs import Scorer, group_logprobs, pack_bundles, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.tree import Forest
 
 
 def rank(request: Metrics, shape: Shape) -> Metrics:
@@ -59,9 +62,30 @@ def rank(request: Metrics, shape: Shape) -> Metrics:
     }
 
 
-def train(request: Metrics, shape: Shape) -> Metrics:
-    """Measure one epoch of step-level DPO over the pairs by `method`: tree or plain."""
+def epoch(request: Metrics, shape: Shape) -> Metrics:
+    """Count the tokens of the policy in a whole epoch: without trees, and as the steps of the order share them."""
     pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    order = epoch_order(examples, request["seed"], 0, together=request["together"])
+    computed = 0
+    for start in range(0, len(order), request["batch"]):
+        step = [examples[index] for index in order[start : start + request["batch"]]]
+        for group in pack_bundles(bundles(pool, step), request["budget"], sys.maxsize):
+            forest = Forest()
+            forest.add(sequence.ids for row in bundles(pool, [step[i] for i in group]) for sequence in row)
+            computed += forest.slots
+    return {"pairs": len(examples), "tokens": token_count(pool, examples), "tokens_computed": computed}
+
+
+class _InOrder(Loop):
+    """A training whose examples are in order already."""
+
+    def _order(self, epoch: int) -> list[int]:
+        return list(range(len(self.examples)))
+
+
+def train(request: Metrics, shape: Shape) -> Metrics:
+    """Measure the first steps of an epoch of step-level DPO by `method`: tree or plain."""
+    pool, examples = first_steps(request, shape)
     settings = LoopSettings(
         lr=request["lr"],
         epochs=1,
@@ -69,36 +93,35 @@ def train(request: Metrics, shape: Shape) -> Metrics:
         token_budget=request["budget"],
         warmup=0.0,
         floor=1.0,
-        together=request["together"],
+        share=request["method"] == "tree",
     )
     steps: list[Metrics] = []
     model = make_model(shape, request["seed"])
     counter = TokenCounter(model)
-    loop = Loop(model, pool, examples, Objective(BETA, 0.0, "none"), settings, on_step=steps.append)
-    if request["method"] == "plain":
-        loop.scorer = Scorer(model, share=False)
+    loop = _InOrder(model, pool, examples, Objective(BETA, 0.0, "none"), settings, on_step=steps.append)
     started, used = time.perf_counter(), time.process_time()
     tokens_before = counter.tokens
     reference: list[float] = []
-    loop.on_reference = lambda: reference.append(time.perf_counter() - started)
+    loop.on_reference = lambda: reference.extend((time.perf_counter() - started, counter.tokens - tokens_before))
     loop.run()
     seconds = time.perf_counter() - started
+    tokens = counter.tokens - tokens_before
     return {
+        "pairs": len(examples),
+        "work": reference[1] + 3 * (tokens - reference[1]),
         "seconds": seconds,
         "cpu_s": time.process_time() - used,
         "reference_s": reference[0],
         "pairs_per_s": len(examples) / seconds,
-        "tokens": counter.tokens - tokens_before,
-        "plain_tokens": 2 * sum(len(sequence.ids) for sequence in pool),
+        "tokens": tokens,
         "losses": [step["loss"] for step in steps],
-        "order": loop._order(0),
         "peak_rss_mib": peak_mib(),
     }
 
 
 def first_losses(request: Metrics, shape: Shape) -> Metrics:
     """Compute the loss of each pair of the first batch under a perturbed policy, before any step."""
-    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    pool, examples = first_steps(request, shape)
     examples = examples[: request["batch"]]
     scorer = Scorer(make_model(shape, request["seed"]))
     reference = [sums for sums, _ in span_logprobs(scorer, pool[: 2 * len(examples)], request["budget"])]
@@ -124,6 +147,7 @@ def memory(request: Metrics, shape: Shape) -> Metrics:
 
 WORK = {
     "rank": rank,
+    "epoch": epoch,
     "train": train,
     "first": first_losses,
     "memory": memory,

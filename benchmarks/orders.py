@@ -34,15 +34,15 @@ from sweet.study.settings import METHODS, Method, StudyConfig
 from sweet.study.study import seed_jobs
 from sweet.study.study_steps import StudySteps
 from sweet.tasks.micro.family import FAMILIES, MICRO
-from sweet.training.config import Shuffle
+from sweet.training.config import Order
 
-ORDERS: tuple[Shuffle, ...] = get_args(Shuffle)
+ORDERS: tuple[Order, ...] = get_args(Order)
 PLAIN = ORDERS[0]
 
 Metrics = dict[str, Any]
 
 
-def ordered(name: str, stage: str, order: Shuffle) -> Method:
+def ordered(name: str, stage: str, order: Order) -> Method:
     """Return a method of the study whose critic or actor is trained in this order."""
     method = METHODS[name]
     return method.model_copy(update={stage: getattr(method, stage) | {"shuffle": order}})

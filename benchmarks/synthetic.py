@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
 from sweet.learn.data import Pool
 from sweet.learn.tokens import Span, TokenSequence
@@ -88,6 +89,20 @@ def make_pairs(shape: Shape, seed: int, pairs: int) -> tuple[list[TokenSequence]
             dialogue = str(number // shape.turns)
             examples.append(Example(f"{number}-{index}", (chosen,), (rejected,), group=dialogue))
     return pool.sequences, examples
+
+
+def first_steps(request: Metrics, shape: Shape) -> tuple[list[TokenSequence], list[Example]]:
+    """Return the pairs of the first `steps` steps of an epoch, in its order, with their sequences alone."""
+    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    order = epoch_order(examples, request["seed"], 0, together=request["together"])
+    chosen = [examples[index] for index in order[: request["steps"] * request["batch"]]]
+    kept = list(dict.fromkeys(index for example in chosen for index in example.sides))
+    place = {index: number for number, index in enumerate(kept)}
+    moved = [
+        replace(example, chosen=(place[example.chosen[0]],), rejected=(place[example.rejected[0]],))
+        for example in chosen
+    ]
+    return [pool[index] for index in kept], moved
 
 
 def perturb(model: Any, seed: int) -> Any:

@@ -15,7 +15,8 @@ decides (`MANAGED`) cannot be set: which artifacts a stage reads, and what `[tra
 
 A call merges, each overriding the one before: a packaged recipe, a file or the run's own recipe; `--set`, which counts
 for every rule and judge; the options of the command line. The result is written to RUN/recipe.toml with every option,
-the defaults as comments.
+the defaults as comments. A default that an earlier version had otherwise is written as a value: where a run's recipe
+does not have the option, the former default counts for the whole run (`sweet.stages.base.formerly`).
 """
 
 from __future__ import annotations
@@ -191,6 +192,8 @@ class Recipe:
                     continue
                 if name in given and given[name] is not None:
                     lines.append(_line(name, given[name]))
+                elif name in config.former_defaults():
+                    lines.append(_line(name, default))
                 elif table == "evaluation":
                     continue  # what is not given is as in [rollout]
                 else:
@@ -238,8 +241,21 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
 
 
 def read_run(run: Path) -> Recipe | None:
-    """Return the recipe of a run; None where it has none."""
-    return read_recipe(run / RECIPE) if (run / RECIPE).exists() else None
+    """Return the recipe of a run; None where it has none. Of options whose default has changed since it was written, it
+    has the former one."""
+    if not (run / RECIPE).exists():
+        return None
+    found = read_recipe(run / RECIPE)
+    former = {table: config.former_defaults() for table, config in TABLES.items()}
+    return replace(found, options={table: former[table] | dict(own) for table, own in found.options.items()})
+
+
+def _begun_with(own: Recipe, recipe: Recipe) -> Recipe:
+    """Return a recipe with the settings of the run's own where it names no option whose default has changed."""
+    kept = {
+        table: {name: own.options[table][name] for name in TABLES[table].former_defaults()} for table in own.options
+    }
+    return replace(recipe, options={table: kept[table] | dict(given) for table, given in recipe.options.items()})
 
 
 def write_run(recipe: Recipe, run: Path) -> None:
@@ -249,10 +265,14 @@ def write_run(recipe: Recipe, run: Path) -> None:
 
 
 def _base(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> Recipe:
-    if config.recipe is None:
-        own = None if run is None else read_run(run)
-        if own is not None:
-            return own
+    own = None if run is None else read_run(run)
+    if own is not None:
+        return own if config.recipe is None else _begun_with(own, _named(config, given))
+    return _named(config, given)
+
+
+def _named(config: LoopConfig, given: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a call names, or the packaged one that suits the agent."""
     packaged_agent = given.get("agent", "micro") in PACKAGED
     name = config.recipe or ("micro" if packaged_agent and config.task == "code" else "paper")
     known = packaged()

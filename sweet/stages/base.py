@@ -54,8 +54,8 @@ def about(topic: Topic, *marks: JsonDict) -> JsonDict:
     return merged
 
 
-def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDict:
-    """Mark a configuration field (`json_schema_extra`) that has been renamed, or whose values have.
+def formerly(name: str = "", values: Mapping[str, str] | None = None, default: str | None = None) -> JsonDict:
+    """Mark a configuration field (`json_schema_extra`) that has been renamed, or whose values or default have changed.
 
     The former spellings are still accepted, with a warning on the command line, and are read in the records of older
     versions. Digests are computed from them, so that the attempts of older versions are recognised.
@@ -63,8 +63,11 @@ def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDic
     Args:
         name: the former name of the field.
         values: the current spelling of each former value.
+        default: the former default. An attempt of an older version has it in its record; a run of `sweet train` whose
+            recipe does not name the option was begun with it and keeps it (`sweet.pipeline.recipe`).
     """
-    return {"former_name": name, "former_values": dict(values or {})}
+    mark: JsonDict = {"former_name": name, "former_values": dict(values or {})}
+    return mark if default is None else {**mark, "former_default": default}
 
 
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -127,6 +130,16 @@ class StageConfig(BaseModel):
     def default_settings(cls) -> dict[str, Any]:
         """Return the defaults of all fields in recorded form."""
         return {name: list(value) if isinstance(value, list) else value for name, value in _defaults(cls).items()}
+
+    @classmethod
+    def former_defaults(cls) -> dict[str, Any]:
+        """Return the former defaults of the fields that had another one."""
+        extras = {name: info.json_schema_extra for name, info in cls.model_fields.items()}
+        return {
+            name: extra["former_default"]
+            for name, extra in extras.items()
+            if isinstance(extra, dict) and "former_default" in extra
+        }
 
     @classmethod
     def option_words(cls, settings: Mapping[str, Any]) -> list[str]:

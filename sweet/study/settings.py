@@ -39,14 +39,19 @@ Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
 
 
+ORDER: Options = {"shuffle": "examples"}
+"""Of the examples of every training on recorded data. The recorded results (`benchmarks/results`) were made with this
+order, and the settings were chosen with it; the trainings' default is another one since (docs/training.md)."""
+
+
 def _usual(learner: str) -> Options:
-    """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`)."""
-    return {"beta": 0.1, **asdict(defaults(learner, large=False))}
+    """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`), and the order."""
+    return {"beta": 0.1, **asdict(defaults(learner, large=False)), **ORDER}
 
 
 def _weighted(rule: str) -> Options:
     """Return those of a rule that compares no two examples, which has no beta."""
-    return {name: value for name, value in _usual(rule).items() if name in ("lr", "epochs", "batch")}
+    return {name: value for name, value in _usual(rule).items() if name in ("lr", "epochs", "batch", *ORDER)}
 
 
 CRITIC: Options = _usual("critic")

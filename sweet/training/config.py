@@ -12,6 +12,7 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.runs.manifest import Kind
 from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, StageConfig, about, formerly
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
@@ -19,7 +20,10 @@ from sweet.training.loggers import LogTarget
 Engine = Literal["torch", "deepspeed", "openrlhf"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
-Shuffle = Literal["examples", "pieces", "grouped"]
+Order = Literal["examples", "pieces", "grouped"]
+"""How the examples of an epoch are shuffled (`sweet.learn.batches.epoch_order`)."""
+Shuffle = Literal["auto", "examples", "pieces", "grouped"]
+"""An order, or the one that suits what is learned (`order_of`)."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +102,12 @@ class TrainConfig(PlannedConfig, PushedConfig):
     seed: int = Field(default=0, ge=0, json_schema_extra=about("Optimization"))
     """Seed of the order of the examples."""
     shuffle: Shuffle = Field(
-        default="examples", json_schema_extra=about("Optimization", formerly(values={"kin": "grouped"}))
+        default="auto",
+        json_schema_extra=about("Optimization", formerly(values={"kin": "grouped"}, default="examples")),
     )
-    """examples: in random order. pieces: at most half a batch of a dialogue's pairs (of a task's dialogues) together;
-    grouped: all of them. The more are together the faster, and the less a step's examples vary."""
+    """examples: in random order. pieces: at most half a batch of a dialogue's pairs (of a task's preferences) together;
+    grouped: all of them. The more are together the faster, and the less a step's examples vary. auto: pieces for
+    step-level pairs and a critic's preferences; examples for whole dialogues, recipe upstream and screenshots."""
     limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Train on at most this many examples, drawn by the seed."""
     from_: Names = Field(default_factory=list, json_schema_extra=about("Data", MAIN))
@@ -203,9 +209,25 @@ class TrainActorConfig(TrainConfig):
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
 
 
-def adjacent(shuffle: Shuffle, batch: int) -> int | None:
+def adjacent(order: Order, batch: int) -> int | None:
     """Return the most examples of a group that stay adjacent in an epoch (`sweet.learn.batches.epoch_order`)."""
-    return {"examples": 1, "pieces": max(1, batch // 2), "grouped": None}[shuffle]
+    return {"examples": 1, "pieces": max(1, batch // 2), "grouped": None}[order]
+
+
+def order_of(config: TrainConfig, reads: Kind, *, sees_pages: bool = False) -> Order:
+    """Return the order of a training's examples.
+
+    `auto` is `pieces` where success or accuracy was measured with it (docs/training.md) and a step computes much fewer
+    tokens. Whole dialogues of a task share little more than the request, and sequences with images share nothing.
+
+    Args:
+        reads: the kind of artifact that the examples are made of.
+        sees_pages: whether they have images.
+    """
+    if config.shuffle != "auto":
+        return config.shuffle
+    measured: Kind = "preferences" if isinstance(config, TrainCriticConfig) else "pairs"
+    return "pieces" if reads == measured and config.recipe == "paper" and not sees_pages else "examples"
 
 
 def actor_turn_tokens(config: TrainConfig) -> TurnTokens:

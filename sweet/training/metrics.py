@@ -76,6 +76,8 @@ class TrainMetrics(RecordedRecord):
     """passes over the data"""
     batch: int | None = None
     """examples of a step"""
+    shuffle: str | None = None
+    """order of the examples: examples, pieces or grouped"""
     parameters: int | None = None
     """parameters of the model"""
     trained_parameters: int | None = None
@@ -121,6 +123,8 @@ class TrainWork(Record):
     """peak learning rate"""
     nll: float
     """weight of the likelihood term"""
+    shuffle: str | None
+    """order of the examples; null where OpenRLHF shuffles"""
     steps: int
     """optimizer steps"""
     engine: str

@@ -66,14 +66,15 @@ def plan_training(
         "batch": used.batch,
         "lr": used.lr,
         "nll": used.nll,
+        "shuffle": training.shuffle,
         "steps": settings.steps(len(data.examples)),
         "engine": options.engine,
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
-    if options.engine == "openrlhf":  # it splits into micro-batches itself, by default on every GPU
+    if options.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
         devices = world if options.devices or options.hostfile else None
-        work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices}
+        work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
         return _with_time(run, training, record, rates, work, work["tokens"] * used.epochs, devices, gpus=devices)
     shape = Shape.of(training.model.trainee.model.config)
     computed, micro_batches, activations = _first_epoch(training, shape, world)

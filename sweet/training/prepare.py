@@ -44,6 +44,7 @@ from sweet.training.config import (
     adjacent,
     check_critic_options,
     critic_turn_tokens,
+    order_of,
 )
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
 from sweet.training.hyperparameters import resolve
@@ -315,6 +316,7 @@ class _Basis:
         keep_best: bool = False,
     ) -> Training:
         used = self.hyperparameters
+        order = order_of(config, self.inputs[0].kind, sees_pages=self.model.sees_pages)
         settings = LoopSettings(
             lr=used.lr,
             epochs=used.epochs,
@@ -322,7 +324,7 @@ class _Basis:
             seed=config.seed,
             token_budget=self.model.token_budget(config.micro_batch_tokens),
             save_every=config.save_every,
-            together=adjacent(config.shuffle, used.batch),
+            together=adjacent(order, used.batch),
             share=config.packing == "tree",
             keep_best=keep_best,
         )
@@ -333,6 +335,7 @@ class _Basis:
             hyperparameters=used,
             objective=objective,
             settings=settings,
+            shuffle=order,
             beta=config.beta,
             layout=self.layout,
             zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),

@@ -31,6 +31,7 @@ from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rates import GPUS
+from sweet.training.config import Order
 from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
@@ -59,6 +60,7 @@ class Training:
 
     Attributes:
         inputs: the artifacts that it reads.
+        shuffle: the order that `settings.together` follows.
         beta: as it is recorded; `objective` has None where log-ratios are not used.
         layout: of the ranks; None for one device.
         zero: what several devices divide among them.
@@ -74,6 +76,7 @@ class Training:
     hyperparameters: Hyperparameters
     objective: Objective
     settings: LoopSettings
+    shuffle: Order
     beta: float
     layout: Layout | None
     zero: ZeroSettings
@@ -173,6 +176,7 @@ def _metrics(training: Training, summary: Summary) -> TrainMetrics:
         **reward,
         **summary.as_metrics(),
         **training.hyperparameters.as_metrics(),
+        shuffle=training.shuffle,
         parameters=training.model.trainee.parameters,
         trained_parameters=training.model.trainee.trained,
         examples=len(training.data.examples),

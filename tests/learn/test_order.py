@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
-from sweet.training.config import adjacent
+from sweet.runs.manifest import Kind
+from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig, adjacent, order_of
 
 GROUPS = st.lists(st.integers(0, 5), max_size=40)
 
@@ -67,3 +68,29 @@ def test_five_are_divided_into_three_and_two() -> None:
 )
 def test_a_piece_is_at_most_half_a_batch(shuffle: str, batch: int, expected: int | None) -> None:
     assert adjacent(shuffle, batch) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("config", "reads", "expected"),
+    [
+        (TrainActorConfig(), "pairs", "pieces"),
+        (TrainActorConfig(recipe="upstream"), "pairs", "examples"),
+        (TrainActorConfig(method="multi-turn-dpo"), "preferences", "examples"),
+        (TrainActorConfig(method="rft"), "scores", "examples"),
+        (TrainActorConfig(method="rft", shuffle="grouped"), "scores", "grouped"),
+        (TrainCriticConfig(), "preferences", "pieces"),
+        (TrainCriticConfig(shuffle="examples"), "preferences", "examples"),
+        (TrainCriticConfig(recipe="upstream"), "preferences", "examples"),
+        (TrainCriticConfig(recipe="upstream", shuffle="pieces"), "preferences", "pieces"),
+        (TrainCriticConfig(variant="regression", target="real"), "scores", "examples"),
+    ],
+)
+def test_pairs_and_preferences_of_a_critic_are_shuffled_in_pieces(
+    config: TrainConfig, reads: Kind, expected: str
+) -> None:
+    assert order_of(config, reads) == expected
+
+
+def test_examples_with_screenshots_are_shuffled_one_by_one() -> None:
+    config = TrainCriticConfig(variant="regression")
+    assert (order_of(config, "preferences"), order_of(config, "preferences", sees_pages=True)) == ("pieces", "examples")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,27 @@ def test_the_written_recipe_has_every_option_and_no_password(tmp_path: Path) -> 
     assert all(f"[{table}]" in text for table in TABLES)
 
 
+@pytest.mark.parametrize("named", [None, "paper"])
+def test_a_run_of_an_earlier_version_keeps_the_order_of_its_examples(tmp_path: Path, named: str | None) -> None:
+    """Its recipe has the options that were given; the default of the others was that of its version."""
+    text = '[train-critic]\nepochs = 2\n[train-actor]\nnll = 1.0\n# shuffle = "examples"\n'
+    (tmp_path / RECIPE).write_text(text)
+    config = LoopConfig() if named is None else LoopConfig(recipe=named)
+    found = resolve(config, tmp_path)
+    assert [found.of(table)["shuffle"] for table in ("train-critic", "train-actor")] == ["examples", "examples"]
+    assert resolve(LoopConfig(set_=["train-actor.shuffle=pieces"]), tmp_path).of("train-actor")["shuffle"] == "pieces"
+    write_run(found, tmp_path)
+    assert resolve(config, tmp_path).outcome() == found.outcome()
+
+
+def test_a_new_run_records_the_default_whose_former_one_would_count_otherwise(tmp_path: Path) -> None:
+    write_run(resolve(LoopConfig(), None), tmp_path)
+    assert (tmp_path / RECIPE).read_text().count('\nshuffle = "auto"') == 2
+    again = read_run(tmp_path)
+    assert again is not None
+    assert again.of("train-actor")["shuffle"] == "auto"
+
+
 def test_prices_are_kept(tmp_path: Path) -> None:
     found = recipe("[prices.agent]\nprompt = 2.5\ncompletion = 10")
     write_run(found, tmp_path)
@@ -238,4 +260,6 @@ def test_a_table_in_a_table_counts_where_it_is_chosen(
     found = resolve(LoopConfig(recipe=str(file), **given), None)
     assert found.of(table) == expected
     write_run(found, tmp_path)
-    assert read_run(tmp_path) == found, "another algorithm can be chosen for the run later"
+    written = {table: {"shuffle": "auto"} for table in ("train-critic", "train-actor")}
+    options = {name: written.get(name, {}) | dict(own) for name, own in found.options.items()}
+    assert read_run(tmp_path) == replace(found, options=options), "another algorithm can be chosen for the run later"

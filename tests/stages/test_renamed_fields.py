@@ -48,10 +48,19 @@ def test_a_field_that_was_added_later_counts_in_the_digest_only_where_it_is_set(
     assert Extended(size=3, context="hidden").outcome_settings()["context"] == "hidden"
 
 
+def test_a_changed_default_is_another_setting() -> None:
+    class Changed(Renamed):
+        order: str = Field(default="auto", json_schema_extra=formerly("sequence", {"kin": "grouped"}, default="any"))
+
+    assert Changed.former_defaults() == {"order": "any"}
+    assert Renamed.former_defaults() == {}
+    assert Changed(order="any").digest() == Renamed().digest() != Changed().digest()
+
+
 def test_digests_of_version_0_1_are_the_same() -> None:
     """The digests were computed before the fields were renamed."""
     assert RolloutConfig(num_tasks=3, retry_timeout=5).digest() == "ac0b96a12f739bb3"
     assert RankConfig(startup_timeout=5).digest() == "51f0aa3634398d30"
-    assert TrainCriticConfig().digest() == "c76e535f5754b871"
+    assert TrainCriticConfig(shuffle="examples").digest() == "c76e535f5754b871", "the default of that version"
     assert TrainCriticConfig(shuffle="grouped").digest() == "d69b35f4c05ec1ee"
     assert TrainActorConfig(shuffle="grouped").digest() == "a3e18a1f1c002834"
