@@ -254,12 +254,12 @@ def _sample(path: Path, number: int, sample: Mapping[str, Any], scorer: str | No
         "answer": _said_last(turns),
         "agent_system": system or "",
         "sample": sampled - 1,
-        "reward": _grade(path, number, _of(sample, "scores", dict) or {}, scorer),
     }
-    error = _of(sample, "error", dict)
+    scores, error = _of(sample, "scores", dict) or {}, _of(sample, "error", dict)
     if error is not None:
         found |= {"outcome": "agent_error", "error": str(error.get("message", "error"))}
-    return found
+        scorer = scorer if scorer in scores else None
+    return found | {"reward": _grade(path, number, scores, scorer)}
 
 
 def _grade(path: Path, number: int, scores: Mapping[str, Any], scorer: str | None) -> float | None:

@@ -120,6 +120,14 @@ def test_a_log_of_inspect(tmp_path: Path, indent: int | None) -> None:
         imported(file, tmp_path / "third", score="accuracy")
 
 
+def test_a_sample_that_ended_in_an_error_has_no_score_of_any_name(tmp_path: Path) -> None:
+    """As inspect_ai writes it where some samples may fail (`fail_on_error=False`)."""
+    failed = sample(id="chad", messages=SAID[:2], scores={}, error={"message": "RuntimeError('server gone')"})
+    (_, second), scores = imported(log(tmp_path / "log.json", sample(), failed), tmp_path / "run", score="match")
+    assert (second.outcome, second.error, second.reward) == ("agent_error", "RuntimeError('server gone')", None)
+    assert [score.reward for score in scores] == [0.25]
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, 93])
 def test_a_log_in_the_format_eval(tmp_path: Path, method: int) -> None:
     file = tmp_path / "log.eval"
