@@ -81,8 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
     """Let workers be forked where programs are, and fill the cache of Firefox if all tests run."""
-    chosen = config.option.keyword or config.option.markexpr or config.args_source != config.ArgsSource.TESTPATHS
-    if _FIREFOX and not chosen:
+    all_modules = config.args_source == config.ArgsSource.TESTPATHS
+    os.environ[programs.WORKERS] = "all" if all_modules else "tests"
+    if _FIREFOX and all_modules and not config.option.keyword and not config.option.markexpr:
         _UNTIL_END.enter_context(firefox_cache.filling(Path(_folder), _FIREFOX))
     for spec in specs:
         if programs.FOLDER in os.environ and spec.popen and spec.python is None:

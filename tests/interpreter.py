@@ -28,7 +28,8 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     unbuffered = arguments[:1] == ["-u"]
     match arguments[unbuffered:]:
         case ["-c", *_] if unbuffered:  # pytest-xdist's
-            return programs.Forked(programs.zygote("tests"), arguments[1:], dict(os.environ), ends_with_client=True)
+            level = os.environ.get(programs.WORKERS, "tests")
+            return programs.Forked(programs.zygote(level), arguments[1:], dict(os.environ), ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
             read_later: tuple[str, ...] = ()
         case [file, *_] if file.endswith(RAY_WORKER):

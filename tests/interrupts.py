@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+from sweet import collector
 
 
 def interrupts(call: Callable[[], object]) -> int:
@@ -53,13 +54,11 @@ def _traced(call: Callable[[], object], event: Callable[[int], None]) -> int:
         count += 1
         return trace
 
-    before, collecting = sys.gettrace(), gc.isenabled()
-    gc.disable()  # a callback of the collector would count, and what is raised in it is ignored
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-        if collecting:
-            gc.enable()
+    before = sys.gettrace()
+    with collector.paused():  # what others let it call at a collection, as Hypothesis does, is no part of the call
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
     return count

@@ -32,6 +32,8 @@ SET_BY_IMPORTS = (
 )
 """Set by ray (the second when it joins a cluster), deepspeed, peft and gymnasium in the process that uses them; without
 them, each sets its variable to the same."""
+WORKERS = "PYTEST_ZYGOTE"
+"""Variable with the level of the zygote that forks pytest-xdist's workers."""
 FOLDER = "ZYGOTES_OF_TESTS"
 """Variable with the folder of the zygotes' sockets. It has three files more:"""
 INTERPRETER = "python"

@@ -29,7 +29,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module, reload
 from pathlib import Path
 from types import ModuleType
@@ -103,7 +103,34 @@ def import_testing() -> None:
             import_module(name)
 
 
-LEVELS = {"commands": import_commands, "torch": import_training, "tests": import_testing}
+class OnlyModules:
+    """A plugin of pytest by which modules of tests are imported and no tests are made of them."""
+
+    def pytest_pycollect_makeitem(self) -> list[Any]:
+        return []
+
+
+def import_tests() -> None:
+    """All modules of tests and their conftests, with pytest's assertions. What cannot be imported is left to pytest's
+    processes, which report it."""
+    import pytest
+
+    worker = {"PYTEST_XDIST_WORKER": "zygote"}
+    os.environ |= worker
+    plugins = ("cacheprovider", "faulthandler", "unraisableexception", "threadexception")
+    options = ["--collect-only", "-qq", "--numprocesses=0", "--capture=no", *(f"-pno:{name}" for name in plugins)]
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        pytest.main(options, plugins=[OnlyModules()])
+    for name in worker:
+        del os.environ[name]
+
+
+LEVELS = {
+    "commands": import_commands,
+    "torch": import_training,
+    "tests": import_testing,
+    "all": import_tests,
+}
 """What each zygote imports in addition to the one before, by the name of its socket."""
 
 
@@ -335,6 +362,7 @@ def _show_arguments(arguments: Sequence[str]) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*COLLECTIONS)
+    vars(os)["fsync"] = lambda file: None  # nothing that tests write has to survive a loss of power
     call = Zygote(listen(sys.argv[1])).serve()
     if call is None:
         os._exit(0)

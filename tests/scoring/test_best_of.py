@@ -13,6 +13,7 @@ from starlette.responses import Response
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.replies import ReplyText
+from sweet.llm.connect import open_client
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
@@ -173,6 +174,13 @@ def test_answers_to_another_question_do_not_count(
     assert sum("Is it good?" in body["messages"][0]["content"] for body in server.asked) == 4
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone is asked again for a second, not for twenty."""
+    monkeypatch.setattr(best_of, "open_client", partial(open_client, retry_timeout=1.0))
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_model_that_fails_half_way_is_not_asked_again_what_it_answered(tmp_path: Path) -> None:
     run = make_run(tmp_path, "nobody", tasks=2, samples=2)
     server = ChatServer("judge", by_sample, lasts=2)
@@ -184,6 +192,7 @@ def test_a_model_that_fails_half_way_is_not_asked_again_what_it_answered(tmp_pat
     assert len(again.asked) == 2
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("damaged", ['{"dialogue": "x"}\n', "\x1b[31m\n", '{"dialogue":"x","judge":"y","digit":0}\n'])
 def test_a_damaged_log_of_scores_is_named(tmp_path: Path, damaged: str) -> None:
     run = make_run(tmp_path, "nobody", tasks=2, samples=2)
