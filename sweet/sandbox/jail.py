@@ -96,7 +96,6 @@ class Jail:
         """
         self.tier, self.limits = tier, limits
         self._warmth = warmth
-        self._status_pending = False
         self._inner_pid: int | None = None
         self._container: Container | None = None
         ours, theirs = socket.socketpair()
@@ -121,23 +120,29 @@ class Jail:
         Raises:
             JailError: the zygote has ended.
         """
-        self.await_released()
         try:
             socket.send_fds(self._orders, [b"R"], [program, report])
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
 
     def reap(self, timeout: float = 5.0) -> int:
-        """Kill the last child and its descendants, and return its wait status.
+        """Kill the last child and its descendants, if it was not released, and return its wait status, else 0.
 
         Raises:
             JailError: the zygote has ended, or does not answer within `timeout` seconds.
         """
-        self.release()
-        return self._status(timeout)
+        try:
+            self._orders.settimeout(timeout)
+            self._orders.sendall(b"W")
+            data = self._orders.recv(_STATUS.size, socket.MSG_WAITALL)
+        except OSError as error:
+            raise JailError("The sandbox's zygote does not answer.") from error
+        if len(data) != _STATUS.size:
+            raise JailError("The sandbox's zygote is gone.")
+        return int(_STATUS.unpack(data)[0])
 
     def release(self) -> None:
-        """Order the last child and its descendants killed, without waiting: the status is read before the next fork.
+        """Order the last child and its descendants killed, without waiting: the zygote does it before the next fork.
 
         Raises:
             JailError: the zygote has ended.
@@ -146,28 +151,6 @@ class Jail:
             self._orders.sendall(b"K")
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
-        self._status_pending = True
-
-    def await_released(self) -> None:
-        """Wait until the released child is gone.
-
-        Raises:
-            JailError: the zygote has ended, or does not answer.
-        """
-        if self._status_pending:
-            self._status()
-
-    def _status(self, timeout: float = 5.0) -> int:
-        """Return the wait status of the released child."""
-        self._orders.settimeout(timeout)
-        self._status_pending = False
-        try:
-            data = self._orders.recv(_STATUS.size, socket.MSG_WAITALL)
-        except OSError as error:
-            raise JailError("The sandbox's zygote does not answer.") from error
-        if len(data) != _STATUS.size:
-            raise JailError("The sandbox's zygote is gone.")
-        return int(_STATUS.unpack(data)[0])
 
     @property
     def same_python(self) -> bool:
@@ -247,7 +230,6 @@ class Jail:
         if self._orders.recv(1) != b"+":
             raise ConnectionResetError("it ended at once")
         self._orders.sendall(b"K")  # nothing yet: the first child then finds the memory that later ones find
-        self._status_pending = True
 
     def _setup(self) -> dict[str, Any]:
         setup: dict[str, Any] = {

@@ -19,18 +19,23 @@ _LONGEST_INT = 300
 
 def format_value(value: Any, limit: int) -> str:
     """Format a canonical value (sweet.sandbox.child) as Python, cut to `limit` characters with … as the last."""
-    parts: list[str] = []
-    length = 0
     try:
-        for part in _parts(value, limit):
-            parts.append(part)
-            length += len(part)
-            if length > limit:
-                break
-        text = "".join(parts)
+        text = repr(value) if type(value) is int else _joined(_parts(value, limit), limit)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError):
         return "<malformed>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _joined(parts: Iterator[str], limit: int) -> str:
+    """Return the parts as one text, up to the one that makes it longer than `limit`."""
+    taken: list[str] = []
+    length = 0
+    for part in parts:
+        taken.append(part)
+        length += len(part)
+        if length > limit:
+            break
+    return "".join(taken)
 
 
 def _parts(value: Any, limit: int) -> Iterator[str]:

@@ -35,6 +35,7 @@ _MONITOR_SECONDS = 0.1
 """Interval at which the parent checks the memory and tasks of a long call."""
 _FIRST_WAIT_MS = 5
 _ABANDONED = "The answers were abandoned."
+_NOT_RUN = Result("timeout", error="timeout", message="out of time for all calls together")
 _HANGING = 2
 """If this many calls of a program timed out and none ended, all are assumed to hang."""
 
@@ -176,7 +177,10 @@ class _Run:
 
     def _try(self, indices: list[int], seconds: float) -> list[int]:
         """Run these calls in one child, and return those that have a result."""
-        child = self.child(self.program.only(indices), replace(self.limits, call_seconds=seconds), self.budget)
+        whole = len(indices) == len(self.program.calls)
+        program = self.program if whole else self.program.only(indices)
+        limits = self.limits if seconds == self.limits.call_seconds else replace(self.limits, call_seconds=seconds)
+        child = self.child(program, limits, self.budget)
         self.budget -= child.seconds
         self.size += child.size
         self.results.update(zip(indices, child.results, strict=False))
@@ -184,8 +188,7 @@ class _Run:
 
     def ordered(self) -> tuple[Result, ...]:
         """Return one result for each call; a call that was never run counts as timed out."""
-        not_run = Result("timeout", error="timeout", message="out of time for all calls together")
-        return tuple(self.results.get(index, not_run) for index in range(len(self.program.calls)))
+        return tuple([self.results.get(index, _NOT_RUN) for index in range(len(self.program.calls))])
 
 
 class _Child:
@@ -295,33 +298,34 @@ class _Child:
         Raises:
             ValueError: a record is malformed.
         """
-        received = False
+        buffer, parsed = self.buffer, 0
         while True:
-            end = self.buffer.find(b"\n", 0, _HEADER_BYTES)
+            end = buffer.find(b"\n", parsed, parsed + _HEADER_BYTES)
             if end < 0:
-                if len(self.buffer) >= _HEADER_BYTES:
+                if len(buffer) >= parsed + _HEADER_BYTES:
                     raise ValueError("no header")
-                return received
-            nonce, index, kind, length = self.buffer[:end].decode("ascii").split(" ")
+                break
+            nonce, index, kind, length = buffer[parsed:end].decode("ascii").split(" ")
             size = int(length)
             expected = len(self.results) if self.begun else -1
             if nonce != self.nonce or int(index) != expected or not 0 <= size <= self.limits.value_bytes + 4096:
                 raise ValueError("not a record")
-            if len(self.buffer) < end + 1 + size:
-                return received
-            text = self.buffer[end + 1 : end + 1 + size].decode("ascii")
-            del self.buffer[: end + 1 + size]
-            self._take(kind, text)
+            after = end + 1 + size
+            if len(buffer) < after:
+                break
+            self._take(kind, buffer[end + 1 : after].decode("ascii"))
             self.size += size
-            received = True
+            parsed = after
+        del buffer[:parsed]
+        return parsed > 0
 
     def _take(self, kind: str, text: str) -> None:
         if kind == "begun":
             self.begun = True
         elif kind == "value":
-            self.results.append(Result("value", value=json.loads(text)))
+            self.results.append(Result("value", _json(text)))
         elif kind == "raised":
-            self.results.append(_raised(json.loads(text)))
+            self.results.append(_raised(_json(text)))
         else:
             raise ValueError("unknown kind")
         if len(self.results) > len(self.calls):
@@ -343,6 +347,17 @@ def _holding(data: bytes) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def _json(text: str) -> Any:
+    """Return the value of a JSON text without blanks around it, as children write it; faster than `json.loads`."""
+    value, end = _decode(text)
+    if end != len(text):
+        raise ValueError("text after the value")
+    return value
 
 
 def _raised(record: dict[str, Any]) -> Result:

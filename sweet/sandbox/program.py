@@ -116,6 +116,8 @@ class Program:
 
     def within(self, limits: Limits) -> Limits:
         """Return the limits of this program."""
+        if self.slack == 1.0:
+            return limits
         return replace(
             limits,
             call_seconds=limits.call_seconds * self.slack,

@@ -23,6 +23,8 @@ from typing import Any
 RELATIVE_TOLERANCE = 1e-9
 
 _BY_TEXT = {"bytes", "datetime", "date", "time", "timedelta", "moment64", "range", "callable", "enum"}
+_EXACT = {int, str, bool, type(None)}
+"""Types of values that equal another of the same type only exactly."""
 _SEQUENCES = {"tuple", "deque", "iterator"}
 _OWN = {"enum", "callable", "iterator", "exception", "dataclass", "object"}
 """Values that are compared by identity, or by a class that each execution defines separately."""
@@ -38,6 +40,8 @@ _MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, Arith
 
 def same(expected: Any, got: Any, tolerance: float = RELATIVE_TOLERANCE) -> bool:
     """Return whether two canonical values are equal; `tolerance` 0 requires equal floats (with -0.0 == 0.0)."""
+    if type(expected) is type(got) and type(expected) in _EXACT:  # most values
+        return bool(expected == got)
     try:
         return _Comparison(tolerance, published=False).same(expected, got)
     except _MALFORMED:

@@ -3,9 +3,13 @@
 First it restricts itself (Landlock if configured, limits, a seccomp filter), so that a child has little to do before it
 runs; a fork costs time for each page that it touches. Then it serves orders over an inherited socket: `R` with two
 descriptors (the program, the pipe for its results) forks a child that reads the one and writes the other; `K` kills the
-last child and its descendants, and returns its wait status. It measures no time and never reads a program's text or
-values, so that nothing of one answer, or of a reference, is in the memory that the next child inherits. When the socket
-closes, because the parent is gone, it ends; in its own process namespace everything in it ends too.
+last child and its descendants; `W` does the same, and returns the child's wait status. It measures no time and never
+reads a program's text or values, so that nothing of one answer, or of a reference, is in the memory that the next child
+inherits. When the socket closes, because the parent is gone, it ends; in its own process namespace everything in it
+ends too.
+
+Most of the time of a fork goes into copying the pages that parent and child write to afterwards. So each does little,
+and before the first fork the memory is packed (`_pack_memory`).
 """
 
 from __future__ import annotations
@@ -35,6 +39,13 @@ SECCOMP_MODE_FILTER = 2
 LINUX = sys.platform == "linux"  # other systems have only the tier without a jail
 STATUS = struct.Struct("!i")
 _TWO = struct.Struct("ii")
+_BLOCKS = range(16, 513, 16)
+"""The sizes of the small blocks from which Python's allocator takes objects."""
+_BYTES_OVERHEAD = sys.getsizeof(b"")
+_IN_A_ROW = 12
+_MOST_BLOCKS = 20_000
+_taken: list[object] = []
+"""The blocks that children do not get."""
 _REPORT = 41  # descriptor of the results in a child, beyond those that an answer opens and closes by number
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
@@ -136,6 +147,32 @@ def _warm_up() -> None:
     sys.modules.pop(program_child.MODULE, None)
 
 
+def _pack_memory() -> None:
+    """Let children allocate from few pages, and let a fork copy fewer.
+
+    The small blocks that are free lie scattered over all pages; each that a child takes has a page copied. They are
+    taken here, size by size, until blocks follow one another, because they come from a new pool. Memory that the C
+    library has free is returned to the kernel.
+    """
+    for size in _BLOCKS:
+        last = in_a_row = 0
+        for _ in range(_MOST_BLOCKS):
+            block = bytes(size - _BYTES_OVERHEAD) if size > _BYTES_OVERHEAD else _small_block(size, len(_taken))
+            _taken.append(block)
+            in_a_row = in_a_row + 1 if id(block) == last + size else 0
+            last = id(block)
+            if in_a_row == _IN_A_ROW:
+                break
+    trim = getattr(_libc, "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
+
+
+def _small_block(size: int, number: int) -> object:
+    """Return a new object of 16 or 32 bytes."""
+    return object() if size == _BLOCKS[0] else 2.0**40 + number
+
+
 def _filters(setup: dict[str, Any]) -> list[Any]:
     """Return the two filters in the form for `prctl`; an empty list if there are none for this machine."""
     if not setup["filters"] or setup["machine"] != os.uname().machine:
@@ -147,12 +184,13 @@ def _filters(setup: dict[str, Any]) -> list[Any]:
 def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
     """Read the order, load the child's filter, and run the program. Never returns."""
     try:
-        os.setsid()
-        if LINUX and zygote != 1:  # process 1 of a namespace ends all others with it
-            _prctl(PR_SET_PDEATHSIG, SIGKILL)
-        if getppid() != zygote:
-            os._exit(1)
-        order = marshal.loads(os.read(program, os.fstat(program).st_size))
+        if zygote != 1:  # process 1 of a namespace kills all others, and ends them with it
+            os.setsid()
+            if LINUX:
+                _prctl(PR_SET_PDEATHSIG, SIGKILL)
+            if getppid() != zygote:
+                os._exit(1)
+        order = marshal.loads(os.pread(program, os.lseek(program, 0, os.SEEK_END), 0))
         os.close(program)
         os.dup2(report, _REPORT)
         os.close(report)
@@ -170,7 +208,8 @@ def _reap(child: int) -> int:
     """Kill the last child and its descendants, and return the child's wait status."""
     alone = getpid() == 1
     _kill(-1 if alone else -child)
-    _kill(child)  # it may not have reached setsid yet
+    if not alone:
+        _kill(child)  # it may not have reached setsid yet
     _, status = os.waitpid(child, 0)
     try:
         while True:  # orphans become children of this process, whatever their session is
@@ -223,9 +262,10 @@ def serve(orders: socket, child_filter: Any) -> None:
             continue
         status = _reap(child) if child else 0
         child = 0
-        if message != b"K":
+        if message == b"W":
+            orders.sendall(STATUS.pack(status))
+        elif message != b"K":
             return
-        orders.sendall(STATUS.pack(status))
 
 
 def main(orders: socket) -> None:
@@ -247,6 +287,7 @@ def main(orders: socket) -> None:
     os.dup2(1, 2)  # the output of answers is not read: a pipe would fill up and block later answers
     gc.collect()
     gc.disable()
+    _pack_memory()
     gc.freeze()
     serve(orders, filters[1] if filters else None)
 

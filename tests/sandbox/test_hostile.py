@@ -233,7 +233,7 @@ def test_time_in_which_neither_process_ran_does_not_count() -> None:
     with open_jails("unsafe", 1, Limits(call_seconds=2.0)) as box:
         box.run([Program("import time", ("1",))])
         (running,) = box._workers[0].jails.values()
-        running.await_released()
+        running.reap()
         assert running.root is not None
         zygote = running.root
 

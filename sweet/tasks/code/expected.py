@@ -80,6 +80,7 @@ class References:
     def __init__(self, limits: Limits, scorer: Scorer, folder: Path | None = None) -> None:
         self.limits, self.scorer, self.folder = limits, scorer, folder
         self._known: Kept[tuple[str, tuple[str, ...]], Reference] = Kept(_MOST_IN_MEMORY, _MOST_BYTES)
+        self._rules = (scorer, asdict(limits))
         self._stored = 0
 
     def of(self, task: Task) -> Reference:
@@ -87,7 +88,7 @@ class References:
         name = (task.ground_truth, tuple(task.test_cases.values()))
         reference = self._known.get(name)
         if reference is None:
-            key, read = _key(*name, self.scorer, self.limits), read_task(task)
+            key, read = _hash([_environment(), *name, *self._rules]), read_task(task)
             fault = self._fault_of(read)
             expected, size = (Expected((), fault), 0) if fault else self._from_disk(key)
             reference = Reference(name, key, read, self._program(task, read), expected)
@@ -164,10 +165,6 @@ def _environment() -> tuple[str, str | None, str]:
         numpy = None
     modules = b"".join(Path(file).read_bytes() for file in (child.__file__, chance.__file__))
     return sys.version, numpy, hashlib.sha256(modules).hexdigest()
-
-
-def _key(source: str, calls: tuple[str, ...], scorer: Scorer, limits: Limits) -> str:
-    return _hash([_environment(), source, calls, scorer, asdict(limits)])
 
 
 def _hash(value: Any) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import itertools
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ class CodeScorer:
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
         tests = {
-            name: JudgedTest(passed=ok, expected=_text(replace(want, message="")), got=_text(got))
+            name: JudgedTest(passed=ok, expected=_text(want, message=False), got=_text(got))
             for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
         }
         detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
@@ -230,9 +230,10 @@ def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:
     return "error" if bad["raised"] == len(results) else "failed"
 
 
-def _text(result: Result) -> str:
-    """Return a result as one line for display, of at most `_SHOWN` characters."""
+def _text(result: Result, message: bool = True) -> str:
+    """Return a result as one line for display, of at most `_SHOWN` characters; of an exception with its `message`."""
     if result.status == "value":
         return format_value(result.value, _SHOWN)
-    text = result.explanation if result.status == result.error else f"{result.status} {result.explanation}"
+    said = result.explanation if message else result.error
+    text = said if result.status == result.error else f"{result.status} {said}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -175,7 +175,7 @@ class Team:
         found: list[int] = []
         for running in worker.jails.values():
             if running is not None and running.root is not None:
-                running.await_released()
+                running.reap()
                 found += descendants(running.root)
         return found
 
