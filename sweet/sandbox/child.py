@@ -236,8 +236,14 @@ def dumps(value: Any) -> str:
 
 def encode(value: Any, max_bytes: int) -> str:
     """Return the value as one line of canonical JSON of at most `max_bytes`."""
+    kind = type(value)
     try:
-        text = dumps(_Encoder(max_bytes).encode(value))
+        if kind is int and -(2**63) <= value < 2**63:  # most values
+            text = int.__repr__(value)
+        elif kind is str and len(value) <= max_bytes:
+            text = encode_basestring_ascii(value)
+        else:
+            text = dumps(_Encoder(max_bytes).encode(value))
     except (TooLargeError, RecursionError, MemoryError):
         return '{"toolarge":null}'
     except Exception:  # OpaqueError, or whatever the value's own methods raise

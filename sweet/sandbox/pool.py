@@ -203,7 +203,7 @@ class _Child:
     def __init__(self, program: Program, limits: Limits, budget: float) -> None:
         self.program, self.calls = program, program.calls
         self.limits, self.budget = limits, budget
-        self.nonce = hashlib.sha256("\n".join(program.calls).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        self.nonce = hashlib.sha256("\n".join(program.calls).encode("utf-8", "surrogatepass")).hexdigest()[:32].encode()
         self.begun = False
         self.seconds = 0.0
         self.results: list[Result] = []
@@ -220,7 +220,7 @@ class _Child:
             "code": code and code.source,
             "call_codes": code and code.calls,
             "scoped": self.program.scoped,
-            "nonce": self.nonce,
+            "nonce": self.nonce.decode(),
             "value_bytes": self.limits.value_bytes,
             "cpu_seconds": int(self.limits.total_seconds) + 2,
         }
@@ -305,7 +305,7 @@ class _Child:
                 if len(buffer) >= parsed + _HEADER_BYTES:
                     raise ValueError("no header")
                 break
-            nonce, index, kind, length = buffer[parsed:end].decode("ascii").split(" ")
+            nonce, index, kind, length = buffer[parsed:end].split(b" ")
             size = int(length)
             expected = len(self.results) if self.begun else -1
             if nonce != self.nonce or int(index) != expected or not 0 <= size <= self.limits.value_bytes + 4096:
@@ -319,12 +319,12 @@ class _Child:
         del buffer[:parsed]
         return parsed > 0
 
-    def _take(self, kind: str, text: str) -> None:
-        if kind == "begun":
-            self.begun = True
-        elif kind == "value":
+    def _take(self, kind: bytes, text: str) -> None:
+        if kind == b"value":
             self.results.append(Result("value", _json(text)))
-        elif kind == "raised":
+        elif kind == b"begun":
+            self.begun = True
+        elif kind == b"raised":
             self.results.append(_raised(_json(text)))
         else:
             raise ValueError("unknown kind")

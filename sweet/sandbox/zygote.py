@@ -204,8 +204,14 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
         os._exit(1)
 
 
-def _reap(child: int) -> int:
-    """Kill the last child and its descendants, and return the child's wait status."""
+def _reap(child: int, filtered: bool) -> int:
+    """Kill the last child and its descendants, and return the child's wait status.
+
+    A child that had the filter has no descendants, and nothing else has to be looked for.
+    """
+    if filtered:
+        _kill(child)
+        return os.waitpid(child, 0)[1]
     alone = getpid() == 1
     _kill(-1 if alone else -child)
     if not alone:
@@ -260,7 +266,7 @@ def serve(orders: socket, child_filter: Any) -> None:
             os.close(program)
             os.close(report)
             continue
-        status = _reap(child) if child else 0
+        status = _reap(child, child_filter is not None) if child else 0
         child = 0
         if message == b"W":
             orders.sendall(STATUS.pack(status))

@@ -46,6 +46,14 @@ def test_errors_and_warnings_of_many_answers_do_not_block_the_next(box: Sandbox)
     assert [execution.results[0].value for execution in box.run([noisy] * 6)] == [1] * 6
 
 
+def test_children_take_blocks_that_follow_one_another(call: Runner) -> None:
+    source = (
+        "def f():\n    kept = [bytes(size) for size in (15, 31, 79, 143) for _ in range(50)]\n"
+        "    return sum(id(b) - id(a) == a.__sizeof__() for a, b in zip(kept, kept[1:]))"
+    )
+    assert call(source).value > 110
+
+
 def test_more_threads_than_allowed_end_the_child() -> None:
     source = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(9,)).start()"
     with open_jails("unsafe", 1, Limits(call_seconds=5.0, tasks=10)) as box:

@@ -23,7 +23,7 @@ from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Fact, Message, Move, Task
-from sweet.tasks.code import extract, reader
+from sweet.tasks.code import extract, reader, reading
 from sweet.tasks.code.credit import credit
 from sweet.tasks.code.expected import Scorer
 from sweet.tasks.code.extract import LONGEST, extract_code
@@ -229,6 +229,27 @@ def read_source_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str
     ]
     lines += [before, f"reading.OPERATIONS['read_source'] = lambda source: {expression}", "reading.main()"]
     monkeypatch.setattr(reader, "_BOOT", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        ("f(1)", ["f"]),
+        ("f(g(2), h=1)", ["f", "g"]),
+        ("f('text').g()", ["f"]),
+        ("f(1.5e3, '.g()')", ["f"]),
+        ("f(1) . g", ["f"]),
+        ("(lambda: g)()", ["g"]),
+        ("[f(x) for x in g()]", ["f", "g"]),
+        ("f(1) if True else g(2)", ["f", "g"]),
+        ("True or g(2)", ["g"]),
+        ("\uff46(1)", ["f"]),
+        ("f(", []),
+    ],
+)
+def test_the_names_in_a_call_are_those_of_its_tree(call: str, names: list[str]) -> None:
+    found, _ = reading.read_task("def f(*a): return a\ndef g(*a): return a\nh = 1", [call])
+    assert found["names"] == names
 
 
 def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
