@@ -46,7 +46,9 @@ _IN_A_ROW = 12
 _MOST_BLOCKS = 20_000
 _taken: list[object] = []
 """The blocks that children do not get."""
-_REPORT = 41  # descriptor of the results in a child, beyond those that an answer opens and closes by number
+_REPORT = 41
+"""The descriptor of the orders here, and of the results in a child, where these replace the orders. It is beyond those
+that an answer opens and closes by number."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
 
@@ -190,10 +192,10 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
                 _prctl(PR_SET_PDEATHSIG, SIGKILL)
             if getppid() != zygote:
                 os._exit(1)
-        order = marshal.loads(os.pread(program, os.lseek(program, 0, os.SEEK_END), 0))
-        os.close(program)
         os.dup2(report, _REPORT)
         os.close(report)
+        order = marshal.loads(os.pread(program, os.lseek(program, 0, os.SEEK_END), 0))
+        os.close(program)
         resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_seconds"], order["cpu_seconds"]))
         if child_filter is not None:
             _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, child_filter)
@@ -261,7 +263,6 @@ def serve(orders: socket, child_filter: Any) -> None:
             program, report = _TWO.unpack(ancillary[0][2])
             child = os.fork()
             if child == 0:
-                orders.close()
                 _child(program, report, child_filter, zygote)
             os.close(program)
             os.close(report)
@@ -274,12 +275,22 @@ def serve(orders: socket, child_filter: Any) -> None:
             return
 
 
+def _moved(orders: socket) -> socket:
+    """Return the socket at the descriptor `_REPORT`."""
+    former = orders.detach()
+    if former != _REPORT:
+        os.dup2(former, _REPORT)
+        os.close(former)
+    return socket(fileno=_REPORT)
+
+
 def main(orders: socket) -> None:
     """Read the setup from the socket, restrict this process, and serve orders."""
     size = struct.unpack("!I", orders.recv(4, MSG_WAITALL))[0]
     setup = marshal.loads(orders.recv(size, MSG_WAITALL))
     os.environ.clear()
     sys.argv[:] = ["answer"]
+    orders = _moved(orders)
     os.chdir("/")
     if setup["jailed"]:
         enter_jail(setup)
