@@ -1,12 +1,12 @@
 """Measure the page of dialogues that `sweet view --html` writes, in a real Firefox.
 
-    python -m benchmarks.view_page [--run FOLDER] [--trajectories 15000] [--rounds 3]
+    python -m benchmarks.view_page [--run FOLDER] [--trajectories 15000] [--rounds 5]
 
 Prints one JSON object. The run is made as for `benchmarks.cli_view`, in FOLDER, where it stays and is used again, or in
-a temporary folder. Each round starts a new Firefox, which opens the page from the disk, whose files are in the
-system's cache. Medians over the rounds:
+a temporary folder. The page is written once. Each round starts a new Firefox, which opens the page from the disk, whose
+files are in the system's cache. Medians over the rounds:
 
-write       seconds and peak memory of `sweet view RUN --html FILE`, a whole process.
+write       seconds and peak memory of `sweet view RUN --html FILE`, a whole process, once.
 megabytes   of the page; megabytes_900 of that of the first 900 dialogues, which shall be at most `most_megabytes`.
 first_row   seconds from the navigation until the first row of the table is there, asked for every 0.02 s.
 loaded      seconds until the browser has read the whole page.
@@ -41,7 +41,7 @@ ROW = "tr[data-number]"
 COUNT = "document.querySelector('#count').textContent"
 
 
-def measure(folder: Path | None = None, trajectories: int = TRAJECTORIES, rounds: int = 3) -> dict[str, Any]:
+def measure(folder: Path | None = None, trajectories: int = TRAJECTORIES, rounds: int = 5) -> dict[str, Any]:
     """Run all measurements.
 
     Args:
@@ -55,13 +55,13 @@ def measure(folder: Path | None = None, trajectories: int = TRAJECTORIES, rounds
         page, small = Path(temporary) / "dialogues.html", Path(temporary) / "some.html"
         view = (*SWEET, "view", str(run.path))
         fresh([*view, "--print", "--limit", "1"])  # builds the index
-        write = [fresh([*view, "--html", str(page)]) for _ in range(rounds)]
+        write = fresh([*view, "--html", str(page)])
         fresh([*view, "--limit", str(SOME), "--html", str(small)])
         read = [opened(page, rows) for _ in range(rounds)]
         return {
             "trajectories": rows,
             "rounds": rounds,
-            "write": _median(write),
+            "write": write,
             "megabytes": round(page.stat().st_size / 1e6, 2),
             f"megabytes_{SOME}": round(small.stat().st_size / 1e6, 2),
             "most_megabytes": LARGEST,
@@ -86,8 +86,9 @@ def opened(page: Path, rows: int) -> dict[str, float]:
         firefox.value("document.querySelector('th.tokens button').click()")  # ascending
         order = firefox.value(top)
         sort = _seconds(firefox, "document.querySelector('th.tokens button').click()", f"{top} !== {order!r}")
+        first = firefox.value(top)
         firefox.value("document.querySelector('#list').scrollTo(0, 1e9)")
-        firefox.until(f"document.querySelector('{ROW}') !== null && {top} !== {firefox.value(top)!r}")
+        firefox.until(f"document.querySelector('{ROW}') !== null && {top} !== {first!r}")
         last = f"[...document.querySelectorAll('{ROW} a')].at(-1).click()"
         dialogue = _seconds(firefox, last, "document.querySelector('#dialogue details') !== null")
         words = f"""document.querySelector('#search').value = '"{NEEDLE}"',
@@ -114,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--trajectories", type=int, default=TRAJECTORIES)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(json.dumps(measure(options.run, options.trajectories, options.rounds), indent=2))
 

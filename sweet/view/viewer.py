@@ -171,7 +171,8 @@ class Viewer:
     def pairs(self) -> list[Pair]:
         """Return the pairs of the chosen dialogues with those of --against, filtered by --changed, without `limit`."""
         assert self.against is not None
-        pairs = pair_up(self.chosen, self.against.records.summaries())
+        partners = {pair.id: pair for pair in pair_up(self.records.summaries(), self.against.records.summaries())}
+        pairs = [partners[one.id] for one in self.chosen if one.id in partners]
         return pairs if self.config.changed is None else list(filter(CHANGES[self.config.changed][1], pairs))
 
     def pair(self, name: str) -> RenderableType:

@@ -1,4 +1,7 @@
-"""The screen of two rollouts: their dialogues in pairs by task, with filters such as "A fails, B solves"."""
+"""The screen of two rollouts: their dialogues in pairs by task, with filters such as "A fails, B solves".
+
+The filters and the search of the table count here too, for the dialogues of A.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from sweet.view.app.columns import PAIR_COLUMNS
 from sweet.view.app.frame import Facts, Keys, attempt, show_message
 from sweet.view.app.side_by_side_screen import SideBySideScreen
 from sweet.view.app.table_rows import Rows
+from sweet.view.app.table_screen import TableScreen
 from sweet.view.pairs import CHANGES, Change, Pair, Side, pair_up, unpaired
 from sweet.view.records import Summary
+from sweet.view.selection import passes
 from sweet.view.terminal import NARROW
 
 TOLD: tuple[Change, ...] = ("solved", "lost")
@@ -27,26 +32,27 @@ _ORDER: dict[str, Callable[[Pair], Any]] = {column.sort: column.value for column
 
 
 class ComparisonScreen(Screen[None], inherit_bindings=False):
-    """Shows the pairs of two rollouts that pass the filter, with a cursor.
+    """Shows the pairs of two rollouts that pass the filters, with a cursor.
 
     Args:
-        changed: the filter to begin with; None shows all pairs.
+        table: the table of A.
+        changed: the filter of pairs to begin with; None for all.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "change(1)", "filter", tooltip="the next filter: A fails, B solves; …"),
         Binding("O", "change(-1)", "filter", tooltip="the previous filter", show=False),
         Binding("d", "next_difference", "difference", tooltip="next two with different rewards"),
-        Binding("x", "clear", "clear", tooltip="no filter", show=False),
+        Binding("x", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
         Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
         Binding("r", "reverse", "reverse", tooltip="reverse the order", show=False),
         Binding("q,escape", "app.leave", "back"),
     ]
 
-    def __init__(self, a: Side, b: Side, changed: Change | None = None) -> None:
+    def __init__(self, table: TableScreen, b: Side, changed: Change | None = None) -> None:
         super().__init__()
-        self.a, self.b, self.changed = a, b, changed
+        self.table, self.a, self.b, self.changed = table, table.side, b, changed
         self.sort: tuple[str, bool] = ("order", False)
         self._pairs: list[Pair] = []
 
@@ -96,15 +102,17 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
                 f"B {self.b.name}",
                 count(len(self._pairs), "pair"),
                 *(f"{number:,} only in {name}" for number, name in lone if number),
-                *(f"{words}: {sum(map(passes, self._pairs)):,}" for words, passes in told),
+                *(f"{words}: {sum(map(changes, self._pairs)):,}" for words, changes in told),
             ]
         )
         self.rows.measure(self._pairs)
-        self._show()
+        self.narrow()
 
-    def _show(self) -> None:
-        passes = (lambda _: True) if self.changed is None else CHANGES[self.changed][1]
-        shown = [pair for pair in self._pairs if passes(pair)]
+    def narrow(self) -> None:
+        """Draw the pairs that pass the filters."""
+        changes = (lambda _: True) if self.changed is None else CHANGES[self.changed][1]
+        passing = self.table.passing
+        shown = [pair for pair in self._pairs if changes(pair) and passes(pair.left, passing)]
         key, reverse = self.sort
         if key == "order":
             shown = shown[::-1] if reverse else shown
@@ -118,7 +126,11 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
         none = self.query_one("#none", Static)
         none.display = not shown
         none.update(Text("No two pass the filter; x removes it." if self._pairs else "The two have no task in common."))
-        words = [] if self.changed is None else [CHANGES[self.changed][0], f"{len(shown):,} of {len(self._pairs):,}"]
+        words = self.table.filters_in_words()
+        if self.changed is not None:
+            words.insert(0, CHANGES[self.changed][0])
+        if words:
+            words.append(f"{len(shown):,} of {len(self._pairs):,}")
         self.query_one("#where", Facts).set_facts(Text(word, "cyan") for word in words)
 
     def on_rows_moved(self) -> None:
@@ -142,11 +154,11 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
         """Apply the next filter; after the last one show all pairs."""
         choices: list[Change | None] = [None, *CHANGES]
         self.changed = choices[(choices.index(self.changed) + step) % len(choices)]
-        self._show()
+        self.narrow()
 
     def action_clear(self) -> None:
         self.changed = None
-        self._show()
+        self.table.action_clear()
 
     def action_next_difference(self) -> None:
         rows = self.rows
@@ -167,4 +179,4 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
 
     def _sort_by(self, key: str, reverse: bool) -> None:
         self.sort = (key, reverse)
-        self._show()
+        self.narrow()

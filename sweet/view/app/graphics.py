@@ -92,8 +92,7 @@ class Graphics:
 
 
 def _sixel_widget(image: Image.Image, colours: int) -> Widget:
-    """Return a widget of textual-image that draws a picture as Sixel, and chooses each colour after its definition:
-    textual-image takes it to be chosen by that, and for xterm it is not."""
+    """Return a widget of textual-image that draws a picture as Sixel, with data that xterm and foot understand too."""
     from textual_image.widget import SixelImage, SixelOptions
 
     widget: Any = SixelImage(image, sixel_options=SixelOptions(colors=colours))
@@ -101,7 +100,7 @@ def _sixel_widget(image: Image.Image, colours: int) -> Widget:
 
     def compose() -> Iterator[Widget]:
         for part in parts():
-            part._image_to_sixels = _choosing(part._image_to_sixels)
+            part._image_to_sixels = _understood(part._image_to_sixels)
             yield part
 
     widget.compose = compose
@@ -109,8 +108,18 @@ def _sixel_widget(image: Image.Image, colours: int) -> Widget:
     return found
 
 
-def _choosing(encode: Callable[..., str]) -> Callable[..., str]:
-    return lambda *args, **options: SIXEL_COLOUR.sub(r"\g<0>#\1", encode(*args, **options))
+def _understood(encode: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that encodes as textual-image does, with three corrections.
+
+    xterm does not take a colour to be chosen by its definition. foot begins a band at the last "-", and fills it, below
+    the picture, with the first colour; and with P2 = 0 it fills whatever a band does not draw.
+    """
+
+    def corrected(*args: Any, **options: Any) -> str:
+        data = SIXEL_COLOUR.sub(r"\g<0>#\1", encode(*args, **options)).replace("\x1bP0;0;0q", "\x1bP0;1;0q", 1)
+        return data.removesuffix("\x1b\\").removesuffix("-") + "\x1b\\"
+
+    return corrected
 
 
 def find_graphics() -> Graphics:

@@ -11,6 +11,7 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
@@ -41,6 +42,9 @@ LOW = 10
 
 class TableScreen(Screen[None], inherit_bindings=False):
     """Shows all trajectories that pass the filters, with a cursor."""
+
+    class Filtered(Message):
+        """Other trajectories may pass the filters now."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "mark", tooltip="mark or unmark", show=False),
@@ -153,8 +157,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def _show(self) -> None:
         """Draw everything again. The cursor stays at its trajectory."""
-        chosen = replace(self.filter, ids=self._ids())
-        shown = sort_summaries([summary for summary in self._summaries if passes(summary, chosen)], *self.sort)[
+        passing = self.passing
+        shown = sort_summaries([summary for summary in self._summaries if passes(summary, passing)], *self.sort)[
             : self.limit
         ]
         rows = self.rows
@@ -168,6 +172,12 @@ class TableScreen(Screen[None], inherit_bindings=False):
         none.update(Text(self._why_none()))
         self._update_header()
         self._update_filter_line()
+        self.post_message(self.Filtered())
+
+    @property
+    def passing(self) -> Filter:
+        """The filters with what the search has found."""
+        return replace(self.filter, ids=self._ids())
 
     def show_problem(self, problem: str) -> None:
         """Show why the run could not be read at the last check; an empty text removes the message."""
@@ -207,13 +217,15 @@ class TableScreen(Screen[None], inherit_bindings=False):
         )
 
     def _update_filter_line(self) -> None:
-        """Show the filters in words."""
+        self.query_one("#where", Facts).set_facts(Text(fact, "cyan") for fact in self.filters_in_words())
+
+    def filters_in_words(self) -> list[str]:
         facts = [filters.describe(self.filter), "bookmarked" if self.only_bookmarked else ""]
         if self.searching is not None:
             pattern = f"/{self.searched}/" if self.regex else f"“{self.searched}”"
             seen = "" if self.searching.done else f", {percent(self.searching.seen)} searched"
             facts.append(f"search {pattern}: {len(self._found):,} found{seen}")
-        self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in facts if fact)
+        return [printable_line(fact) for fact in facts if fact]
 
     def on_rows_moved(self) -> None:
         """Show the values of the current trajectory that the table has no room for."""

@@ -92,7 +92,12 @@ class ViewerApp(TerminalApp):
     def on_mount(self) -> None:
         self.set_interval(LIVE, self.check_disk)
         if self.beside is not None:
-            self.push_screen(ComparisonScreen(self.table.side, self.beside, self.config.changed))
+            self.push_screen(ComparisonScreen(self.table, self.beside, self.config.changed))
+
+    def on_table_screen_filtered(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ComparisonScreen):
+                screen.narrow()
 
     def _interrupt(self) -> None:
         self.failure = self.failure or KeyboardInterrupt()
@@ -200,7 +205,7 @@ class ViewerApp(TerminalApp):
             if a != here:
                 self.switch(a)
             beside = open_side(self.run_, b, draw=self.config.pictures)
-            self.push_screen(ComparisonScreen(self.table.side, beside))
+            self.push_screen(ComparisonScreen(self.table, beside))
 
         def answered(chosen: str | None) -> None:
             if chosen is not None:
@@ -247,7 +252,7 @@ class ViewerApp(TerminalApp):
         def search(pattern: str | None) -> None:
             if pattern is None:
                 return
-            while self.screen is not self.table:
+            while not isinstance(self.screen, TableScreen | ComparisonScreen):
                 self.pop_screen()
             attempt(self, lambda: self.table.search(pattern, regex=prompt.regex))
 

@@ -110,6 +110,34 @@ def test_filters_order_and_the_next_difference(both: Run) -> None:
     played(viewer(both, against="rollouts-2"), script)
 
 
+def test_filters_and_search_of_the_table_count_for_a(both: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        failed = [name for name, _ in pairs(app)]
+        assert "t001" in failed
+        assert "t002" not in failed
+        assert "outcome=failed" in seen(app)
+        assert f"{len(failed)} of 5" in seen(app)
+        await pilot.press("slash")
+        await answer(pilot, "return a + 1")
+        await until(pilot, lambda: pairs(app) == [("t001", "n001")])
+        await until(pilot, lambda: "search “return a + 1”: 1 found · 1 of 5" in seen(app))
+        await pilot.press("o", "x")
+        assert len(pairs(app)) == 5
+        await pilot.press("escape")
+        assert app.screen is app.table
+        assert len(app.table.rows.shown) == 6, "x removed the filters of the table"
+
+    played(viewer(both, against="rollouts-2", outcome=("failed",)), script)
+
+
+def test_a_filter_does_not_change_who_is_beside_whom(both: Run) -> None:
+    """t001, the second dialogue of its task, is beside the second one of B, whether the first is shown or not."""
+    config = ViewConfig(from_="rollouts-1", against="rollouts-2", search="return a + 1")
+    assert [(pair.left.id, pair.right.id) for pair in Viewer(both, config).pairs()] == [("t001", "n001")]
+
+
 def test_one_key_goes_from_difference_to_difference(both: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app

@@ -216,10 +216,12 @@ def viewing(
 def test_sixel_data_reaches_a_terminal_that_has_sixel(pages: Run) -> None:  # noqa: F811
     with viewing(pages, SIXEL_ANSWER, XTERM) as end:
         end.press(b"i")
-        found = end.wait_for(rb"\x1bP[\d;]*q(.*?)\x1b\\")
-        defined = re.findall(rb"#(\d+);2;\d+;\d+;\d+(?:#(\d+))?", found[1])
+        found = end.wait_for(rb"\x1bP([\d;]*)q(.*?)\x1b\\")
+        defined = re.findall(rb"#(\d+);2;\d+;\d+;\d+(?:#(\d+))?", found[2])
         assert defined
         assert all(chosen == number for number, chosen in defined), "xterm defines a colour without choosing it"
+        assert found[1] == b"0;1;0", "foot fills what is not drawn with the first colour"
+        assert not found[2].endswith(b"-"), "foot begins another band, below the picture"
         end.wait_for(rb"Sixel")
         assert b"\x1b_G" not in end.got
 
