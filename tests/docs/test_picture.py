@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from docs.tools.view_pictures import SCENES as COMPARED
 from tests.docs.pages import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
+_ADVANTAGE = re.compile(r"[\s│]*[+-]0\.\d{3}\s*")
 
 
 def _frame(words: str, y: int = 10) -> str:
@@ -49,6 +51,13 @@ def test_the_pictures_of_browsers_are_small_and_shown(name: str) -> None:
         assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 8, "something is drawn"
     assert any(f"]({name})" in page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
     assert name in (ROOT / "docs/tools/view_pictures.py").read_text("utf-8")
+
+
+def test_the_comparison_shows_advantages_of_both() -> None:
+    root = ElementTree.parse(ROOT / "docs/comparison.svg").getroot()
+    places = [float(text.get("x", "0")) for text in root.iter(f"{SVG}text") if _ADVANTAGE.fullmatch(text.text or "")]
+    middle = float(root.attrib["viewBox"].split()[2]) / 2
+    assert min(places, default=middle) < middle < max(places, default=middle), "run: python -m docs.tools.view_pictures"
 
 
 @pytest.mark.parametrize("name", CAPTIONS)
