@@ -42,7 +42,7 @@ SCENES = (
     ((), "the same tasks before and after the training", 4.0),
     (("o",), "o: A fails, B solves", 4.0),
     (("enter", "d"), "d: the next difference", 5.0),
-    (("n",), "n: the next two; above each turn the critic's advantage", 5.0),
+    (("n",), "n: the next two, with the critic's advantages", 5.0),
 )
 """Keys, a caption, and seconds."""
 DRAWN = "document.body.classList.contains('-first-byte')"
