@@ -18,8 +18,12 @@ from tests import programs
 
 PACKAGES = {"sweet", "tests", "benchmarks"}
 """Whose modules are forked."""
-RAY_WORKER = "/ray/_private/workers/default_worker.py"
-"""How the path of Ray's workers' program ends. It imports Ray, which then reads its variables, after the fork."""
+RAY_PROGRAMS = (
+    "/ray/_private/workers/default_worker.py",
+    "/ray/_private/runtime_env/agent/main.py",
+    "/ray/dashboard/agent.py",
+)
+"""How the paths end of the programs that Ray starts on each node. They read its variables after the fork."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,7 +36,7 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
             return programs.Forked(programs.zygote(level), arguments[1:], dict(os.environ), ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
             read_later: tuple[str, ...] = ()
-        case [file, *_] if file.endswith(RAY_WORKER):
+        case [file, *_] if file.endswith(RAY_PROGRAMS):
             read_later = programs.READ_BY_RAY
         case _:
             return None

@@ -56,6 +56,8 @@ TRAINING = (
     *("sweet.training.trainer", "sweet.learn.reference", "sweet.learn.worker", "torch._dynamo", "tokenizers"),
     *("sweet.llm.embedded", "sweet.humans.llm", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
 )
+BELOW_RAY = ("aiohttp", "google.protobuf.descriptor_pb2", "jsonschema", "msgpack", "psutil", "requests", "wcwidth")
+"""What Ray imports. Ray itself reads its variables when it is imported, in each of its processes."""
 LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "PreTrainedTokenizerFast")
 """Names that transformers imports when they are used."""
 TESTING = (
@@ -92,6 +94,9 @@ def import_training() -> None:
 
     for name in TRAINING:
         import_module(name)
+    with suppress(ModuleNotFoundError):  # Ray is optional
+        for name in BELOW_RAY:
+            import_module(name)
     for name in LAZY:
         getattr(transformers, name)
 
@@ -115,14 +120,12 @@ def import_tests() -> None:
     processes, which report it."""
     import pytest
 
-    worker = {"PYTEST_XDIST_WORKER": "zygote"}
-    os.environ |= worker
+    os.environ["PYTEST_XDIST_WORKER"] = "zygote"  # or tests.conftest would start zygotes
     plugins = ("cacheprovider", "faulthandler", "unraisableexception", "threadexception")
     options = ["--collect-only", "-qq", "--numprocesses=0", "--capture=no", *(f"-pno:{name}" for name in plugins)]
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         pytest.main(options, plugins=[OnlyModules()])
-    for name in worker:
-        del os.environ[name]
+    del os.environ["PYTEST_XDIST_WORKER"]
 
 
 LEVELS = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweet.cluster.nodes import open_cluster
+from sweet.cluster.nodes import Cluster, open_cluster
 from sweet.cluster.scheduler import CHUNKS_PER_WORKER, Scheduler
 from sweet.cluster.worker import AsyncWorker
 from sweet.errors import ServerError, SweetError
@@ -29,13 +29,21 @@ def record(line: str) -> None:
     (progress if line.startswith("Done by node: ") else messages).append(line)
 
 
+@pytest.fixture(scope="module")
+def joined(nodes: Any) -> Iterator[Cluster]:
+    """The cluster, which this process has joined."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CUDA_VISIBLE_DEVICES")  # Ray compares its number of GPUs
+        with open_cluster(nodes.address) as cluster:
+            yield cluster
+
+
 @pytest.fixture
-def scheduler_on(nodes: Any) -> Iterator[Any]:
+def scheduler_on(joined: Cluster) -> Any:
     """A function that opens work on the nodes."""
     messages.clear()
     progress.clear()
-    with open_cluster(nodes.address) as cluster:
-        yield lambda factory, **options: Scheduler(cluster, factory, say=record, **options)
+    return partial(Scheduler, joined, say=record)
 
 
 def test_results_come_in_order_and_every_node_contributes(scheduler_on: Any) -> None:
@@ -70,8 +78,7 @@ def test_items_of_one_affinity_go_to_the_same_worker(scheduler_on: Any) -> None:
     assert sum(workers_per_task) < 50 + 30 * (NODES - 1)  # 50 is the minimum; 50 for each node would be chance
 
 
-def test_each_gpu_has_a_worker_to_itself(nodes: Any, scheduler_on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")  # Ray compares its number of GPUs
+def test_each_gpu_has_a_worker_to_itself(nodes: Any, scheduler_on: Any) -> None:
     more = nodes.add_node(num_cpus=4, num_gpus=2)  # as Ray counts them: nothing checks for devices
     nodes.wait_for_nodes()
     try:
@@ -211,12 +218,12 @@ def test_a_node_that_joins_later_is_used(nodes: Any, scheduler_on: Any, monkeypa
 
 
 def test_closing_early_leaves_nothing_running(scheduler_on: Any) -> None:
-    with scheduler_on(partial(doubling, 5.0)) as scheduler:
+    with scheduler_on(partial(doubling, 60.0)) as scheduler:
         began = time.monotonic()
         future = scheduler.submit([1])
     with pytest.raises(SweetError, match="was ended"):
         future.result()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60, "the item would take as long"
 
 
 def test_an_address_without_a_cluster_is_refused(nodes: Any) -> None:
