@@ -24,7 +24,7 @@ LONG = 3.0
 """Seconds from which a module is begun early."""
 COSTLY_FIXTURES = {"nodes", "address"}
 """Those that start clusters: no test that has one is quick, whichever test is the first to wait for it."""
-TOGETHER = {"cluster"}
+TOGETHER = {"cluster", "render"}
 """Folders whose modules share a costly fixture, and stay on one worker."""
 
 

@@ -1,4 +1,4 @@
-"""The browsers that the tests of a module share, and the assets of their pages."""
+"""The browsers that the tests share, and the assets of their pages."""
 
 from __future__ import annotations
 
@@ -12,31 +12,48 @@ import pytest
 from sweet.render.assets import ASSETS
 from tests.render.real_browser import Shared, needs_playwright
 
+SMALL = b"h1 { text-transform: none; letter-spacing: 1px }"
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("assets")
+    (folder / ASSETS[0].name).write_bytes(SMALL)
+    return folder
+
 
 @pytest.fixture(scope="module")
-def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def assets(folder: Path) -> Iterator[Path]:
     """A store with a stylesheet of one line instead of Tailwind."""
-    content = b"h1 { text-transform: none; letter-spacing: 1px }"
-    folder = tmp_path_factory.mktemp("assets")
-    (folder / ASSETS[0].name).write_bytes(content)
-    small = replace(ASSETS[0], sha256=hashlib.sha256(content).hexdigest())
+    small = replace(ASSETS[0], sha256=hashlib.sha256(SMALL).hexdigest())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sweet.render.assets.ASSETS", (small, *ASSETS[1:]))
         yield folder
 
 
-@pytest.fixture(scope="module")
-def shared(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets, "direct")
-    yield there
-    there.close()
+@pytest.fixture(scope="package")
+def pools() -> Iterator[dict[str, Shared]]:
+    """By driver, those that have been asked for."""
+    found: dict[str, Shared] = {}
+    yield found
+    for there in found.values():
+        there.close()
+
+
+def pool_of(pools: dict[str, Shared], driver: str, assets: Path) -> Shared:
+    if driver not in pools:
+        pools[driver] = Shared(assets, driver)
+    return pools[driver]
 
 
 @pytest.fixture(scope="module")
-def by_playwright(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets, "playwright")
-    yield there
-    there.close()
+def shared(assets: Path, pools: dict[str, Shared]) -> Shared:
+    return pool_of(pools, "direct", assets)
+
+
+@pytest.fixture(scope="module")
+def by_playwright(assets: Path, pools: dict[str, Shared]) -> Shared:
+    return pool_of(pools, "playwright", assets)
 
 
 @pytest.fixture(params=["shared", pytest.param("by_playwright", marks=needs_playwright)])
