@@ -151,13 +151,13 @@ def test_the_end_of_the_command_ends_its_nodes(
 
 
 def test_nodes_that_stop_or_never_join_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multinode, "HEARTBEAT_TIMEOUT", 0.3)
-    monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 0.6)
-    monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.0)
     Heartbeat(node_heartbeat(tmp_path, 1))
     Heartbeat(node_heartbeat(tmp_path, 2)).end()  # left over from another training
     monitor = NodeMonitor(tmp_path, (1, 3))
     assert not monitor.should_stop()
+    monkeypatch.setattr(multinode, "HEARTBEAT_TIMEOUT", 0.3)
+    monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 0.6)
+    monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.0)
     time.sleep(1)
     monitor.should_stop()
     assert monitor.should_stop()
