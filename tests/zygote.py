@@ -3,11 +3,13 @@
 Imports take most of the time of a short program, and a third of that of a process of pytest. `python -m tests.zygote
 FOLDER PAD` imports nothing, and listens at a socket in FOLDER for each of `LEVELS`. With the first request for a level,
 it forks the zygote of the first level, which imports what the level needs and forks that of the next one; so nothing is
-imported twice, and nothing that nobody asks for. A zygote forks a child for each request, which runs what `python` with
-the same arguments runs: a process of its own, with its own arguments, environment, folder, streams, signals and exit.
-At the exit, the interpreter would free every object of every module, which copies all memory that the processes share
-and takes ten times as long as the fork: where nothing else is left to be done, that is left to the kernel (`end`), and
-finalizers of objects that a zygote has made do not run in its children.
+imported twice, and nothing that nobody asks for. The last level is that of the workers of a run of all tests, and has
+the modules of the tests too.
+A zygote forks a child for each request, which runs what `python` with the same arguments runs: a process of its own,
+with its own arguments, environment, folder, streams, signals and exit. At the exit, the interpreter would free every
+object of every module, which copies all memory that the processes share and takes ten times as long as the fork: where
+nothing else is left to be done, that is left to the kernel (`end`), and finalizers of objects that a zygote has made do
+not run in its children.
 `tests.programs` sends the requests; all zygotes end when their standard input is closed.
 """
 

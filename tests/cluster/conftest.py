@@ -1,7 +1,8 @@
 """A real Ray cluster of `NODES` nodes on this machine.
 
-Ray starts two interpreters for each worker, and a worker on each node for each test. Those of this cluster are forked
-(`tests.interpreter`); the clusters of `test_private` and `test_token` are started as users start theirs.
+Ray starts two interpreters for each worker, a worker on each node for each test, and two agents on each node. Those of
+this cluster are forked (`tests.interpreter`); the clusters of `test_private` and `test_token` are started as users
+start theirs.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageResult
 from sweet.study.demo import DemoConfig, run_demo
 
-SMALL: dict[str, Any] = {"train_tasks": 16, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.05}
+SMALL: dict[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
 
 
 def play(run: Run, **more: Any) -> StageResult:
