@@ -319,7 +319,7 @@ class _Child:
         del buffer[:parsed]
         return parsed > 0
 
-    def _take(self, kind: bytes, text: str) -> None:
+    def _take(self, kind: bytearray, text: str) -> None:
         if kind == b"value":
             self.results.append(Result("value", _json(text)))
         elif kind == b"begun":
