@@ -61,7 +61,7 @@ def measure(folder: Path | None = None, trajectories: int = TRAJECTORIES, rounds
         return {
             "trajectories": rows,
             "rounds": rounds,
-            "write": write,
+            "write": _median([write]),
             "megabytes": round(page.stat().st_size / 1e6, 2),
             f"megabytes_{SOME}": round(small.stat().st_size / 1e6, 2),
             "most_megabytes": LARGEST,

@@ -9,9 +9,9 @@ class ViewMetrics(Record):
     trajectories: int | None = None
     """dialogues of the artifact"""
     chosen: int | None = None
-    """dialogues that match the filters"""
+    """dialogues that match the filters; with --against pairs"""
     shown: int | None = None
-    """dialogues in the output"""
+    """dialogues in the output; with --against pairs"""
     pictures_left_out: int | None = None
     """screenshots omitted because of the page's size limit"""
     html: str | None = None

@@ -225,14 +225,16 @@ class Viewer:
         if self.config.id is not None:
             (summary,) = self.shown
             return result | {"trajectory": self._record_json(self.records.record(summary), summary.id)}
-        shown, total = self.shown, len(self.records.summaries())
-        metrics = ViewMetrics(trajectories=total, chosen=len(self.chosen), shown=len(shown))
-        result["metrics"] = metrics.as_json()
+        total = len(self.records.summaries())
         if self.against is not None:
-            pairs = self.pairs()[: self.config.limit]
-            both = [{"a": pair.left.id, "b": pair.right.id, "change": pair.change} for pair in pairs]
+            pairs = self.pairs()
+            shown = pairs[: self.config.limit]
+            result["metrics"] = ViewMetrics(trajectories=total, chosen=len(pairs), shown=len(shown)).as_json()
+            both = [{"a": pair.left.id, "b": pair.right.id, "change": pair.change} for pair in shown]
             return result | {"against": self.against.records.rollouts.id, "pairs": both}
-        return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
+        metrics = ViewMetrics(trajectories=total, chosen=len(self.chosen), shown=len(self.shown))
+        result["metrics"] = metrics.as_json()
+        return result | {"trajectories": [self._summary_json(summary) for summary in self.shown]}
 
     def _summary_json(self, summary: Summary) -> dict[str, Any]:
         row = summary._asdict()

@@ -295,10 +295,12 @@ def test_two_rollouts_are_printed(both: Run, tmp_path: Path) -> None:
     assert "t000 failed" in table
     assert "n004 passed" in table
     assert "t001" not in table
-    assert found.as_json()["pairs"] == [
+    printed = found.as_json()
+    assert printed["pairs"] == [
         {"a": "t000", "b": "n000", "change": 1.0},
         {"a": "t004", "b": "n004", "change": 0.5},
     ]
+    assert printed["metrics"] == {"trajectories": 6, "chosen": 2, "shown": 2}
     assert "Is zero allowed?" in drawn(found.pair("t000"), 100)
     with pytest.raises(UsageError, match="no dialogue of this task"):
         found.pair("t005")
