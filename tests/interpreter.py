@@ -24,6 +24,8 @@ RAY_PROGRAMS = (
     "/ray/dashboard/agent.py",
 )
 """How the paths end of the programs that Ray starts on each node. They read its variables after the fork."""
+SET_BY_READLINE = ("COLUMNS", "LINES")
+"""Which pytest's first process imports: in its workers messages would wrap, as on a terminal."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -33,7 +35,8 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     match arguments[unbuffered:]:
         case ["-c", *_] if unbuffered:  # pytest-xdist's
             level = os.environ.get(programs.WORKERS, "tests")
-            return programs.Forked(programs.zygote(level), arguments[1:], dict(os.environ), ends_with_client=True)
+            environment = {name: value for name, value in os.environ.items() if name not in SET_BY_READLINE}
+            return programs.Forked(programs.zygote(level), arguments[1:], environment, ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
             read_later: tuple[str, ...] = ()
         case [file, *_] if file.endswith(RAY_PROGRAMS):

@@ -23,7 +23,7 @@ GRPO = METHODS["grpo"].model_copy(update={"actor": {"lr": 1e-3, "tasks_per_step"
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> SeedJob:
+def studied(tmp_path_factory: pytest.TempPathFactory) -> SeedJob:
     folder = tmp_path_factory.mktemp("study")
     job = SeedJob(folder=folder, seed=0, sizes=SIZES, methods=(METHODS["zero-shot"], GRPO))
     done = list(run_parts(job))
@@ -37,8 +37,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SeedJob:
     return job
 
 
-def test_it_ends_after_the_step_in_which_the_agent_has_written_as_many_tokens_as_for_sweet(job: SeedJob) -> None:
-    steps = job.steps(job.run, SIZES, ReadOnlyStepCache, Silent())
+def test_it_ends_after_the_step_in_which_the_agent_has_written_as_many_tokens_as_for_sweet(studied: SeedJob) -> None:
+    steps = studied.steps(studied.run, SIZES, ReadOnlyStepCache, Silent())
     making = steps.making(GRPO)
     assert [step.attempt.stage for step in making] == ["train-online"], "the offline dialogues only give the budget"
     (trained,) = making
@@ -54,9 +54,9 @@ def test_it_ends_after_the_step_in_which_the_agent_has_written_as_many_tokens_as
     assert len({row.task_id for row in rows}) == len(rows) / 4, "all are of different tasks"
 
 
-def test_its_curve_has_a_point_after_every_few_steps_and_its_end(job: SeedJob) -> None:
-    points = curves([job])["grpo"][0]
-    trained = job.steps(job.run, SIZES, ReadOnlyStepCache, Silent()).making(GRPO)[0]
+def test_its_curve_has_a_point_after_every_few_steps_and_its_end(studied: SeedJob) -> None:
+    points = curves([studied])["grpo"][0]
+    trained = studied.steps(studied.run, SIZES, ReadOnlyStepCache, Silent()).making(GRPO)[0]
     recorded = trained.metrics["curve"]
     inner = [row for row in recorded[:-1] if row["step"] % 2 == 0]
     assert len(points) == 1 + len(inner) + 1
@@ -73,6 +73,6 @@ def test_its_curve_has_a_point_after_every_few_steps_and_its_end(job: SeedJob) -
     assert points[-2].seconds < took
 
 
-def test_the_folder_of_the_job_is_done(job: SeedJob) -> None:
-    assert job.is_done()
-    assert Path(job.folder / job.run).is_dir()
+def test_the_folder_of_the_job_is_done(studied: SeedJob) -> None:
+    assert studied.is_done()
+    assert Path(studied.folder / studied.run).is_dir()
