@@ -64,7 +64,7 @@ def steps_of(job: SeedJob, turns: int) -> _OrderSteps:
     return _OrderSteps(cache, job.sizes.model_copy(update={"credit_turns": turns}), job.seed)
 
 
-def actors(name: str, jobs: Sequence[SeedJob], orders: Sequence[Shuffle], turns: int) -> Metrics:
+def actors(name: str, jobs: Sequence[SeedJob], orders: Sequence[Order], turns: int) -> Metrics:
     """Return the actors of a method by order."""
     success: dict[str, dict[int, dict[str, float]]] = {}
     sharing: dict[str, list[float]] = {}
@@ -92,7 +92,7 @@ def actor_row(
     }
 
 
-def critics(jobs: Sequence[SeedJob], orders: Sequence[Shuffle], turns: int) -> Metrics:
+def critics(jobs: Sequence[SeedJob], orders: Sequence[Order], turns: int) -> Metrics:
     """Return the critics of `sweet` by order."""
     names = ("heldout_accuracy", "heldout", *(("agreement",) if turns else ()), "sharing")
     found: dict[str, dict[str, list[float]]] = {order: {} for order in orders}
