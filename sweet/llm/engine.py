@@ -320,8 +320,7 @@ class EmbeddedEngine:
                 while self._wait():
                     self._drop_cancelled()
                     self._update_weights()
-                    self._admit()
-                    if self._rows:
+                    if not self._admit() and self._rows:
                         self._fail_on_error([row.request for row in self._rows], self._step)
         except BaseException as error:
             self._failure = error
@@ -381,9 +380,9 @@ class EmbeddedEngine:
             self._updates.popleft()
             _resolve(update, None)
 
-    def _admit(self) -> None:
+    def _admit(self) -> bool:
         """Admit waiting requests in order, as many of their replies as fit; before an update of the weights none but
-        the other replies of a request that has begun."""
+        the other replies of a request that has begun. Return whether the running rows were decoded, too."""
         admitted: list[_Admission] = []
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
@@ -406,10 +405,13 @@ class EmbeddedEngine:
             count, longest = count + take, width
             if request.started == request.sampling.n:
                 self._waiting.popleft()
+        decoded = bool(admitted) and self.decoder.packed is not None
         while admitted:
             group = self._group(admitted)
-            self._fail_on_error([entry.request for entry in group], partial(self._prefill, group))
+            running = [row.request for row in self._rows] if self.decoder.packed is not None else []
+            self._fail_on_error([*running, *(entry.request for entry in group)], partial(self._prefill, group))
         self._taken.clear()
+        return decoded
 
     def _group(self, admitted: list[_Admission]) -> list[_Admission]:
         """Remove and return the prompts to prefill together, shortest first, after copying their cached prefixes."""
@@ -431,24 +433,30 @@ class EmbeddedEngine:
         return group
 
     def _prefill(self, group: list[_Admission]) -> None:
-        """Prefill the prompts of a group and start its replies."""
+        """Prefill the prompts of a group and start its replies. The running rows are decoded in the same pass if that
+        needs no padding."""
         cache, first = self.decoder.cache, len(self._rows)
-        cached = [entry.cached for entry in group]
-        logits = self.decoder.extend(first, [entry.request.prompt[entry.cached :] for entry in group], cached)
-        if not any(cached):
+        running = [] if self.decoder.packed is None else self._rows
+        tokens = [*(row.ids[-1:] for row in running), *(entry.request.prompt[entry.cached :] for entry in group)]
+        cached = [*(row.cached for row in running), *(entry.cached for entry in group)]
+        logits = self.decoder.extend(first - len(running), tokens, cached)
+        for row in running:
+            row.cached += 1
+        if not any(entry.cached for entry in group):
             self._store_prefix(first, group[0].request.prompt)
         rows = [self._new_row(entry.request, entry.indices[0]) for entry in group]
-        source = list(range(len(group)))
+        source = list(range(len(tokens)))
         for number, entry in enumerate(group):
             more = [self._new_row(entry.request, index) for index in entry.indices[1:]]
             if more:
                 start = first + len(rows)
                 cache.copy_row(first + number, slice(start, start + len(more)), len(entry.request.prompt))
                 rows += more
-                source += [number] * len(more)
+                source += [len(running) + number] * len(more)
+        picked = logits if len(source) == len(tokens) else logits[torch.tensor(source, device=logits.device)]
+        begin = first - len(running)  # `running` may be the list that now grows
         self._rows += rows
-        picked = logits if len(source) == len(group) else logits[torch.tensor(source, device=logits.device)]
-        self._sample_next(first, picked)
+        self._sample_next(begin, picked)
 
     def _new_row(self, request: _Request, index: int) -> _Row:
         name = f"{request.seed}/{index}".encode()
