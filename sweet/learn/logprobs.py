@@ -1,8 +1,9 @@
 """Log-probabilities of supervised spans, with logits computed at supervised tokens only.
 
 The hidden state before each supervised token goes through the output layer, in chunks, with the log-sum-exp in fp32; no
-other logits are computed. Sequences are padded on the right and sorted by length under a token budget; a causal model
-does not attend to the right, so no attention mask is needed and the fast causal kernels apply.
+other logits are computed. These are the work that trees do not reduce: a reply's tokens belong to it alone. Sequences
+are padded on the right and sorted by length under a token budget; a causal model does not attend to the right, so no
+attention mask is needed and the fast causal kernels apply.
 
 Sequences with a common prefix (the candidates of a turn, the turns of a dialogue, both sides of a preference) are
 computed as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`), in which the shared part is computed once.
@@ -33,6 +34,13 @@ from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 
 CHUNK_NUMBERS = 1 << 24
 """Maximum number of logits in memory at a time: 64 MiB in fp32."""
+
+CACHED_NUMBERS = 1 << 20
+"""The same without gradients on a CPU: 4 MiB, which its caches hold while the log-sum-exp passes over them several
+times. Most positions of a prefix tree of replies are supervised, so that its logits fill the largest chunks."""
+
+LEAST_ROWS = 256
+"""Positions of such a chunk at least, whose products read all weights of the output layer once."""
 
 TOKEN_BUDGET = 2048
 """Default budget of tokens in one forward pass, padding included."""
@@ -96,6 +104,8 @@ class Scorer:
         output = model.get_output_embeddings().weight
         self._vocabulary = int(getattr(output, "ds_shape", output.shape)[0])  # ZeRO-3 stores the shape separately
         self._chunk = max(1, chunk // self._vocabulary)
+        cached = max(LEAST_ROWS, CACHED_NUMBERS // self._vocabulary)
+        self._chunk_without_gradients = min(self._chunk, cached) if self.device.type == "cpu" else self._chunk
         config = model.config.get_text_config()
         self._scale = float(getattr(config, "logit_scale", None) or 1.0)
         self._scale /= float(getattr(config, "logits_scaling", None) or 1.0)
@@ -213,10 +223,12 @@ class Scorer:
             logits = self._logits(part)
             return _picked(logits, targets_), *_most_likely(logits, top)
 
-        if len(states) <= self._chunk:
+        with_gradients = torch.is_grad_enabled()
+        size = self._chunk if with_gradients else self._chunk_without_gradients
+        if len(states) <= size:
             return chunk(states, targets)
-        pairs = zip(torch.split(states, self._chunk), torch.split(targets, self._chunk), strict=True)
-        if torch.is_grad_enabled():
+        pairs = zip(torch.split(states, size), torch.split(targets, size), strict=True)
+        if with_gradients:
             # The logits of a chunk are recomputed in the backward pass instead of being stored.
             rows = [checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs]
         else:

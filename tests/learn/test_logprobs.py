@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.learn import attention
+from sweet.learn import attention, logprobs
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs, token_logprobs, token_scores
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
@@ -49,6 +49,29 @@ def test_spans_equal_the_full_forward(family: str) -> None:
     for sequence, want, (sums, counts) in zip(sequences, expected, found, strict=True):
         torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
         assert counts.tolist() == [span.stop - span.start for span in sequence.spans]
+
+
+def test_logits_without_gradients_are_computed_in_chunks_that_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sequences = build_model(VOCABULARY), random_sequences(9)
+    rows: list[int] = []
+    scorer = Scorer(model)
+    expected = span_logprobs(scorer, sequences, budget=1000)
+    monkeypatch.setattr(logprobs, "CACHED_NUMBERS", 7 * VOCABULARY)
+    monkeypatch.setattr(logprobs, "LEAST_ROWS", 3)
+    scorer = Scorer(model)
+    model.get_output_embeddings().register_forward_hook(lambda _layer, inputs, _output: rows.append(len(inputs[0])))
+    found = span_logprobs(scorer, sequences, budget=1000)
+    assert max(rows) == 7
+    for (sums, _), (want, _) in zip(found, expected, strict=True):
+        torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-5)
+    rows.clear()
+    scorer(sequences)
+    assert rows == [sum(counts.sum() for _, counts in expected)], "with gradients in one, which is not recomputed"
+    monkeypatch.setattr(logprobs, "LEAST_ROWS", 11)
+    scorer = Scorer(model)
+    rows.clear()
+    span_logprobs(scorer, sequences, budget=1000)
+    assert max(rows) == 11
 
 
 @pytest.mark.parametrize("top", [0, 2])
