@@ -69,9 +69,9 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
     ask which were set."""
     defaults = type(config).default_settings()
     settings = {**current_settings(attempt), **given}
-    told = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    named = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
     try:
-        return type(config).model_validate({**told, "resume": True})
+        return type(config).model_validate({**named, "resume": True})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0]) if problem["loc"] else "the whole"

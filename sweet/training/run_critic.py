@@ -43,7 +43,7 @@ class RunCritic:
     Args:
         load: returns the critic. None for a training that is only planned: nothing is computed, and every turn has
             another number, so that no two are equal.
-        reporter: is told what the critic could not read.
+        reporter: gets what the critic could not read.
     """
 
     def __init__(self, load: Callable[[], Critic] | None, reporter: Reporter) -> None:

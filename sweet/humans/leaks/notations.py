@@ -116,12 +116,12 @@ def steps_in(text: str) -> str:
     """Numbered steps in words, with the expressions in backticks: 2.1. If `C`: / Set `x` to `E`. / Return `E`."""
     lines: list[str] = []
     for line in text.split("\n"):
-        number, _, told = line.strip().partition(" ")
-        quoted = spans(told)
+        number, _, step = line.strip().partition(" ")
+        quoted = spans(step)
         if not number.strip(".):")[:1].isdigit():
             continue
         indent = INDENT * (len([part for part in number.strip(".):").split(".") if part]) - 1)
-        words = told.lower()
+        words = step.lower()
         if not quoted:
             lines += [f"{indent}else:"] if lines and words.startswith(("otherwise", "else")) else []
         elif words.startswith(("return", "it returns", "give back")):

@@ -112,11 +112,11 @@ def filled(text: str, form: Form, conversation: Conversation) -> str:
     number = max(len(lines), 1)  # the first line is the signature
     said = conversation.replies[-1] if conversation.exchanges else ""
     block = decoding.fenced(said)
-    told = [line for line in (said if block is None else block).split("\n") if any(map(str.isalnum, line))]
+    worded = [line for line in (said if block is None else block).split("\n") if any(map(str.isalnum, line))]
     values = {
         "{signature}": conversation.signature,
         "{name}": conversation.name,
-        "{last}": told[-1].strip() if told else "",
+        "{last}": worded[-1].strip() if worded else "",
         "{tail}": (said if block is None else block).strip()[-TAIL:],
         "{number}": str(number),
         "{until}": str(number + LINES_AT_ONCE - 1),

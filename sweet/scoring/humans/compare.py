@@ -3,7 +3,7 @@
 A is dialogues that were played. B is dialogues too, or a human that is asked the questions of A (`--sim`): for each
 question it gets the dialogue before it as A's human had it, with A's own replies, so that every question is the same to
 both. Two sets of dialogues share a question where an agent asked it in the same words on the same task; where replies
-differed before, so may what the human had told already, and `same_context` counts the questions without such a
+differed before, so may what the human had revealed already, and `same_context` counts the questions without such a
 difference.
 
 Replies are measured by rules (sweet.scoring.humans.replies). A rate is a mean over replies or questions, with its

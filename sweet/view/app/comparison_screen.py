@@ -25,7 +25,7 @@ from sweet.view.records import Summary
 from sweet.view.selection import passes
 from sweet.view.terminal import NARROW
 
-TOLD: tuple[Change, ...] = ("solved", "lost")
+COUNTED: tuple[Change, ...] = ("solved", "lost")
 """The changes whose numbers are at the top."""
 
 _ORDER: dict[str, Callable[[Pair], Any]] = {column.sort: column.value for column in PAIR_COLUMNS}
@@ -94,7 +94,7 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
         left, right = self.a.records.summaries(), self.b.records.summaries()
         self._pairs = pair_up(left, right)
         lone = zip(unpaired(self._pairs, left, right), "AB", strict=True)
-        told = (CHANGES[name] for name in TOLD)
+        counted = (CHANGES[name] for name in COUNTED)
         self.query_one("#head", Facts).set_facts(
             [
                 Text("side by side", "bold"),
@@ -102,7 +102,7 @@ class ComparisonScreen(Screen[None], inherit_bindings=False):
                 f"B {self.b.name}",
                 count(len(self._pairs), "pair"),
                 *(f"{number:,} only in {name}" for number, name in lone if number),
-                *(f"{words}: {sum(map(changes, self._pairs)):,}" for words, changes in told),
+                *(f"{words}: {sum(map(changes, self._pairs)):,}" for words, changes in counted),
             ]
         )
         self.rows.measure(self._pairs)
