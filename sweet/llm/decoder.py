@@ -51,7 +51,10 @@ class Decoder:
         self.context: int | None = int(context) if isinstance(context, int) and context > 0 else None
         self._masks = _mask_kinds(config, self.context)
         self._window = int(config.sliding_window) if "sliding_attention" in self._masks else 0
-        self._accepts_positions = "position_ids" in inspect.signature(model.forward).parameters
+        accepted = inspect.signature(model.forward).parameters
+        self._accepts_positions = "position_ids" in accepted
+        # transformers 5.24 renamed the argument.
+        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
         self._last: torch.Tensor | None = None
         head = model.get_output_embeddings()
         self._hook = head.register_forward_pre_hook(self._select_last) if head is not None else None
@@ -85,7 +88,7 @@ class Decoder:
         # Padding may extend past the width. It is written behind the row's last column and never attended to.
         attended = width if empty else max(cached) + longest
         self.cache.set_window(Window(first, rows, None if empty else positions, attended))
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {self._cache_argument: self.cache}
         if self.batched and (not empty or self._window):
             settings["attention_mask"] = self._mask(positions, attended)
         if self._accepts_positions:
@@ -95,7 +98,7 @@ class Decoder:
         if longest > 1:
             self._last = torch.tensor([len(t) - 1 for t in tokens], device=self.device)
         try:
-            output = self.model(input_ids=ids, past_key_values=self.cache, use_cache=True, **settings)
+            output = self.model(input_ids=ids, use_cache=True, **settings)
         finally:
             last, self._last = self._last, None
         logits: torch.Tensor = output.logits
@@ -120,7 +123,7 @@ class Decoder:
         best: list[tuple[int, float]] = []
         for start in range(0, len(ids) - 1, SCORE_CHUNK):
             stop = min(start + SCORE_CHUNK, len(ids) - 1)
-            output = self.model(input_ids=row[:, start:stop], past_key_values=cache, use_cache=True)
+            output = self.model(input_ids=row[:, start:stop], use_cache=True, **{self._cache_argument: cache})
             logprobs = output.logits[0].float().log_softmax(-1)
             chosen += logprobs.gather(1, row[0, start + 1 : stop + 1, None])[:, 0].tolist()
             values, tokens = logprobs.max(-1)

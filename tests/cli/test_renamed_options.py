@@ -127,4 +127,4 @@ def test_every_renamed_option_has_its_former_name(command: str, former: str, cur
 def test_shuffle_kin_is_grouped(command: str) -> None:
     declaration = build().declaration(command, from_index=True)
     (option,) = [option for option in declaration.flags if option.key == "shuffle"]
-    assert (option.choices, option.former_values) == (("examples", "pieces", "grouped"), {"kin": "grouped"})
+    assert (option.choices, option.former_values) == (("auto", "examples", "pieces", "grouped"), {"kin": "grouped"})
