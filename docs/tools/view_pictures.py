@@ -20,17 +20,14 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from docs.tools.record_viewer import film
-from tests.view.real_page import LOOPBACK, RealPage, real_page
+from tests.view.real_page import LOOPBACK, RealPage, real_page, served
 
 SIZE = (110, 28)
 """Columns and lines of the terminal."""
@@ -83,18 +80,6 @@ def picture_of_page(firefox: RealPage, run: Path, page: Path) -> bytes:
     firefox.open(f"{page.as_uri()}#{shown.id}")
     firefox.until("document.querySelector('#dialogue details') !== null")
     return firefox.picture(*WINDOW)
-
-
-@contextmanager
-def served(run: Path, options: Sequence[str]) -> Iterator[str]:
-    """`sweet view --serve`, and the address that it prints."""
-    command = [sys.executable, "-m", "sweet", "view", str(run), "--serve", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.send_signal(signal.SIGINT)
 
 
 def picture_of_application(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,3 +143,16 @@ def real_page(more: Mapping[str, Any] | None = None) -> Iterator[RealPage]:
         yield page
     finally:
         page.close()
+
+
+@contextmanager
+def served(run: Path, options: Sequence[str] = ()) -> Iterator[str]:
+    """`sweet view --serve`, and the address that it prints."""
+    command = [sys.executable, "-m", "sweet", "view", str(run), "--serve", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(90) == 0

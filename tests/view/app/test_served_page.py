@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import io
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from PIL import Image
@@ -17,7 +13,7 @@ from sweet.runs.run import Run
 from sweet.tasks.trajectory import Turn
 from tests.render.real_browser import needs_firefox
 from tests.view.conftest import HOSTILE, made, trajectory
-from tests.view.real_page import LOOPBACK, SECONDS, RealPage, real_page
+from tests.view.real_page import LOOPBACK, SECONDS, RealPage, real_page, served
 
 pytest.importorskip("textual_serve")
 pytestmark = needs_firefox
@@ -42,18 +38,6 @@ SHIFT, ENTER = "\ue008", "\ue007"
 def firefox() -> Iterator[RealPage]:
     with real_page({**LOOPBACK, "webgl.disabled": False}) as page:
         yield page
-
-
-@contextmanager
-def served(run: Run) -> Iterator[str]:
-    command = [sys.executable, "-m", "sweet", "view", str(run.path), "--serve"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(90) == 0
 
 
 def screen(firefox: RealPage) -> str:
@@ -99,7 +83,7 @@ def picture(firefox: RealPage) -> bytes:
 
 
 def test_the_table_is_drawn_and_keys_work(firefox: RealPage, run: Run) -> None:
-    with served(run) as address:
+    with served(run.path) as address:
         firefox.open(address)
         firefox.until(DRAWN)
         table = wait_for(firefox, "t005")
@@ -114,7 +98,7 @@ def test_the_table_is_drawn_and_keys_work(firefox: RealPage, run: Run) -> None:
 
 
 def test_faint_text_can_be_read(firefox: RealPage, run: Run) -> None:
-    with served(run) as address:
+    with served(run.path) as address:
         firefox.open(address)
         firefox.until(DRAWN)
         wait_for(firefox, "t005")
@@ -146,7 +130,7 @@ def test_texts_of_models_do_nothing_in_the_page(firefox: RealPage, run: Run) -> 
     first = trajectory(0).dialogue_history[0]
     rows = [trajectory(n, id=f"a{n}{HOSTILE}", dialogue_history=(first, said)) for n in range(3)]
     made(run, "rollout", "rollouts", rows, [], number=1)
-    with served(run) as address:
+    with served(run.path) as address:
         firefox.open(address)
         firefox.until(DRAWN)
         before = firefox.value("document.title")
