@@ -49,14 +49,22 @@ def in_run(path: Path) -> Path | None:
     The root is found by its identity, so the path may lead to it over links.
     """
     absolute = path.absolute()
+    roots: dict[tuple[int, int], str] = {}
+    for root in tuple(_ROOTS):
+        with suppress(OSError):
+            roots[_identity(root)] = root
     for folder in reversed(absolute.parents):
-        for root in tuple(_ROOTS):
-            with suppress(OSError):
-                if str(folder) == root or folder.samefile(root):
-                    below = Path(os.path.normpath(absolute.relative_to(folder)))
-                    if below.parts[:1] != ("..",):
-                        return Path(root, below)
+        with suppress(OSError, KeyError):
+            root = str(folder) if str(folder) in _ROOTS else roots[_identity(folder)]
+            below = Path(os.path.normpath(absolute.relative_to(folder)))
+            if below.parts[:1] != ("..",):
+                return Path(root, below)
     return None
+
+
+def _identity(folder: str | Path) -> tuple[int, int]:
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino
 
 
 @dataclass(frozen=True)

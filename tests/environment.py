@@ -4,7 +4,8 @@ pytest's first process calls `isolate` before it imports anything that reads set
 that tests start inherit the result. Variables that change what a program does are removed, the home folder and all
 folders of settings, data and caches are new ones in a temporary folder, and signals do what they do in a shell, also
 where pytest was started with some of them ignored (`nohup`, a background job, some CI runners). GPUs are hidden: tests
-compute on CPUs. A number of threads that is given explicitly stays.
+compute on CPUs. A number of threads that is given explicitly stays. Temporary folders are in memory where that has room
+and nobody has set TMPDIR: a disk takes a tenth of the time of tests that write small files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ NAMES = {
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"),
 }
 """Compared in upper case."""
+IN_MEMORY = Path("/dev/shm")
+"""Where Linux has a file system in memory."""
+ROOM = 4 << 30
+"""Bytes that are free there if temporary folders may use it; they take less than one GiB."""
 SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGCHLD", "SIGUSR1", "SIGUSR2", "SIGALRM")
 
 
@@ -40,6 +45,8 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
     packages = site.getuserbase()
     for name in [name for name in os.environ if name.startswith(PREFIXES) or name.upper() in NAMES]:
         del os.environ[name]
+    if "TMPDIR" not in os.environ and _has_room(IN_MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
     folder = tempfile.TemporaryDirectory(prefix="sweet-tests-", ignore_cleanup_errors=True)
     home = Path(folder.name)
     os.environ |= {
@@ -76,6 +83,16 @@ def restore_signals() -> None:
             signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {getattr(signal, name) for name in SIGNALS})
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether a folder is in memory with enough room, and programs in it can be executed."""
+    try:
+        found = os.statvfs(folder)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return False
+    return min(found.f_bavail * found.f_frsize, memory) >= ROOM and not found.f_flag & os.ST_NOEXEC
 
 
 def _playwright_browsers() -> str:
