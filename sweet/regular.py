@@ -63,7 +63,7 @@ def in_run(path: Path) -> Path | None:
 
 
 def _identity(folder: str | Path) -> tuple[int, int]:
-    found = os.stat(folder)
+    found = Path(folder).stat()
     return found.st_dev, found.st_ino
 
 
