@@ -10,10 +10,12 @@ byte is written, so a run contains nothing that is not in the manifest.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -27,6 +29,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import to_json
 
 from sweet.errors import InputError, UsageError
 from sweet.json_value import JsonValue
@@ -48,6 +51,7 @@ def _check_id(value: str) -> str:
     return value
 
 
+@functools.lru_cache(4096)  # all are checked again whenever the manifest is read or written
 def _check_path(value: str) -> str:
     path = PurePosixPath(value)
     plain = value.isprintable() and "\\" not in value and not re.match("[A-Za-z]:", value)
@@ -218,6 +222,9 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
         UsageError: it was written by a newer version of the program.
         InputError: it is damaged; the message says where.
     """
+    with suppress(ValidationError):
+        return Manifest.model_validate_json(data)
+    # Something is wrong with it: what that is.
     try:
         value = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -248,4 +255,4 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
 
 def render(manifest: Manifest) -> bytes:
     """Return the content of the file, which `parse` reads as an equal manifest."""
-    return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
+    return to_json(manifest.model_dump(mode="json"), indent=1, inf_nan_mode="constants") + b"\n"
