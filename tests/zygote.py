@@ -41,7 +41,7 @@ from sweet import collector
 
 Call: TypeAlias = tuple[dict[str, Any], list[int]]
 """A request, and the files that came with it."""
-COLLECTIONS = (50_000, 20, 20)
+COLLECTIONS = (200_000, 20, 20)
 """The thresholds of the garbage collector, in these processes and in those of pytest: with Python's it takes a tenth of
 their time."""
 LIFE = 0

@@ -44,9 +44,9 @@ BRIEF = replace(LIMITS, call_seconds=0.15)
 """For answers that run until their time is over: most of them keep a core busy until then."""
 ALIKE = replace(LIMITS, call_seconds=0.25)
 """The same for all answers, in the case in which none has the brief limits."""
-JAILS = 8
-"""Jails at once: most of the time is spent waiting for time limits."""
-BRIEF_JAILS = 2
+JAILS = 4
+"""Jails at once: part of the time is spent waiting for time limits."""
+BRIEF_JAILS = 1
 """How many of them have the brief limits, if any has."""
 PR_SET_CHILD_SUBREAPER = 36
 SETTLED = 10**9
@@ -193,11 +193,12 @@ class Team:
         return found
 
 
-def attack_all(tier: Tier, brief: bool) -> dict[str, Any]:
+def attack_all(tier: Tier, brief: bool, filtered: bool = True) -> dict[str, Any]:
     """Return the result of every answer by name, and under "" anything left after all jails were closed.
 
     Args:
         brief: answers that run until their time is over have the limits `BRIEF`.
+        filtered: whether the jail has its filter of system calls.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     expected = f"expected-{secrets.token_hex(8)}"
@@ -211,17 +212,17 @@ def attack_all(tier: Tier, brief: bool) -> dict[str, Any]:
 
         with ThreadPoolExecutor(JAILS) as pool:
             fates: dict[str, Any] = {}
-            for some in pool.map(several, *zip(*_shares(brief), strict=True)):
+            for some in pool.map(several, *zip(*_shares(brief, filtered), strict=True)):
                 fates |= some
-        fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name])], LIMITS)
+        fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name], filtered)], LIMITS)
         reader._reader.close()  # the limited process that reads answers is the scorer's own
         fates[""] = {"left": around.changed() + [f"process {pid}" for pid in descendants(os.getpid())]}
     return fates
 
 
-def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
+def _shares(brief: bool, filtered: bool) -> list[tuple[list[Hostile], Limits]]:
     """Return the answers of each jail, and its limits."""
-    endless = [answer for answer in ANSWERS if _is_endless(answer)] if brief else []
+    endless = [answer for answer in ANSWERS if _is_endless(answer, filtered)] if brief else []
     others = [answer for answer in ANSWERS if answer not in endless]
     count = BRIEF_JAILS if brief else 0
     return [
@@ -230,19 +231,19 @@ def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
     ]
 
 
-def _is_endless(answer: Hostile) -> bool:
-    """Return whether it runs until its time is over, if memory suffices."""
-    return "timeout" in answer.outcome.split("|")
+def _is_endless(answer: Hostile, filtered: bool) -> bool:
+    """Return whether it runs until its time is over, if memory suffices; so do bombs that only the filter stops."""
+    return "timeout" in answer.outcome.split("|") or (answer.needs_filter and not filtered)
 
 
-def _late(answer: Hostile, fate: dict[str, Any]) -> bool:
+def _late(answer: Hostile, fate: dict[str, Any], filtered: bool) -> bool:
     """Return whether something timed out unexpectedly, as on a busy machine: the answer is run again alone.
 
     Of an endless answer that is the honest one after it, which may have had the brief limits.
     """
     if fate["reward"] != 0.0 or fate["left"]:
         return False
-    if _is_endless(answer):
+    if _is_endless(answer, filtered):
         return bool(fate["honest"] != 1.0)
     return bool(fate["honest"] == 1.0 and fate["outcome"] == "timeout" and "timeout" not in answer.outcome)
 
@@ -252,7 +253,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         if variant:
             patch.setattr(jail, "seccomp_filters", _no_filter)
-        json.dump(attack_all(tier, "--brief" in sys.argv), sys.stdout)  # type: ignore[arg-type]
+        json.dump(attack_all(tier, "--brief" in sys.argv, not variant), sys.stdout)  # type: ignore[arg-type]
 
 
 def _no_filter() -> bytes:
