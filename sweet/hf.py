@@ -6,6 +6,7 @@ because the library's own retries take most of a minute when there is no network
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 HUB_TIMEOUT = 10.0
 """Seconds that the hub may take to say whether it has a model."""
+
+
+_SAVING = threading.Lock()
 
 
 class UnknownModel(UsageError):
@@ -42,6 +46,23 @@ def resolve_device(device: Device) -> torch.device:
             fix=Hint(option("device", "cpu"), " (or: sweet doctor)"),
         )
     return torch.device("cuda" if device == "cuda" or (device == "auto" and available) else "cpu")
+
+
+def save_plain(model: Any, folder: Path, **options: Any) -> None:
+    """Write a model that is in no container of other libraries, as its `save_pretrained`.
+
+    The library looks for such containers, and imports DeepSpeed for that if it is installed: that takes a second.
+    """
+    from transformers import modeling_utils
+
+    library: Any = modeling_utils
+    with _SAVING:
+        look_for_containers = library.unwrap_model
+        library.unwrap_model = lambda model, **_: model
+        try:
+            model.save_pretrained(folder, **options)
+        finally:
+            library.unwrap_model = look_for_containers
 
 
 def cached_file(model: str, name: str) -> Path | None:

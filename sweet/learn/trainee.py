@@ -17,7 +17,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from sweet.device import Device
-from sweet.hf import without_progress_bars
+from sweet.hf import save_plain, without_progress_bars
 from sweet.learn.engine import copy_weights, parameter_count, trainable_weights
 from sweet.learn.head import attach_head, detached_head, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
@@ -107,7 +107,7 @@ class Trainee:
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write model, tokenizer and chat template in Hugging Face layout, with a regression head next to them."""
     with _staged_folder(folder, tokenizer) as part, detached_head(model) as head:
-        model.save_pretrained(part)
+        save_plain(model, part)
         if head is not None:
             save_head(head, part)
 
@@ -122,7 +122,7 @@ def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
     part.mkdir(parents=True)
     for name in last:
         (folder / name).unlink(missing_ok=True)
-    # Saving may import DeepSpeed, which prints.
+    # Saving an adapter may import DeepSpeed, which prints.
     try:
         with without_progress_bars(), redirect_stdout(io.StringIO()):
             yield part

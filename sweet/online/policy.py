@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hf import without_progress_bars
+from sweet.hf import save_plain, without_progress_bars
 from sweet.hints import option
 from sweet.learn.trainee import Trainee
 from sweet.llm.adapter import find_adapter
@@ -103,6 +103,6 @@ def saving(trainee: Trainee) -> Callable[[Mapping[str, Any], Path], None]:
         kind = stored_type(trainee.start.base)
         cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
         with without_progress_bars():
-            trainee.model.save_pretrained(folder, state_dict=cast)
+            save_plain(trainee.model, folder, state_dict=cast)
 
     return save
