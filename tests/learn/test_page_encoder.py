@@ -33,7 +33,7 @@ class Sighted:
     """A model with a head that says something, and what shows it dialogues."""
 
     def __init__(self, name: str, folder: Path, shots: dict[str, bytes | str] = SHOTS) -> None:
-        self.name, self.tokenizer = name, load_tokenizer(name)
+        self.name, self.tokenizer, self.folder = name, load_tokenizer(name), folder
         self.model = load_model(name, "cpu", tokenizer=self.tokenizer)
         torch.manual_seed(3)
         torch.nn.init.normal_(attach_head(self.model).weight)
@@ -179,7 +179,7 @@ def test_scores_depend_on_each_image_seen_so_far(each: Sighted, tmp_path: Path) 
             (after,) = each.critic.turn_scores([said], None)
             assert {turn for turn in after if abs(after[turn] - before[turn]) > 1e-4} == moved
     finally:
-        each.show(tmp_path / "again", SHOTS)
+        each.show(each.folder, SHOTS)
 
 
 def test_a_batch_gives_what_each_gives_alone(each: Sighted) -> None:
