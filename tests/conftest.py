@@ -50,9 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for a core, because many tests wait for processes that they start; for each 2 GiB of memory one."""
+    """Two workers for a core, because many tests wait for processes that they start: with three, the processes of
+    each test wait for those of others, and take more processor time. For each 2 GiB of memory one."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(3 * usable_cores(), memory >> 31))
+    return max(1, min(2 * usable_cores(), memory >> 31))
 
 
 def pytest_configure(config: pytest.Config) -> None:
