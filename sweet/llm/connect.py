@@ -25,6 +25,7 @@ from sweet.runs.tokens import TokenMeter, current_meter
 
 if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
+    from sweet.llm.hosted.client import HostedClient
     from sweet.llm.remote import RemoteClient
 
 
@@ -63,7 +64,7 @@ async def open_client(
             local.record[f"{role}_engine"] = "server"
         elif local is not None and local.announce(model, role).build is not None:
             urls = [await stack.enter_async_context(local.serve(model, role))]
-        client: RemoteClient | EmbeddedClient
+        client: RemoteClient | EmbeddedClient | HostedClient
         if urls:
             from sweet.llm.remote import RemoteClient
 
@@ -79,10 +80,8 @@ async def open_client(
             if local is not None:
                 client.on_deviation = partial(local.note_deviation, role)
         else:
-            from sweet.llm.embedded import EmbeddedClient
-
             try:
-                client = EmbeddedClient.load(model, device=device)
+                client = await _open_here(model, device, 1 if local is None else local.processes(model))
             except UnknownModel as error:
                 at_server = Hint(option(URL_OPTIONS[role], "URL"), ", if a server serves it; else ", error.fix or "")
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
@@ -91,7 +90,18 @@ async def open_client(
         yield client
 
 
-def count_tokens(client: RemoteClient | EmbeddedClient, role: Role) -> None:
+async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClient | HostedClient:
+    """Open a model on this machine, in so many processes."""
+    if processes > 1:
+        from sweet.llm.hosted.client import HostedClient
+
+        return await HostedClient.open(model, device=device, processes=processes)
+    from sweet.llm.embedded import EmbeddedClient
+
+    return EmbeddedClient.load(model, device=device)
+
+
+def count_tokens(client: RemoteClient | EmbeddedClient | HostedClient, role: Role) -> None:
     """Count what a client's model reads and writes for the attempt that is under way, if one is."""
     meter = current_meter()
     if meter is not None:
@@ -161,7 +171,7 @@ EFFORT_IGNORED = "The chat template of the agent's model does not tell --effort 
 
 
 def effort_is_ignored(client: ChatClient, effort: Effort | None) -> bool:
-    """Return whether the model of an engine in this process gets no effort, because its template has no place
-    for it. What servers do with it is not known, unless they refuse it."""
-    template = getattr(client, "template", None)
-    return effort is not None and template is not None and not template.reads(effort)
+    """Return whether the model of an embedded engine gets no effort, because its template has no place for it. What
+    servers do with it is not known, unless they refuse it."""
+    reads = getattr(client, "reads", None)
+    return effort is not None and reads is not None and not reads(effort)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sweet.device import Device
-from sweet.llm.base import Alternatives, Completion, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, Completion, Effort, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
 from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
@@ -60,6 +60,10 @@ class EmbeddedClient:
     def alive(self) -> bool:
         """Whether the engine accepts requests."""
         return self.engine.alive
+
+    def reads(self, effort: Effort) -> bool:
+        """Return whether the model's template tells this effort from others."""
+        return self.template.reads(effort)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""

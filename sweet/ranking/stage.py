@@ -112,6 +112,7 @@ def run_rank(
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
                 record_serving(local, attempt)
+                local.replies = len(missing) * config.candidates
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
                 start = time.monotonic()
                 with _open_judge(choice, config, scorer, reporter, function) as judge:

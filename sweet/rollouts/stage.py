@@ -143,6 +143,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             if missing:
                 plan = None if search_budget(config.agent) is None else recorded_plan(run, draft.id)
                 record_serving(local, attempt)
+                local.replies = len(missing) * config.max_turns * (config.best_of or 1)
                 start = time.monotonic()
                 with _open_judge(judge, kind, config, reporter) as opened:
                     served, ready = asyncio.run(
