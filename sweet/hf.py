@@ -24,6 +24,8 @@ HUB_TIMEOUT = 10.0
 
 
 _SAVING = threading.Lock()
+_LOOK_FOR_CONTAINERS = "unwrap_model"
+"""The library's function that does so."""
 
 
 class UnknownModel(UsageError):
@@ -51,18 +53,21 @@ def resolve_device(device: Device) -> torch.device:
 def save_plain(model: Any, folder: Path, **options: Any) -> None:
     """Write a model that is in no container of other libraries, as its `save_pretrained`.
 
-    The library looks for such containers, and imports DeepSpeed for that if it is installed: that takes a second.
+    The library looks for such containers, and imports DeepSpeed for that if it is installed: that takes a second. A
+    version of it that looks for them in another way does so here, too.
     """
     from transformers import modeling_utils
 
     library: Any = modeling_utils
     with _SAVING:
-        look_for_containers = library.unwrap_model
-        library.unwrap_model = lambda model, **_: model
+        look_for_containers = getattr(library, _LOOK_FOR_CONTAINERS, None)
+        if look_for_containers is not None:
+            setattr(library, _LOOK_FOR_CONTAINERS, lambda model, **_: model)
         try:
             model.save_pretrained(folder, **options)
         finally:
-            library.unwrap_model = look_for_containers
+            if look_for_containers is not None:
+                setattr(library, _LOOK_FOR_CONTAINERS, look_for_containers)
 
 
 def cached_file(model: str, name: str) -> Path | None:
