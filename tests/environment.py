@@ -45,10 +45,15 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
     packages = site.getuserbase()
     for name in [name for name in os.environ if name.startswith(PREFIXES) or name.upper() in NAMES]:
         del os.environ[name]
-    if "TMPDIR" not in os.environ and _has_room(IN_MEMORY):
-        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
-    folder = tempfile.TemporaryDirectory(prefix="sweet-tests-", ignore_cleanup_errors=True)
+    in_memory = "TMPDIR" not in os.environ and _has_room(IN_MEMORY)
+    parent = IN_MEMORY if in_memory else None
+    folder = tempfile.TemporaryDirectory(prefix="sweet-", dir=parent, ignore_cleanup_errors=True)
     home = Path(folder.name)
+    if in_memory:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(IN_MEMORY)  # folders of tests that fail are kept
+        temporary = home / "tmp"  # programs that are killed leave files
+        temporary.mkdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     os.environ |= {
         "HOME": str(home),
         "USERPROFILE": str(home),
