@@ -1,17 +1,18 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--no-figures] [--parts 8,2] [--keep] [--dry-run] [--finished] [--no-seconds]
-                               [--note TEXT] [--out benchmarks/results/micro.json]
+                               [--turns N] [--no-figures] [--parts 8,2] [--keep] [--dry-run] [--finished]
+                               [--no-seconds] [--note TEXT] [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
 also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
 a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
-its name. With `--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new
-method does not need all others again; its study must have `sweet`, with the same success on each seed, because every
-difference is to `sweet` on the same tasks and seeds.
+its name; `--turns` gives dialogues another length than the dataset's, and needs a DIR and a file of its own. With
+`--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new method does not
+need all others again; its study must have `sweet`, with the same success on each seed, because every difference is to
+`sweet` on the same tasks and seeds.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--equal", choices=get_args(Equal), default="tokens")
+    parser.add_argument("--turns", type=int)
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
@@ -120,10 +122,14 @@ def main() -> None:
     parser.add_argument("--note", help="what readers must know about how it was run; stands below README's tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.turns is not None and (options.folder is None or options.out is None):
+        parser.error("--turns needs a folder and an --out of its own")
     others = options.tasks != MICRO.name
     folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
     out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
     chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks", "equal")}
+    if options.turns is not None:
+        chosen["turns"] = options.turns
     if options.parts is not None:
         chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
     config = StudyConfig.model_validate({**chosen, "figures": not options.no_figures})

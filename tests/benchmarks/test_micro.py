@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.micro import kept, without_seconds
+from benchmarks import micro
+from benchmarks.micro import kept, main, without_seconds
 from sweet.errors import InputError
+from sweet.study.forecast import Forecast
+from sweet.study.plan import SeedJob
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
 from tests.view.study_results import learned, study, study_dict
@@ -55,3 +60,24 @@ def test_the_comparison_at_equal_wall_clock_can_be_left_out() -> None:
 def test_studies_that_are_not_comparable_are_refused(new: StudyResults) -> None:
     with pytest.raises(InputError, match="without --keep"):
         kept(study(), new, PATH)
+
+
+def test_dialogues_of_another_length_have_a_folder_and_a_file_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned: list[SeedJob] = []
+
+    def record(jobs: Sequence[SeedJob], processes: int) -> Forecast:
+        planned.extend(jobs)
+        return Forecast(parts=[], seconds=0.0, unknown=[])
+
+    monkeypatch.setattr(micro, "forecast", record)
+    words = ["micro", "--tasks", "micro-long", "--turns", "9", "--seeds", "1", "--dry-run"]
+    for missing in ([], [str(tmp_path)], ["--out", str(tmp_path / "out.json")]):
+        monkeypatch.setattr(sys, "argv", [*words, *missing])
+        with pytest.raises(SystemExit):
+            main()
+        assert "of its own" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [*words, str(tmp_path), "--out", str(tmp_path / "out.json")])
+    main()
+    assert [(job.sizes.tasks, job.sizes.turns) for job in planned] == [("micro-long", 9)]
