@@ -1,18 +1,21 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--turns N] [--no-figures] [--parts 8,2] [--keep] [--dry-run] [--finished]
-                               [--no-seconds] [--note TEXT] [--out benchmarks/results/micro.json]
+                               [--turns N] [--train-tasks N] [--no-figures] [--parts 8,2] [--keep] [--no-differences]
+                               [--dry-run] [--finished] [--no-seconds] [--note TEXT]
+                               [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
 also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
 a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
-its name; `--turns` gives dialogues another length than the dataset's, and needs a DIR and a file of its own. With
-`--keep`, methods and figures that DIR does not have are taken from the existing results, so that a new method does not
-need all others again; its study must have `sweet`, with the same success on each seed, because every difference is to
-`sweet` on the same tasks and seeds.
+its name; a study with other `--turns` of a dialogue than the dataset's, or other `--train-tasks`, needs a DIR and a
+file of its own. With `--keep`, methods and figures that DIR does not have are taken from the existing results, so that
+a new method does not need all others again; its study must have `sweet`, with the same success on each seed, because
+every difference is to `sweet` on the same tasks and seeds. `--keep --no-differences` adds methods of the same seeds and
+settings without differences, for which `sweet` is not needed: on a processor that rounds otherwise it has another
+success.
 """
 
 from __future__ import annotations
@@ -36,16 +39,18 @@ from sweet.tasks.micro.family import FAMILIES, MICRO
 from sweet.units import count, format_duration
 
 OUT = Path(__file__).parent / "results" / "micro.json"
-
-
+SIZES = ("turns", "train_tasks")
+"""The sizes that can be changed."""
 FIGURES = ("best_of", "best_of_turns", "offline", "credit")
 
 
-def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
+def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: bool = True) -> StudyResults:
     """Return the new results, with the methods and figures of the existing ones that they lack.
 
     Args:
         path: of the existing results, for the error.
+        differences: of the new methods to `sweet` and `sweet-plus`, which must be the existing ones. Without them the
+            existing results of a method that both have are kept.
 
     Raises:
         InputError: the two are not comparable.
@@ -55,9 +60,10 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
     settings = new.settings | existing.settings  # a setting that earlier versions lack is that of the new study
     same = (existing.seeds, settings) == (new.seeds, new.settings)
-    if not same or _success_of_sweet(of_existing) != _success_of_sweet(of_new) or "sweet" not in of_new:
+    alike = _success_of_sweet(of_existing) == _success_of_sweet(of_new) and "sweet" in of_new
+    if not same or (differences and not alike):
         raise _not_comparable(path)
-    methods = of_existing | of_new
+    methods = of_existing | of_new if differences else _alone(of_new) | of_existing
     return new.model_copy(
         update={
             "methods": [methods[name] for name in METHODS if name in methods],
@@ -99,6 +105,12 @@ def _not_comparable(path: Path) -> InputError:
     )
 
 
+def _alone(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
+    """Return methods without their differences to others."""
+    none = dict.fromkeys(("against_sweet", "against_plus", "at_equal_seconds"))
+    return {name: method.model_copy(update=none) for name, method in methods.items()}
+
+
 def _success_of_sweet(methods: dict[str, MethodResult]) -> list[float]:
     """Return what the differences of the other methods are taken from."""
     return methods["sweet"].success_by_seed if "sweet" in methods else []
@@ -113,8 +125,10 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--equal", choices=get_args(Equal), default="tokens")
     parser.add_argument("--turns", type=int)
+    parser.add_argument("--train-tasks", type=int)
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--no-differences", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--no-seconds", action="store_true")
     parser.add_argument("--parts")
@@ -122,17 +136,16 @@ def main() -> None:
     parser.add_argument("--note", help="what readers must know about how it was run; stands below README's tables")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.turns is not None and (options.folder is None or options.out is None):
-        parser.error("--turns needs a folder and an --out of its own")
+    resized = {name: getattr(options, name) for name in SIZES if getattr(options, name) is not None}
+    if resized and (options.folder is None or options.out is None):
+        parser.error("other sizes need a folder and an --out of their own")
     others = options.tasks != MICRO.name
     folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
     out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
     chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks", "equal")}
-    if options.turns is not None:
-        chosen["turns"] = options.turns
     if options.parts is not None:
         chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
-    config = StudyConfig.model_validate({**chosen, "figures": not options.no_figures})
+    config = StudyConfig.model_validate({**chosen, **resized, "figures": not options.no_figures})
     if options.dry_run:
         show_forecast(forecast(seed_jobs(folder.absolute(), config), config.jobs or usable_cores()))
         return
@@ -146,7 +159,7 @@ def main() -> None:
     if options.note is not None:
         results = results.model_copy(update={"note": options.note})
     if options.keep:
-        results = kept(read_results(out), results, out)
+        results = kept(read_results(out), results, out, differences=not options.no_differences)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(results.model_dump_json(indent=1) + "\n", encoding="utf-8")
     console.show(console.safe_text(f"Written: {out}."))

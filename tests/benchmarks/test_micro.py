@@ -39,6 +39,19 @@ def test_what_the_new_study_lacks_is_kept() -> None:
     assert found.best_of_turns == new.best_of_turns != existing.best_of_turns
 
 
+def test_methods_can_be_added_without_differences_where_sweet_is_missing_or_another() -> None:
+    existing = study(methods=[one for one in study_dict()["methods"] if one["method"] != "rloo"])
+    other = {**only("sweet").methods[0].model_dump(), "success_by_seed": [0.25] * 5}
+    for new in (only("rloo"), only("rloo", methods=[only("rloo").methods[0].model_dump(), other])):
+        found = {one.method: one for one in kept(existing, new, PATH, differences=False).methods}
+        assert [*found] == list(METHODS)
+        assert found["rloo"].success_by_seed == new.methods[0].success_by_seed
+        assert (found["rloo"].against_sweet, found["rloo"].against_plus) == (None, None)
+        assert found["sweet"] == next(one for one in existing.methods if one.method == "sweet")
+    with pytest.raises(InputError, match="without --keep"):
+        kept(existing, only("rloo", seeds=[1, 2, 3, 4, 5]), PATH, differences=False)
+
+
 def test_the_comparison_at_equal_wall_clock_can_be_left_out() -> None:
     results = study(methods=[learned(1, "rft"), learned(3, "sweet")])
     assert all(method.at_equal_seconds is not None for method in results.methods)
@@ -62,7 +75,7 @@ def test_studies_that_are_not_comparable_are_refused(new: StudyResults) -> None:
         kept(study(), new, PATH)
 
 
-def test_dialogues_of_another_length_have_a_folder_and_a_file_of_their_own(
+def test_a_study_of_other_sizes_has_a_folder_and_a_file_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planned: list[SeedJob] = []
@@ -72,12 +85,12 @@ def test_dialogues_of_another_length_have_a_folder_and_a_file_of_their_own(
         return Forecast(parts=[], seconds=0.0, unknown=[])
 
     monkeypatch.setattr(micro, "forecast", record)
-    words = ["micro", "--tasks", "micro-long", "--turns", "9", "--seeds", "1", "--dry-run"]
+    words = ["micro", "--tasks", "micro-long", "--turns", "9", "--train-tasks", "7", "--seeds", "1", "--dry-run"]
     for missing in ([], [str(tmp_path)], ["--out", str(tmp_path / "out.json")]):
         monkeypatch.setattr(sys, "argv", [*words, *missing])
         with pytest.raises(SystemExit):
             main()
-        assert "of its own" in capsys.readouterr().err
+        assert "of their own" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path), "--out", str(tmp_path / "out.json")])
     main()
-    assert [(job.sizes.tasks, job.sizes.turns) for job in planned] == [("micro-long", 9)]
+    assert [(job.sizes.tasks, job.sizes.turns, job.sizes.train_tasks) for job in planned] == [("micro-long", 9, 7)]
