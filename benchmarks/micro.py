@@ -50,7 +50,7 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
     Args:
         path: of the existing results, for the error.
         differences: of the new methods to `sweet` and `sweet-plus`, which must be the existing ones. Without them the
-            existing results of a method that both have are kept.
+            existing results are kept, with their versions, and only methods that they lack are added.
 
     Raises:
         InputError: the two are not comparable.
@@ -63,13 +63,21 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
     alike = _success_of_sweet(of_existing) == _success_of_sweet(of_new) and "sweet" in of_new
     if not same or (differences and not alike):
         raise _not_comparable(path)
-    methods = of_existing | of_new if differences else _alone(of_new) | of_existing
+    if not differences:
+        methods = _alone(of_new) | of_existing
+        return existing.model_copy(
+            update={"methods": _in_order(methods), "note": existing.note if new.note is None else new.note}
+        )
     return new.model_copy(
         update={
-            "methods": [methods[name] for name in METHODS if name in methods],
+            "methods": _in_order(of_existing | of_new),
             **{name: getattr(new, name) or getattr(existing, name) for name in FIGURES},
         }
     )
+
+
+def _in_order(methods: dict[str, MethodResult]) -> list[MethodResult]:
+    return [methods[name] for name in METHODS if name in methods]
 
 
 def without_seconds(results: StudyResults) -> StudyResults:

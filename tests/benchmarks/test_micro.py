@@ -48,6 +48,9 @@ def test_methods_can_be_added_without_differences_where_sweet_is_missing_or_anot
         assert found["rloo"].success_by_seed == new.methods[0].success_by_seed
         assert (found["rloo"].against_sweet, found["rloo"].against_plus) == (None, None)
         assert found["sweet"] == next(one for one in existing.methods if one.method == "sweet")
+    noted = only("rloo", note="Of another processor.", versions={"torch": "3"})
+    assert kept(existing, noted, PATH, differences=False).versions == existing.versions
+    assert kept(existing, noted, PATH, differences=False).note == "Of another processor."
     with pytest.raises(InputError, match="without --keep"):
         kept(existing, only("rloo", seeds=[1, 2, 3, 4, 5]), PATH, differences=False)
 
