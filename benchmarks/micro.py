@@ -14,8 +14,8 @@ its name; a study with other `--turns` of a dialogue than the dataset's, or othe
 file of its own. With `--keep`, methods and figures that DIR does not have are taken from the existing results, so that
 a new method does not need all others again; its study must have `sweet`, with the same success on each seed, because
 every difference is to `sweet` on the same tasks and seeds. `--keep --no-differences` adds methods of the same seeds and
-settings without differences, for which `sweet` is not needed: on a processor that rounds otherwise it has another
-success.
+settings without differences, for which `sweet` is not needed: another processor or library may round otherwise, and
+then `sweet` has another success.
 """
 
 from __future__ import annotations
