@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import micro_tuning
-from benchmarks.micro_tuning import BUDGET, GRIDS, main, variants, with_kept
+from benchmarks.micro_tuning import BUDGET, GRIDS, OUT, main, variants, with_kept
 from sweet.credit.registry import credit_rule
 from sweet.online.config import TrainOnlineConfig
 from sweet.preferences.config import PairConfig
@@ -77,3 +77,11 @@ def test_a_method_is_tuned_alone_and_finished_steps_are_not_repeated(
     main()
     assert json.loads(out.read_text()) == results
     assert len(Run.open(folder / "seed-1000").manifest().attempts) == attempts
+
+
+def test_the_recorded_tuning_has_as_many_settings_of_each_method() -> None:
+    tried = {name: method["tried"] for name, method in json.loads(OUT.read_bytes())["methods"].items()}
+    assert {*TUNED} <= {*tried}
+    for name in TUNED:
+        assert len({json.dumps(row["settings"], sort_keys=True) for row in tried[name]}) == BUDGET
+        assert all(row["success"] is not None for row in tried[name])
