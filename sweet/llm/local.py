@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sweet.device import Device, usable_cores
+from sweet.device import Device, allowed_threads
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.hf import cached_file
 from sweet.hints import Hint, option
@@ -195,7 +195,7 @@ class LocalServing:
         weights = _weights(str(PACKAGED.get(model, model)))
         if weights is None or weights > HOSTED_BYTES:
             return 1
-        return min(usable_cores(), MOST_PROCESSES)
+        return min(allowed_threads(), MOST_PROCESSES)
 
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
         """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.dialect`).

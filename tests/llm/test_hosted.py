@@ -205,21 +205,25 @@ def test_no_process_outlives_its_user(model: str) -> None:
 
 def test_small_models_get_several_processes_where_it_pays(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def processes(cores: int = 2, replies: int = HOSTED_REPLIES, name: str = "micro", gpus: int = 0) -> int:
-        monkeypatch.setattr("sweet.llm.local.usable_cores", lambda: cores)
+        monkeypatch.setattr("sweet.device.usable_cores", lambda: cores)
         local = LocalServing(device="auto", replies=replies)
         local.gpus = [None] * gpus  # type: ignore[list-item]
         return local.processes(name)
 
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert processes() == processes(name=model) == 2
     assert processes(cores=1) == 1
     assert processes(cores=64) == 4
     assert processes(replies=HOSTED_REPLIES - 1) == 1
     assert processes(gpus=1) == 1
     assert processes(name="org/of-unknown-size") == 1
+    for limit, expected in (("1", 1), ("3,2", 3), ("0", 4), ("many", 4)):
+        monkeypatch.setenv("OMP_NUM_THREADS", limit)
+        assert processes(cores=64) == expected
 
 
 def test_a_rollout_in_several_processes_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.llm.local.usable_cores", lambda: 2)
+    monkeypatch.setattr("sweet.llm.local.allowed_threads", lambda: 2)
     config = RolloutConfig(tasks="micro", num_tasks=4, max_turns=3, max_tokens=24, temperature=0.0, device="cpu")
     said: list[list[Trajectory]] = []
     for name, least in (("here", HOSTED_REPLIES), ("there", 1)):

@@ -108,8 +108,7 @@ class _Process:
     async def start(cls, model: str, device: Device) -> _Process:
         """Raises OSError if the program ended meanwhile."""
         frames = await Frames.over(start().connect())
-        threads = None if "OMP_NUM_THREADS" in os.environ else 1
-        frames.send(Opening(model, device, threads))
+        frames.send(Opening(model, device))
         return cls(model, frames)
 
     async def opened(self) -> Opened:

@@ -26,11 +26,10 @@ _HEADER = 4
 
 @dataclass(frozen=True)
 class Opening:
-    """The model that a client opens; see `EmbeddedClient.load`. `threads` are torch's, None for as many as it takes."""
+    """The model that a client opens; see `EmbeddedClient.load`."""
 
     model: str
     device: Device
-    threads: int | None
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ async def _serve(end: socket.socket) -> None:
     opening: Opening | None = await anext(frames, None)
     if opening is None:
         return
-    if opening.threads is not None:
-        torch.set_num_threads(opening.threads)
+    torch.set_num_threads(1)  # there is a process for each core
     try:
         client = EmbeddedClient.load(opening.model, device=opening.device)
     except SweetError as error:
