@@ -43,7 +43,7 @@ class _Program:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=environment,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for this process, which ends that one
             )
 
     @property
@@ -81,8 +81,6 @@ def start() -> _Program:
         if _program and not _program[0].runs:
             _program.pop().close()
         if not _program:
-            atexit.unregister(stop)
-            atexit.register(stop)
             _program.append(_Program())
         return _program[0]
 
@@ -92,6 +90,9 @@ def stop() -> None:
     with _lock:
         while _program:
             _program.pop().close()
+
+
+atexit.register(stop)
 
 
 class _Process:
