@@ -1,9 +1,10 @@
-"""A tiny chat model with its engine, and its server."""
+"""A tiny chat model with its engine, its server, and its directory."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,12 @@ async def served(client: EmbeddedClient) -> AsyncIterator[str]:
     """The base URL of a server of `client`."""
     async with listening(make_app(client, client), "127.0.0.1", 0) as (url, _):
         yield url
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    tokenizer.save_pretrained(path)
+    build_model(len(tokenizer)).save_pretrained(path)
+    return path

@@ -18,15 +18,6 @@ ASK = [Message(role="system", content="You help."), Message(role="user", content
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model")
-    tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    tokenizer.save_pretrained(path)
-    build_model(len(tokenizer)).save_pretrained(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def client(checkpoint: Path) -> Iterator[EmbeddedClient]:
     client = EmbeddedClient.load(str(checkpoint), device="cpu")
     yield client

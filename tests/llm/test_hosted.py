@@ -26,19 +26,14 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
 GREEDY = Sampling(temperature=0.0, max_tokens=12)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("model")
-    tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    tokenizer.save_pretrained(path)
-    build_model(len(tokenizer)).save_pretrained(path)
-    return str(path)
+def model(checkpoint: Path) -> str:
+    return str(checkpoint)
 
 
 @pytest.fixture(scope="module", autouse=True)
