@@ -28,6 +28,20 @@ _LOOK_FOR_CONTAINERS = "unwrap_model"
 """The library's function that does so."""
 
 
+_expected = threading.Event()
+
+
+def expect_libraries() -> None:
+    """Say that this process will need the libraries, so that it imports them when it has nothing else to do."""
+    _expected.set()
+
+
+def import_expected() -> None:
+    """Import the libraries, which takes seconds, if this process will need them (`expect_libraries`)."""
+    if _expected.is_set():
+        import transformers.models.llama.modeling_llama  # noqa: F401 - of this kind are small models
+
+
 class UnknownModel(UsageError):
     """Neither a directory nor the hub has a model of this name."""
 

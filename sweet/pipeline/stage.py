@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError
+from sweet.hf import expect_libraries
 from sweet.online.stage import plan_train_online
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
@@ -60,6 +61,7 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             @contextmanager
             def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
+                expect_libraries()  # this step or one after it trains
                 with live.step(title), serving(servers, _with_options_of_run(stage, recipe, run)) as served:
                     yield served
 

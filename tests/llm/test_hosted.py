@@ -26,6 +26,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
+from tests import programs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forked")
 GREEDY = Sampling(temperature=0.0, max_tokens=12)
@@ -196,6 +197,26 @@ def test_no_process_outlives_its_user(model: str) -> None:
         assert len(pids) == 3
         user.kill()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+TRAINER = """
+import asyncio, sys
+from sweet.hf import expect_libraries
+from sweet.llm.hosted.client import HostedClient
+sys.executable = sys.argv[2]
+async def main():
+    for number in range(2):
+        client = await HostedClient.open(sys.argv[1], device="cpu", processes=1)
+        print("torch" in sys.modules)
+        await client.aclose()
+        expect_libraries()
+asyncio.run(main())
+"""
+
+
+def test_libraries_are_imported_meanwhile_if_they_are_expected(model: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", TRAINER, model, programs.interpreter()]
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split() == ["False", "True"]
 
 
 def test_small_models_get_several_processes_where_it_pays(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack
 
 from sweet.device import Device
 from sweet.errors import SweetError
+from sweet.hf import import_expected
 from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
 from sweet.llm.hosted.frames import Frames, Opened, Opening, Request
 from sweet.tasks.base import Message
@@ -195,6 +196,7 @@ class HostedClient:
                 process = await _Process.start(model, device)
                 stack.push_async_callback(process.aclose)
                 started.append(process)
+            await asyncio.to_thread(import_expected)  # while the program does the same
             opened = [await process.opened() for process in started]
             return cls(model, started, opened[0], stack.pop_all())
 
