@@ -20,13 +20,12 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
 from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth
 from sweet.sandbox.resource_monitor import excess
-from sweet.sandbox.stream import Stream, Worker
+from sweet.sandbox.stream import IdleWorkers, Stream
 
 _START_SECONDS = 5.0
 """A jail whose child has not begun by then counts as broken."""
@@ -46,10 +45,10 @@ class Sandbox:
     def __init__(self, tier: Tier, workers: int, limits: Limits) -> None:
         self.tier = tier
         self.limits = limits
-        self._workers = [_Worker(tier, limits) for _ in range(workers)]
-        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        self._idle = IdleWorkers()
+        self._workers = [_Worker(tier, limits, self._idle.has_started) for _ in range(workers)]
         for worker in self._workers:
-            self._idle.put(worker)
+            self._idle.add(worker)
 
     def run(self, programs: Iterable[Program]) -> list[Execution]:
         """Run all programs, several at once, and return their executions in the same order; raises as `stream`."""
@@ -84,8 +83,8 @@ def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
 class _Worker:
     """A jail of each warmth, started when first needed; all are replaced when one of them is lost."""
 
-    def __init__(self, tier: Tier, limits: Limits) -> None:
-        self.tier, self.limits = tier, limits
+    def __init__(self, tier: Tier, limits: Limits, on_start: Callable[[_Worker], None]) -> None:
+        self.tier, self.limits, self.on_start = tier, limits, on_start
         self.jails: dict[Warmth, Jail] = {}
         self.abandoned = False
 
@@ -112,6 +111,7 @@ class _Worker:
     def _jail(self, warmth: Warmth) -> Jail:
         if warmth not in self.jails:
             self.jails[warmth] = Jail(self.tier, self.limits, warmth=warmth)
+            self.on_start(self)
         if self.abandoned:
             raise JailError(_ABANDONED)
         return self.jails[warmth]

@@ -4,14 +4,18 @@ A thread for each worker takes the next program and an idle worker, and stores t
 executions in the order of the programs. Programs are consumed as they are needed, so that they are created while others
 run, and few of them are in memory: not more than `AHEAD`, and no new one while those that wait for an earlier one have
 `AHEAD_BYTES`. If the caller stops iterating, the running programs are ended.
+
+The start of a jail takes as long as ten programs. So a worker that has one is preferred, and of the others at most half
+as many start at once as have started before, at least one: few programs start few jails, and many programs soon have
+all of them. Those with a jail take turns, because a zygote still reaps its last child after the result.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Generator, Iterable
-from queue import SimpleQueue
 from typing import Protocol
 
 from sweet.sandbox.program import Execution, Program
@@ -32,10 +36,51 @@ class Worker(Protocol):
     def abandon(self) -> None: ...
 
 
+class IdleWorkers:
+    """The workers that run no program. All streams of a sandbox take theirs from it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._unused: list[Worker] = []
+        self._used: deque[Worker] = deque()
+        self._starting: set[Worker] = set()
+        self._started = 0
+
+    def add(self, worker: Worker) -> None:
+        """Add a worker that has run nothing."""
+        self._unused.append(worker)
+
+    def take(self) -> Worker:
+        """Return a worker, once there is one, or once another may be started."""
+        with self._changed:
+            while not self._used and (not self._unused or len(self._starting) >= max(1, self._started // 2)):
+                self._changed.wait()
+            if self._used:
+                return self._used.popleft()
+            worker = self._unused.pop()
+            self._starting.add(worker)
+            return worker
+
+    def has_started(self, worker: Worker) -> None:
+        """Let another worker be started: this one's jail is there, however long its program takes."""
+        with self._changed:
+            if worker in self._starting:
+                self._starting.remove(worker)
+                self._started += 1
+                self._changed.notify_all()
+
+    def put_back(self, worker: Worker) -> None:
+        """Add a worker whose program has ended."""
+        self.has_started(worker)
+        with self._changed:
+            self._used.append(worker)
+            self._changed.notify()
+
+
 class Stream:
     """The programs of one caller, run on the workers that are idle."""
 
-    def __init__(self, programs: Iterable[Program], idle: SimpleQueue[Worker]) -> None:
+    def __init__(self, programs: Iterable[Program], idle: IdleWorkers) -> None:
         self._programs, self._idle = enumerate(programs), idle
         self._taking = threading.Lock()
         self._room = threading.Semaphore(AHEAD)
@@ -109,11 +154,11 @@ class Stream:
                 self._news.notify_all()
 
     def _run(self, program: Program) -> Execution:
-        worker = self._idle.get()
+        worker = self._idle.take()
         worker.abandoned = self._abandoned
         self._busy.add(worker)
         try:
             return worker.run(program)
         finally:
             self._busy.discard(worker)
-            self._idle.put(worker)
+            self._idle.put_back(worker)
