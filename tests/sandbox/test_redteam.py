@@ -21,7 +21,7 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
 from tests.sandbox.redteam.answers import Hostile, deed, hostile
 from tests.sandbox.redteam.ordinary import ROOT, can_become_ordinary, ordinary
-from tests.sandbox.redteam.run import ANSWERS, Surroundings, Team
+from tests.sandbox.redteam.run import ANSWERS, Surroundings, Team, has_children
 
 CASES = [
     *((tier, user) for tier in SAFE_TIERS for user in ("root", "ordinary")),
@@ -97,6 +97,9 @@ def test_the_red_team_detects_what_is_done() -> None:
                     os._exit(0)
                 return "done"
             """
+        with subprocess.Popen(["sleep", "99"]) as left:
+            assert has_children(os.getpid())
+            left.kill()
         fate = team.attack(hostile("daemon", daemon))
         assert DONE in fate["detail"]
         assert fate["left"] == []

@@ -40,7 +40,7 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
-BRIEF = replace(LIMITS, call_seconds=0.15)
+BRIEF = replace(LIMITS, call_seconds=0.1)
 """For answers that run until their time is over: most of them keep a core busy until then."""
 ALIKE = replace(LIMITS, call_seconds=0.25)
 """The same for all answers, in the case in which none has the brief limits."""
@@ -189,8 +189,18 @@ class Team:
         for running in worker.jails.values():
             if running is not None and running.root is not None:
                 running.reap()
-                found += descendants(running.root)
+                if has_children(running.root):
+                    found += descendants(running.root)
         return found
+
+
+def has_children(process: int) -> bool:
+    """Whether it does, as its own list says where the kernel makes one: none of them ends meanwhile, which could hide
+    others. To look for descendants among all processes takes a hundred times as long."""
+    try:
+        return bool(Path(f"/proc/{process}/task/{process}/children").read_bytes())
+    except OSError:
+        return True
 
 
 def attack_all(tier: Tier, brief: bool, filtered: bool = True) -> dict[str, Any]:
