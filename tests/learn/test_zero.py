@@ -30,12 +30,14 @@ from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences
 from tests.learn.zero_ranks import (
     CASES,
+    HELDOUT,
     JOB,
     MODEL,
     OBJECTIVES,
     RESUMED,
     SETTINGS,
     STOPPED_AT,
+    TRAINED,
     case_name,
     make_loop,
 )
@@ -120,7 +122,7 @@ def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: A
         assert records[0]["step"] == STOPPED_AT
         assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
         same_weights(weights, expected_weights, f"{name}-resumed")
-        assert [path.name for path in (tmp_path / f"{name}-stopped").glob("step-*")] == ["step-6"]
+        assert [path.name for path in (tmp_path / f"{name}-stopped").glob("step-*")] == [f"step-{whole[-1]['step']}"]
     sizes = {
         objective: sum(path.stat().st_size for path in (tmp_path / f"{name}-checkpoint").rglob("*.pt"))
         for objective in ("critic", "lora")
@@ -138,8 +140,8 @@ def write_job(folder: Path) -> None:
     """The training `sighted` as a job: in some steps one rank has images and the other none, and in some one has no
     work."""
     model = make_sighted(folder / "sighted")
-    vision, pool, examples = sighted_preferences(model, folder / "screenshots")
-    train, seen = examples[:9], []
+    vision, pool, examples = sighted_preferences(model, folder / "screenshots", TRAINED + HELDOUT)
+    train, seen = examples[:TRAINED], []
 
     def pack(bundles: Any, budget: int) -> list[list[int]]:
         return pack_bundles(bundles, budget, 0)
@@ -164,7 +166,7 @@ def write_job(folder: Path) -> None:
         resume=False,
         pool=pool.sequences,
         examples=train,
-        heldout=examples[9:],
+        heldout=examples[TRAINED:],
         vision=vision,
     )
     job.output.mkdir(parents=True)

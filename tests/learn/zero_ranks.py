@@ -44,7 +44,10 @@ OBJECTIVES = {
 }
 OBJECTIVES |= dict.fromkeys(("sighted", "sighted-lora"), OBJECTIVES["regression"])
 CRITIC = Objective(0.1, 0.01)
-# Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
+TRAINED, HELDOUT = 5, 3
+"""Examples. The last step of an epoch, of one example, leaves the other rank without any."""
+MORE = dict.fromkeys(("tokens", "regression"), 9)
+"""Those of `tokens` are of four kinds, and in `regression` the gradient of the bias of the head is more than rounding."""
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
 CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (0, 2, 3)]
 CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSettings(3), "regression")]
@@ -54,9 +57,9 @@ CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSetti
 CASES += [(ZeroSettings(stage), "tokens") for stage in (0, 3)]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
 """Stages that are also resumed: with a partitioned optimizer, and with partitioned weights."""
-STOPPED_AT = 5
-"""The step after which the checkpoint is copied that the training is resumed from: the state of one that was
-interrupted then, in the middle of an epoch."""
+SAVE_EVERY, STOPPED_AT = 3, 4
+"""Steps between checkpoints of those, and the step after which the checkpoint is copied that the training is resumed
+from: the state of one that was interrupted then, in the middle of an epoch."""
 MODEL = "model"
 """The folder of the model that is loaded partitioned; the others are built on each rank."""
 JOB = "job"
@@ -78,13 +81,13 @@ class Falling(Loop):
 def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **more: Any) -> Loop:
     """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs, and `sighted` is that
     of the job in `folder`, a critic that sees pages."""
-    sighted = name.startswith("sighted")
+    sighted, trained = name.startswith("sighted"), MORE.get(name, TRAINED)
     if sighted:
         job = Job.read(folder / JOB / FILE)
         sequences, examples = job.pool, [*job.examples, *job.heldout]
         model = load_model(job.start.base, "cpu", "float32")
     else:
-        pool, examples = (weighted_data if name == "tokens" else make_data)(tokenizer, 12)
+        pool, examples = (weighted_data if name == "tokens" else make_data)(tokenizer, trained + HELDOUT)
         sequences = pool.sequences
         model = more.pop("model", None) or build_model(len(tokenizer), tied=name != "regression")
     settings = more.pop("settings", SETTINGS)
@@ -100,11 +103,11 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
     return (Falling if name == "best" else Loop)(
         model,
         sequences,
-        examples[:9],
+        examples[:trained],
         OBJECTIVES.get(name, CRITIC),
         settings,
         digest="d",
-        heldout=examples[9:] if name not in ("rft", "tokens") else (),
+        heldout=examples[trained:] if name not in ("rft", "tokens") else (),
         on_step=more.pop("on_step", records.append),
         **more,
     )
@@ -128,14 +131,19 @@ def main(folder: Path) -> None:
 
         def on_step(record: Record, kept: list[Record] = records, one: Path = checkpoint, copy: Path = stopped) -> None:
             kept.append(record)
-            if record["step"] == STOPPED_AT and one.exists() and torch.distributed.get_rank() == 0:
+            if (
+                record["step"] == STOPPED_AT
+                and one.exists()
+                and not copy.exists()
+                and torch.distributed.get_rank() == 0
+            ):
                 shutil.copytree(one, copy)
 
         more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
         if objective == "best" or resumed:
             more["checkpoint"] = checkpoint / "settled.json"
         if resumed:
-            more["settings"] = replace(SETTINGS, save_every=2)
+            more["settings"] = replace(SETTINGS, save_every=SAVE_EVERY)
         if objective == "loaded":
             with partitioned_loading(settings, SETTINGS.clip):
                 more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
