@@ -94,6 +94,9 @@ def import_commands() -> None:
 def import_training() -> None:
     import transformers
 
+    from sweet.tasks.micro import load
+    from sweet.tasks.micro.family import LONG
+
     for name in TRAINING:
         import_module(name)
     with suppress(ModuleNotFoundError):  # Ray is optional
@@ -101,6 +104,8 @@ def import_training() -> None:
             import_module(name)
     for name in LAZY:
         getattr(transformers, name)
+    for split in LONG.splits:
+        load(split, LONG)  # two seconds in each process that plays them or compares a study with them
 
 
 def import_testing() -> None:
