@@ -47,6 +47,10 @@ SUPPORTED = ("sdpa", "eager")
 BLOCK = 256
 """Slots of a block. Half of the work on a block's own keys is wasted, while many small blocks cost kernel launches."""
 
+SEGMENT_BLOCKS = 2
+"""Blocks of a segment, whose states a CPU's caches hold: with more rows the products of the linear layers wait for the
+memory, and take two to three times as long per row from 2,048 rows on."""
+
 
 @dataclass
 class Block:
@@ -80,12 +84,54 @@ def build_blocks(tree: Tree, device: torch.device, size: int) -> list[Block]:
     return blocks
 
 
-@dataclass(frozen=True)
 class BlockTree:
-    """A tree as blocks. `regather`: store no gathered keys for the backward pass (see `_regather_in_backward`)."""
+    """A tree as blocks, computed whole or segment by segment.
 
-    blocks: list[Block]
-    regather: bool
+    Args:
+        tree: the layout.
+        device: where it is computed.
+        regather: store no gathered keys for the backward pass (see `_regather_in_backward`).
+    """
+
+    def __init__(self, tree: Tree, device: torch.device, *, regather: bool) -> None:
+        self.regather = regather
+        self._blocks = build_blocks(tree, device, BLOCK)
+        self._slots = len(tree.ids)
+        self._segment = slice(0, self._slots)
+        self._stored: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    def segments(self) -> Iterator[slice]:
+        """The slots of each segment, while attention is computed for these slots only."""
+        size = BLOCK * SEGMENT_BLOCKS
+        for start in range(0, self._slots, size):
+            self._segment = slice(start, min(start + size, self._slots))
+            yield self._segment
+
+    @property
+    def blocks(self) -> list[tuple[slice, Block]]:
+        """The blocks of the current segment, each with its rows in it."""
+        start, stop = self._segment.start, self._segment.stop
+        return [(slice(b.start - start, b.stop - start), b) for b in self._blocks if start <= b.start < stop]
+
+    def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of a layer up to the current segment, given those of the segment.
+
+        They are stored slot by slot, in which order they are gathered fastest.
+        """
+        if self._segment == slice(0, self._slots):
+            return key, value
+        if module not in self._stored:
+            self._stored[module] = tuple(
+                each.new_empty(1, self._slots, each.shape[1], each.shape[3]).transpose(1, 2) for each in (key, value)
+            )
+        for stored, each in zip(self._stored[module], (key, value), strict=True):
+            stored[:, :, self._segment] = each
+        return self._stored[module]
+
+
+def _gather(tensor: Tensor, keys: Tensor) -> Tensor:
+    """Some slots of [1, heads, slots, size], whose memory is in the order of the slots."""
+    return tensor.transpose(1, 2).index_select(1, keys).transpose(1, 2)
 
 
 _active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attention")
@@ -93,8 +139,10 @@ _active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attenti
 
 
 @contextmanager
-def tree_attention(model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks") -> Iterator[None]:
-    """While the context is open, `model` computes a row of ids as this tree.
+def tree_attention(
+    model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks"
+) -> Iterator[BlockTree | FlexTree]:
+    """While the context is open, `model` computes a row of ids as this tree, or segments of it (`BlockTree.segments`).
 
     Args:
         tree: the layout of the row.
@@ -111,9 +159,9 @@ def tree_attention(model: Any, tree: Tree, device: torch.device, attention: Atte
         plan: BlockTree | FlexTree = FlexTree(tree, device)
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
-        plan = BlockTree(build_blocks(tree, device, BLOCK), regather=not hasattr(model, LAYERS_RECOMPUTED))
+        plan = BlockTree(tree, device, regather=not hasattr(model, LAYERS_RECOMPUTED))
     with _replaced_attention(model, original, plan):
-        yield
+        yield plan
 
 
 def current_tree_attention(model: Any) -> AbstractContextManager[None]:
@@ -146,13 +194,13 @@ def _attend(
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     if isinstance(plan, FlexTree):
         return plan.attend(query, key, value, **kwargs), None
+    key, value = plan.extended(module, key, value)
     if original == "eager":
-        attention = sys.modules[type(module).__module__].eager_attention_forward
-        outputs = [
-            _eager_block(partial(attention, module, **kwargs), query, key, value, block) for block in plan.blocks
-        ]
+        attend = partial(sys.modules[type(module).__module__].eager_attention_forward, module, **kwargs)
+        compute = partial(_eager_block, attend)
     else:
-        outputs = [_torch_block(query, key, value, block, plan.regather, **kwargs) for block in plan.blocks]
+        compute = partial(_torch_block, regather=plan.regather, **kwargs)
+    outputs = [compute(query[:, :, rows], key, value, block) for rows, block in plan.blocks]
     return torch.cat(outputs, dim=1), None
 
 
@@ -161,8 +209,8 @@ def _torch_block(
     key: Tensor,
     value: Tensor,
     block: Block,
-    regather: bool,
     *,
+    regather: bool,
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
@@ -173,10 +221,9 @@ def _torch_block(
     if softcap is not None or position_bias is not None:
         raise ValueError("torch's attention supports neither a soft cap nor a bias")
     heads = key.shape[1]
-    part = query[0, :, block.start : block.stop]
-    part = part.reshape(heads, -1, *part.shape[1:])
+    part = query[0].reshape(heads, -1, *query.shape[2:])
     mask = block.mask(part.dtype)
-    selected = [tensor.index_select(2, block.keys) for tensor in (key, value)]
+    selected = [_gather(tensor, block.keys) for tensor in (key, value)]
     keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
     with _regather_in_backward(selected, (key, value), block.keys) if regather else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
@@ -194,7 +241,7 @@ def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor],
         if source is None:
             return saved
         shape, stride, offset = saved.shape, saved.stride(), saved.storage_offset()
-        return lambda: source.index_select(2, keys).as_strided(shape, stride, offset)
+        return lambda: _gather(source, keys).as_strided(shape, stride, offset)
 
     return saved_tensors_hooks(pack, lambda saved: saved if isinstance(saved, Tensor) else saved())
 
@@ -203,14 +250,12 @@ def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, valu
     """One block with the model's own attention: [1, slots, heads, size]."""
 
     def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        selected = keys.index_select(2, block.keys), values.index_select(2, block.keys)
-        result: Tensor = attention(part, *selected, block.mask(part.dtype))[0]
+        result: Tensor = attention(part, *[_gather(each, block.keys) for each in (keys, values)], block.mask(part.dtype))[0]
         return result
 
-    part = query[:, :, block.start : block.stop]
     if not torch.is_grad_enabled():
-        return attend(part, key, value)
-    output: Tensor = checkpoint(attend, part, key, value, use_reentrant=False, preserve_rng_state=False)
+        return attend(query, key, value)
+    output: Tensor = checkpoint(attend, query, key, value, use_reentrant=False, preserve_rng_state=False)
     return output
 
 

@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from sweet.errors import UsageError, first_line
 from sweet.hints import stage
 from sweet.learn.attention import Attention, tree_attention
+from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Forest, Tree, build_tree
@@ -332,8 +333,11 @@ class Scorer:
         """Hidden states of every slot of a tree: [1, slots, width]."""
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
-        with tree_attention(self.model, tree, self.device, self.attention):
-            return self._hidden(ids, position_ids=positions)
+        with tree_attention(self.model, tree, self.device, self.attention) as layout:
+            if isinstance(layout, FlexTree) or self.device.type != "cpu" or torch.is_grad_enabled():
+                return self._hidden(ids, position_ids=positions)
+            parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in layout.segments()]
+            return torch.cat(parts, dim=1)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
         """Divide bundles into groups, each for one forward pass of at most `budget` tokens (a larger bundle is a group
