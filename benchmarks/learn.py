@@ -24,8 +24,10 @@ exact   the greatest difference between trees and the forward pass of the model 
         trees and with trees cut to a budget.
 rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
         `bound_over_speedup` says by how much the time saved misses the ratio of tokens. It cannot reach it: the output
-        layer computes as many logits either way (of a tree's matrix products 28 % at width 128, 9 % at 512), and the
-        tokens of a tree attend to longer paths than the average token of the sequences.
+        layer computes as many logits either way, and the tokens of a tree attend to longer paths than the average token
+        of the sequences. `work_ratio` includes both: plain / tree of all multiplications of matrix products, with
+        attention to visible positions alone. `work_over_speedup` says by how much the time misses that ratio: below 1,
+        a multiplication of a tree takes less time than one of plain sequences.
 train   step-level DPO (sums of log-probabilities, no likelihood term) over 4 pairs per turn of `--train-dialogues`
         dialogues, 8 pairs a step. `--order` is that of the pairs, by default the one that `sweet train-actor` has by
         default. An epoch of 64 dialogues has 256 steps, of which TRL computes 3 in a minute: only the first
@@ -34,7 +36,8 @@ train   step-level DPO (sums of log-probabilities, no likelihood term) over 4 pa
         `epoch_sharing` is what the policy shares in the whole epoch, which is counted. TRL gets the same pairs in the
         same order, the same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before
         any step under a policy that differs from its reference, `step_loss_difference` the loss of each step.
-        `bound` is the ratio of work if only tokens counted: a reference token once, a trained one three times.
+        `bound` is the ratio of work if only tokens counted: a reference token once, a trained one three times;
+        `work_ratio` and `work_over_speedup` are those of `rank`, with the same weights.
 memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`
         excludes the memory of the process before.
 """
@@ -113,10 +116,14 @@ def rank(runner: Runner, seed: int) -> Metrics:
     batched = runner.run("rank", seed, method="batches", budget=options.plain_budget, **shape)
     single = runner.run("rank", seed, method="single", budget=1, **shape)
     plain = min(batched["seconds"], single["seconds"])
+    speedup = plain / tree["seconds"]
+    work_ratio = single["products"] / tree["products"]
     return {
-        "bound_over_speedup": single["tokens"] / tree["tokens"] / (plain / tree["seconds"]),
+        "bound_over_speedup": single["tokens"] / tree["tokens"] / speedup,
         "tokens_ratio": single["tokens"] / tree["tokens"],
-        "speedup": plain / tree["seconds"],
+        "work_over_speedup": work_ratio / speedup,
+        "work_ratio": work_ratio,
+        "speedup": speedup,
         "cpu_speedup": min(batched["cpu_s"], single["cpu_s"]) / tree["cpu_s"],
         "tree_s": tree["seconds"],
         "batches_s": batched["seconds"],
@@ -139,11 +146,14 @@ def train(runner: Runner, seed: int) -> Metrics:
     epoch = runner.run("epoch", seed, **settings)
     over_plain = ours["pairs_per_s"] / plain["pairs_per_s"]
     bound = plain["work"] / ours["work"]
+    work_ratio = plain["products"] / ours["products"]
     metrics = {
         "over_plain": over_plain,
         "cpu_over_plain": plain["cpu_s"] / ours["cpu_s"],
         "bound": bound,
         "bound_over_speedup": bound / over_plain,
+        "work_ratio": work_ratio,
+        "work_over_speedup": work_ratio / over_plain,
         "pairs": ours["pairs"],
         "epoch_pairs": epoch["pairs"],
         "epoch_sharing": epoch["tokens"] / epoch["tokens_computed"],

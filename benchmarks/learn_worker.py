@@ -55,6 +55,7 @@ def rank(request: Metrics, shape: Shape) -> Metrics:
         "cpu_s": time.process_time() - used,
         "tokens": counter.tokens,
         "forwards": counter.forwards,
+        "products": counter.products,
         "sequences": len(flat),
         "parameters": sum(p.numel() for p in model.parameters()),
         "peak_rss_mib": peak_mib(),
@@ -100,15 +101,18 @@ def train(request: Metrics, shape: Shape) -> Metrics:
     counter = TokenCounter(model)
     loop = _InOrder(model, pool, examples, Objective(BETA, 0.0, "none"), settings, on_step=steps.append)
     started, used = time.perf_counter(), time.process_time()
-    tokens_before = counter.tokens
+    tokens_before, products_before = counter.tokens, counter.products
     reference: list[float] = []
-    loop.on_reference = lambda: reference.extend((time.perf_counter() - started, counter.tokens - tokens_before))
+    loop.on_reference = lambda: reference.extend(
+        (time.perf_counter() - started, counter.tokens - tokens_before, counter.products - products_before)
+    )
     loop.run()
     seconds = time.perf_counter() - started
-    tokens = counter.tokens - tokens_before
+    tokens, products = counter.tokens - tokens_before, counter.products - products_before
     return {
         "pairs": len(examples),
         "work": reference[1] + 3 * (tokens - reference[1]),
+        "products": reference[2] + 3 * (products - reference[2]),
         "seconds": seconds,
         "cpu_s": time.process_time() - used,
         "reference_s": reference[0],

@@ -6,6 +6,10 @@ attends to those keys alone, with the tree's rule (`sweet.learn.tree`) as its ma
 times depth, while one mask over the whole tree would grow with slots times slots. Gradients flow through the shared
 keys and values; the keys gathered for a block are gathered again in the backward pass instead of being stored.
 
+Without gradients a CPU computes a tree segment by segment, each of a few blocks: the model's layers compute the slots
+of the segment, and attention reads the stored keys and values of the slots before it. The numbers are the same; the
+states of a segment stay in the caches, where those of a whole tree would be written to memory between two operations.
+
 torch's attention is used if the model would use it, with the query heads that share a key head as heads of one row, so
 that keys are never repeated; the backward pass then uses the saved results of the forward pass. A model's eager
 attention is called as is, with the soft cap or sinks that the model passes, and is recomputed in the backward pass
@@ -90,28 +94,29 @@ class BlockTree:
     Args:
         tree: the layout.
         device: where it is computed.
+        block: slots of a block.
         regather: store no gathered keys for the backward pass (see `_regather_in_backward`).
     """
 
-    def __init__(self, tree: Tree, device: torch.device, *, regather: bool) -> None:
+    def __init__(self, tree: Tree, device: torch.device, *, block: int, regather: bool) -> None:
         self.regather = regather
-        self._blocks = build_blocks(tree, device, BLOCK)
+        self._block = block
+        self._blocks = build_blocks(tree, device, block)
         self._slots = len(tree.ids)
         self._segment = slice(0, self._slots)
         self._stored: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def segments(self) -> Iterator[slice]:
         """The slots of each segment, while attention is computed for these slots only."""
-        size = BLOCK * SEGMENT_BLOCKS
+        size = self._block * SEGMENT_BLOCKS
         for start in range(0, self._slots, size):
             self._segment = slice(start, min(start + size, self._slots))
             yield self._segment
 
     @property
-    def blocks(self) -> list[tuple[slice, Block]]:
-        """The blocks of the current segment, each with its rows in it."""
-        start, stop = self._segment.start, self._segment.stop
-        return [(slice(b.start - start, b.stop - start), b) for b in self._blocks if start <= b.start < stop]
+    def blocks(self) -> list[Block]:
+        """The blocks of the current segment, in order."""
+        return [block for block in self._blocks if self._segment.start <= block.start < self._segment.stop]
 
     def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a layer up to the current segment, given those of the segment.
@@ -140,13 +145,14 @@ _active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attenti
 
 @contextmanager
 def tree_attention(
-    model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks"
+    model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks", block: int | None = None
 ) -> Iterator[BlockTree | FlexTree]:
     """While the context is open, `model` computes a row of ids as this tree, or segments of it (`BlockTree.segments`).
 
     Args:
         tree: the layout of the row.
         device: where it is computed.
+        block: slots of a block; BLOCK by default.
 
     Raises:
         ValueError: the model's attention cannot be replaced.
@@ -159,7 +165,8 @@ def tree_attention(
         plan: BlockTree | FlexTree = FlexTree(tree, device)
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
-        plan = BlockTree(tree, device, regather=not hasattr(model, LAYERS_RECOMPUTED))
+        regather = not hasattr(model, LAYERS_RECOMPUTED)
+        plan = BlockTree(tree, device, block=block or BLOCK, regather=regather)
     with _replaced_attention(model, original, plan):
         yield plan
 
@@ -200,7 +207,9 @@ def _attend(
         compute = partial(_eager_block, attend)
     else:
         compute = partial(_torch_block, regather=plan.regather, **kwargs)
-    outputs = [compute(query[:, :, rows], key, value, block) for rows, block in plan.blocks]
+    # Split, because the gradient of each slice would be as large as all queries.
+    parts = query.split([block.stop - block.start for block in plan.blocks], dim=2)
+    outputs = [compute(part, key, value, block) for part, block in zip(parts, plan.blocks, strict=True)]
     return torch.cat(outputs, dim=1), None
 
 
@@ -250,7 +259,8 @@ def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, valu
     """One block with the model's own attention: [1, slots, heads, size]."""
 
     def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        result: Tensor = attention(part, *[_gather(each, block.keys) for each in (keys, values)], block.mask(part.dtype))[0]
+        selected = _gather(keys, block.keys), _gather(values, block.keys)
+        result: Tensor = attention(part, *selected, block.mask(part.dtype))[0]
         return result
 
     if not torch.is_grad_enabled():

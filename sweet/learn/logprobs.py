@@ -1,6 +1,6 @@
 """Log-probabilities of supervised spans, with logits computed at supervised tokens only.
 
-The hidden state before each supervised token goes through the output layer, in chunks, with the log-sum-exp in fp32; no
+The hidden state before each supervised token goes through the output layer, in chunks, with the softmax in fp32; no
 other logits are computed. These are the work that trees do not reduce: a reply's tokens belong to it alone. Sequences
 are padded on the right and sorted by length under a token budget; a causal model does not attend to the right, so no
 attention mask is needed and the fast causal kernels apply.
@@ -37,11 +37,14 @@ CHUNK_NUMBERS = 1 << 24
 """Maximum number of logits in memory at a time: 64 MiB in fp32."""
 
 CACHED_NUMBERS = 1 << 20
-"""The same without gradients on a CPU: 4 MiB, which its caches hold while the log-sum-exp passes over them several
-times. Most positions of a prefix tree of replies are supervised, so that its logits fill the largest chunks."""
+"""The same without gradients on a CPU: 4 MiB, which its caches hold while the softmax passes over them several times.
+Most positions of a prefix tree of replies are supervised, so that its logits fill the largest chunks."""
 
 LEAST_ROWS = 256
 """Positions of such a chunk at least, whose products read all weights of the output layer once."""
+
+CHECKED_BLOCK = 2
+"""Slots of a block when a model is tested, so that its few tokens have several blocks and segments."""
 
 TOKEN_BUDGET = 2048
 """Default budget of tokens in one forward pass, padding included."""
@@ -174,7 +177,7 @@ class Scorer:
             return 0
         # A tree's mask replaces a sliding window, which is equivalent only within the window.
         window: int | None = getattr(config, "sliding_window", None)
-        return window or sys.maxsize
+        return min(window or sys.maxsize, _longest_unscaled(config))
 
     @torch.no_grad()
     def _check_tree(self) -> str | None:
@@ -189,7 +192,7 @@ class Scorer:
         try:
             tree = build_tree(rows)
             with self._precision():
-                states = self._tree_states(tree)[0].float()
+                states = self._tree_states(tree, CHECKED_BLOCK)[0].float()
                 for row, path in zip(rows, tree.paths, strict=True):
                     alone = self._hidden(torch.tensor([row], device=self.device))[0].float()
                     # Negated, so that NaN counts as different.
@@ -221,8 +224,9 @@ class Scorer:
         [n, k] fp32, [n, top] ids, [n, top] fp32."""
 
         def chunk(part: Tensor, targets_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            logits = self._logits(part)
-            return _picked(logits, targets_), *_most_likely(logits, top)
+            # In one fused kernel, forward and backward, which takes a half of the time of a log-sum-exp of torch.
+            logprobs = self._logits(part).log_softmax(1)
+            return logprobs.gather(1, targets_), *_most_likely(logprobs, top)
 
         with_gradients = torch.is_grad_enabled()
         size = self._chunk if with_gradients else self._chunk_without_gradients
@@ -303,9 +307,9 @@ class Scorer:
                     values = prefix_means(self.head(states).flatten(), paths, stops)
             else:
                 ids = self._pad([sequence.ids for sequence in sequences])
-                logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
-                logprobs = _picked(logits, targets)
-                top_ids, top_logprobs = _most_likely(logits, top)
+                table = self.model(input_ids=ids, use_cache=False).logits[at].float().log_softmax(1)
+                logprobs = table.gather(1, targets)
+                top_ids, top_logprobs = _most_likely(table, top)
         tokens = weighted = logprobs[:, 0]
         if any(weight != 1.0 for weight in weights):
             weighted = tokens * torch.tensor(weights, device=self.device)
@@ -329,11 +333,11 @@ class Scorer:
         width = max(map(len, rows))
         return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
 
-    def _tree_states(self, tree: Tree) -> Tensor:
-        """Hidden states of every slot of a tree: [1, slots, width]."""
+    def _tree_states(self, tree: Tree, block: int | None = None) -> Tensor:
+        """Hidden states of every slot of a tree: [1, slots, width]. `block`: as for `tree_attention`."""
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
-        with tree_attention(self.model, tree, self.device, self.attention) as layout:
+        with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
             if isinstance(layout, FlexTree) or self.device.type != "cpu" or torch.is_grad_enabled():
                 return self._hidden(ids, position_ids=positions)
             parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in layout.segments()]
@@ -352,19 +356,26 @@ class Scorer:
         return pack_bundles(bundles, budget, self.max_shared_length)
 
 
-def _picked(logits: Tensor, targets: Tensor) -> Tensor:
-    """The log-probabilities of some ids. logits [n, vocabulary], targets [n, k] -> [n, k]."""
-    return logits.gather(1, targets) - logits.logsumexp(1, keepdim=True)
+def _longest_unscaled(config: Any) -> int:
+    """The maximum length of sequences whose rotary frequencies do not depend on their length, in a tree on the longest
+    of them."""
+    rotary: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    by_layers = [rotary, *(values for values in rotary.values() if isinstance(values, dict))]
+    lengths = [
+        values.get("original_max_position_embeddings") or config.max_position_embeddings
+        for values in by_layers
+        if values.get("rope_type") in ("dynamic", "longrope")
+    ]
+    return min(lengths, default=sys.maxsize)
 
 
 @torch.no_grad()
-def _most_likely(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """The most likely ids, the most likely first, and their log-probabilities. logits [n, vocabulary] -> [n, top]
-    each."""
+def _most_likely(logprobs: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """The most likely ids, the most likely first, and their log-probabilities. [n, vocabulary] -> [n, top] each."""
     if not top:
-        return torch.empty(len(logits), 0, dtype=torch.long, device=logits.device), logits[:, :0].detach()
-    values, ids = logits.topk(min(top, logits.shape[1]), dim=1)
-    return ids, values - logits.logsumexp(1, keepdim=True)
+        return torch.empty(len(logprobs), 0, dtype=torch.long, device=logprobs.device), logprobs[:, :0].detach()
+    values, ids = logprobs.topk(min(top, logprobs.shape[1]), dim=1)
+    return ids, values
 
 
 def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_shared_length: int) -> list[list[int]]:

@@ -122,8 +122,11 @@ def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
     return groups
 
 
+@pytest.mark.parametrize("block", [3, 256])
 @pytest.mark.parametrize("family", [*FAMILIES, "gpt2", "mamba"])
-def test_shared_prompts_give_the_same_means(family: str) -> None:
+def test_shared_prompts_give_the_same_means(family: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, and in segments of two blocks."""
+    monkeypatch.setattr(attention, "BLOCK", block)
     model = build_model(VOCABULARY, family=family)
     scorer = Scorer(model)
     assert bool(scorer.max_shared_length) == (family != "mamba")
@@ -255,6 +258,38 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
     for group, found in zip(groups, group_logprobs(scorer, groups), strict=True):
         want = [float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, group)]
         assert found == pytest.approx(want, abs=1e-5)
+
+
+def test_a_tree_is_computed_in_segments_without_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "BLOCK", 20)
+    model, rows = build_model(VOCABULARY), dialogue_of()
+    scorer = Scorer(model)
+    slots = len(build_tree([row.ids for row in rows]).ids)
+    sizes: list[int] = []
+    hook = {"hook": lambda _model, _args, kwargs: sizes.append(kwargs["input_ids"].shape[1]), "with_kwargs": True}
+    model.base_model.register_forward_pre_hook(**hook)
+    whole = scorer(rows).sums.detach()
+    assert sizes == [slots]
+    sizes.clear()
+    with torch.no_grad():
+        torch.testing.assert_close(scorer(rows).sums, whole, rtol=1e-5, atol=1e-5)
+    assert sizes == [40] * (slots // 40) + [slots % 40]
+
+
+def test_a_tree_is_not_used_where_rotary_frequencies_depend_on_the_length() -> None:
+    """Sequences are longer than the length from which the frequencies are scaled."""
+    model = build_model(VOCABULARY, family="phi3")
+    scaled = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [8.0] * 4, "rope_theta": 10000.0}
+    settings = {"original_max_position_embeddings": 24, "rope_parameters": scaled}
+    model = type(model)(type(model.config).from_dict(model.config.to_dict() | settings)).eval()
+    rows = [*dialogue_of(turns=1), *groups_of()[1]]
+    assert min(len(row.ids) for row in rows) < 24 < max(len(row.ids) for row in rows)
+    scorer = Scorer(model)
+    assert scorer.max_shared_length == 24
+    with torch.no_grad():
+        expected = [torch.stack(naive(model, row)) for row in rows]
+    for want, (sums, _) in zip(expected, span_logprobs(scorer, rows, budget=1), strict=True):
+        torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8))
