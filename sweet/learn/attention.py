@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -75,17 +76,15 @@ class Block:
         return self._masks[dtype]
 
 
-def build_blocks(tree: Tree, device: torch.device, size: int) -> list[Block]:
+def build_blocks(tree: Tree, device: torch.device, size: int) -> Iterator[Block]:
     """The blocks of a tree, in order."""
     ends = torch.tensor(tree.ends, device=device)
     slots = torch.arange(len(tree.ids), device=device)
-    blocks = []
     for start in range(0, len(tree.ids), size):
         stop = min(start + size, len(tree.ids))
         own = slots[start:stop]
         keys = torch.cat([(ends[:start] > start).nonzero()[:, 0], own])
-        blocks.append(Block(start, stop, keys, (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None])))
-    return blocks
+        yield Block(start, stop, keys, (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None]))
 
 
 class BlockTree:
@@ -100,37 +99,33 @@ class BlockTree:
 
     def __init__(self, tree: Tree, device: torch.device, *, block: int, regather: bool) -> None:
         self.regather = regather
-        self._block = block
-        self._blocks = build_blocks(tree, device, block)
+        self.blocks: list[Block] = []
+        """Those of the current segment, in order."""
         self._slots = len(tree.ids)
-        self._segment = slice(0, self._slots)
+        self._unbuilt = build_blocks(tree, device, block)
         self._stored: dict[Any, tuple[Tensor, Tensor]] = {}
 
-    def segments(self) -> Iterator[slice]:
-        """The slots of each segment, while attention is computed for these slots only."""
-        size = self._block * SEGMENT_BLOCKS
-        for start in range(0, self._slots, size):
-            self._segment = slice(start, min(start + size, self._slots))
-            yield self._segment
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The blocks of the current segment, in order."""
-        return [block for block in self._blocks if self._segment.start <= block.start < self._segment.stop]
+    def segments(self, *, whole: bool) -> Iterator[slice]:
+        """The slots of each segment, one after the other, while attention is computed for these slots only; with
+        `whole` there is one segment."""
+        while blocks := list(islice(self._unbuilt, None if whole else SEGMENT_BLOCKS)):
+            self.blocks = blocks
+            yield slice(blocks[0].start, blocks[-1].stop)
 
     def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a layer up to the current segment, given those of the segment.
 
         They are stored slot by slot, in which order they are gathered fastest.
         """
-        if self._segment == slice(0, self._slots):
+        segment = slice(self.blocks[0].start, self.blocks[-1].stop)
+        if segment == slice(0, self._slots):
             return key, value
         if module not in self._stored:
             self._stored[module] = tuple(
                 each.new_empty(1, self._slots, each.shape[1], each.shape[3]).transpose(1, 2) for each in (key, value)
             )
         for stored, each in zip(self._stored[module], (key, value), strict=True):
-            stored[:, :, self._segment] = each
+            stored[:, :, segment] = each
         return self._stored[module]
 
 

@@ -338,10 +338,11 @@ class Scorer:
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
-            if isinstance(layout, FlexTree) or self.device.type != "cpu" or torch.is_grad_enabled():
+            if isinstance(layout, FlexTree):
                 return self._hidden(ids, position_ids=positions)
-            parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in layout.segments()]
-            return torch.cat(parts, dim=1)
+            segments = layout.segments(whole=self.device.type != "cpu" or torch.is_grad_enabled())
+            parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in segments]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
         """Divide bundles into groups, each for one forward pass of at most `budget` tokens (a larger bundle is a group
