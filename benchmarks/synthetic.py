@@ -140,7 +140,8 @@ class TokenCounter:
 
     @property
     def products(self) -> int:
-        return self._fixed + int(self._pairs) * self._pair
+        total: int = self._fixed + int(self._pairs) * self._pair
+        return total
 
     def _count(self, _module: Any, args: Any, kwargs: Any) -> None:
         ids = kwargs["input_ids"] if "input_ids" in kwargs else args[0]

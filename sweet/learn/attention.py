@@ -121,12 +121,13 @@ class BlockTree:
         if segment == slice(0, self._slots):
             return key, value
         if module not in self._stored:
-            self._stored[module] = tuple(
-                each.new_empty(1, self._slots, each.shape[1], each.shape[3]).transpose(1, 2) for each in (key, value)
-            )
+            self._stored[module] = self._empty(key), self._empty(value)
         for stored, each in zip(self._stored[module], (key, value), strict=True):
             stored[:, :, segment] = each
         return self._stored[module]
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_empty(1, self._slots, like.shape[1], like.shape[3]).transpose(1, 2)
 
 
 def _gather(tensor: Tensor, keys: Tensor) -> Tensor:
@@ -203,7 +204,7 @@ def _attend(
     else:
         compute = partial(_torch_block, regather=plan.regather, **kwargs)
     # Split, because the gradient of each slice would be as large as all queries.
-    parts = query.split([block.stop - block.start for block in plan.blocks], dim=2)
+    parts = torch.split(query, [block.stop - block.start for block in plan.blocks], dim=2)
     outputs = [compute(part, key, value, block) for part, block in zip(parts, plan.blocks, strict=True)]
     return torch.cat(outputs, dim=1), None
 
