@@ -116,6 +116,8 @@ class Scorer:
         self._cap: float | None = getattr(config, "final_logit_softcapping", None)
         self._has_output_layer = self._check_split()
         self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
+        self.in_segments = self.device.type == "cpu"
+        """Whether a tree is computed segment by segment if no gradients are needed."""
         self.flex_error: str | None = None
         """Why the fused kernel is not used although it should be; otherwise None."""
         self.max_shared_length = self._longest_shared(config) if share else 0
@@ -340,7 +342,7 @@ class Scorer:
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
             if isinstance(layout, FlexTree):
                 return self._hidden(ids, position_ids=positions)
-            segments = layout.segments(whole=self.device.type != "cpu" or torch.is_grad_enabled())
+            segments = layout.segments(whole=not self.in_segments or torch.is_grad_enabled())
             parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in segments]
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

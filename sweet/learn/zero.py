@@ -105,9 +105,18 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int) -> dict[str, Tensor]:
-        scores = self.scorer.compute(sequences, others, top)
-        return {name: tensor for name, tensor in vars(scores).items() if tensor is not None}
+    def forward(
+        self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int
+    ) -> tuple[Tensor | None, dict[str, torch.Size], dict[str, Tensor]]:
+        """Return the scores with gradients as one tensor and their shapes by name, and the other scores by name.
+
+        ZeRO-3 counts the outputs that a loss uses, in which the ranks must not differ.
+        """
+        scores = vars(self.scorer.compute(sequences, others, top))
+        learned = {name: score for name, score in scores.items() if score is not None and score.requires_grad}
+        joined = torch.cat([score.flatten() for score in learned.values()]) if learned else None
+        fixed = {name: score for name, score in scores.items() if score is not None and name not in learned}
+        return joined, {name: score.shape for name, score in learned.items()}, fixed
 
 
 class _DeepSpeedScorer(Scorer):
@@ -122,7 +131,10 @@ class _DeepSpeedScorer(Scorer):
         # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
         grad_enabled = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
-            return SpanScores(**self.deepspeed_engine(sequences, others, top))
+            joined, shapes, fixed = self.deepspeed_engine(sequences, others, top)
+        parts = () if joined is None else joined.split([shape.numel() for shape in shapes.values()])
+        learned = {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+        return SpanScores(**learned, **fixed)
 
 
 class ZeroEngine:
@@ -169,6 +181,8 @@ class ZeroEngine:
         # Testing FlexAttention's gradients runs a backward pass outside DeepSpeed, which ZeRO-3 does not support.
         forward.scorer = _DeepSpeedScorer(model, device=device, attention="blocks")
         forward.scorer.deepspeed_engine = self._engine
+        # All ranks must run the model equally often.
+        forward.scorer.in_segments = False
         if vision is not None:
             forward.scorer.require_images(vision)
         self.scorer: Scorer = forward.scorer
