@@ -78,7 +78,7 @@ class Scorer:
 
     Args:
         model: a Hugging Face causal language model.
-        chunk: maximum number of logits in memory at a time.
+        chunk: maximum number of logits in memory at a time; CHUNK_NUMBERS by default.
         share: compute shared prefixes once; False computes each sequence separately.
         device: where to compute; by default where the weights are.
         attention: how attention over trees is computed (`sweet.learn.attention`); by default with the fused kernel on a
@@ -95,7 +95,7 @@ class Scorer:
     def __init__(
         self,
         model: Any,
-        chunk: int = CHUNK_NUMBERS,
+        chunk: int | None = None,
         *,
         share: bool = True,
         device: torch.device | None = None,
@@ -107,7 +107,7 @@ class Scorer:
         self._mixed = self.device.type == "cuda" and model.dtype == torch.float32
         output = model.get_output_embeddings().weight
         self._vocabulary = int(getattr(output, "ds_shape", output.shape)[0])  # ZeRO-3 stores the shape separately
-        self._chunk = max(1, chunk // self._vocabulary)
+        self._chunk = max(1, (chunk or CHUNK_NUMBERS) // self._vocabulary)
         cached = max(LEAST_ROWS, CACHED_NUMBERS // self._vocabulary)
         self._chunk_without_gradients = min(self._chunk, cached) if self.device.type == "cpu" else self._chunk
         config = model.config.get_text_config()
@@ -232,9 +232,10 @@ class Scorer:
 
         with_gradients = torch.is_grad_enabled()
         size = self._chunk if with_gradients else self._chunk_without_gradients
-        if len(states) <= size:
+        chunks = self.chunks(len(states), size)
+        if chunks == 1:
             return chunk(states, targets)
-        pairs = zip(torch.split(states, size), torch.split(targets, size), strict=True)
+        pairs = zip(states.tensor_split(chunks), targets.tensor_split(chunks), strict=True)
         if with_gradients:
             # The logits of a chunk are recomputed in the backward pass instead of being stored.
             rows = [checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs]
@@ -242,6 +243,10 @@ class Scorer:
             rows = [chunk(part, targets_) for part, targets_ in pairs]
         logprobs, ids, values = (torch.cat(columns) for columns in zip(*rows, strict=True))
         return logprobs, ids, values
+
+    def chunks(self, positions: int, size: int) -> int:
+        """Return in how many chunks of at most `size` the logits of these positions are computed."""
+        return max(1, -(-positions // size))
 
     @property
     def compute_type(self) -> str:

@@ -120,12 +120,25 @@ class _Forward(torch.nn.Module):
 
 
 class _DeepSpeedScorer(Scorer):
-    """A scorer whose forward passes go through DeepSpeed."""
+    """A scorer whose forward passes go through DeepSpeed.
+
+    With partitioned weights all ranks must run the model and its output layer equally often, because each time its
+    weights are fetched from all ranks: so no tree is computed in segments, and logits in as many chunks on each rank.
+    """
 
     deepspeed_engine: Any = None
+    partitioned = False
 
     def compute(self, sequences: Sequence[TokenSequence], others: Tensor | None, top: int) -> SpanScores:
         return super().__call__(sequences, others, top)
+
+    def chunks(self, positions: int, size: int) -> int:
+        count = super().chunks(positions, size)
+        if not self.partitioned:
+            return count
+        most = torch.tensor(count, device=self.device)
+        torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+        return int(most)
 
     def __call__(self, sequences: Sequence[TokenSequence], others: Tensor | None = None, top: int = 0) -> SpanScores:
         # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
@@ -181,8 +194,8 @@ class ZeroEngine:
         # Testing FlexAttention's gradients runs a backward pass outside DeepSpeed, which ZeRO-3 does not support.
         forward.scorer = _DeepSpeedScorer(model, device=device, attention="blocks")
         forward.scorer.deepspeed_engine = self._engine
-        # All ranks must run the model equally often.
-        forward.scorer.in_segments = False
+        forward.scorer.partitioned = settings.stage == 3
+        forward.scorer.in_segments = forward.scorer.in_segments and not forward.scorer.partitioned
         if vision is not None:
             forward.scorer.require_images(vision)
         self.scorer: Scorer = forward.scorer

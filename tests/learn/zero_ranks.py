@@ -20,6 +20,7 @@ from sweet import collector
 with collector.paused(freeze=True):
     import torch
 
+    from sweet.learn import logprobs
     from sweet.learn.components import Example, Objective
     from sweet.learn.data import Reference
     from sweet.learn.head import attach_head
@@ -47,13 +48,13 @@ CRITIC = Objective(0.1, 0.01)
 TRAINED, HELDOUT = 5, 3
 """Examples. The last step of an epoch, of one example, leaves the other rank without any."""
 MORE = {"regression": 9}
-"""In `regression` the gradient of the head's bias has to be more than rounding. With five examples of `tokens`, which are
-of four kinds, the ranks of the first step learn from different scores."""
+"""In `regression` the gradient of the head's bias has to be more than rounding. With five examples of `tokens`, which
+are of four kinds, the ranks of the first step learn from different scores."""
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
 CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (0, 2, 3)]
 CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSettings(3), "regression")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
+CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded", "chunked")]
 CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSettings(3), "sighted-lora")]
 CASES += [(ZeroSettings(stage), "tokens") for stage in (0, 3)]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
@@ -69,6 +70,11 @@ JOB = "job"
 
 def case_name(settings: ZeroSettings, objective: str) -> str:
     return f"{objective}-zero{settings.stage}-{settings.offload}"
+
+
+USUAL_NUMBERS, CHUNK = logprobs.CHUNK_NUMBERS, 7
+"""Positions whose logits are computed at a time in the case `chunked`, so that the ranks have unequal numbers of
+chunks."""
 
 
 class Falling(Loop):
@@ -101,7 +107,9 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
         attach_head(model)  # and in `regression` the output layer has no gradient
     if more.pop("recompute", False):
         recompute_layers(model)
-    return (Falling if name == "best" else Loop)(
+    if name == "chunked":
+        logprobs.CHUNK_NUMBERS = CHUNK * len(tokenizer)
+    loop = (Falling if name == "best" else Loop)(
         model,
         sequences,
         examples[:trained],
@@ -112,6 +120,8 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
         on_step=more.pop("on_step", records.append),
         **more,
     )
+    logprobs.CHUNK_NUMBERS = USUAL_NUMBERS
+    return loop
 
 
 def main(folder: Path) -> None:
