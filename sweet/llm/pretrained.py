@@ -15,9 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from sweet.device import Device
 from sweet.errors import UsageError
@@ -27,6 +25,9 @@ from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
 from sweet.tasks.micro import PACKAGED
+
+if TYPE_CHECKING:
+    import torch
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.model", "*.tiktoken", "tekken.json", "*.codes")
 """Files of which a tokenizer has one, as patterns."""
@@ -101,6 +102,8 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     Raises:
         UsageError: there is no such model or device, or the directory does not contain a complete model.
     """
+    import torch
+
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
     target = resolve_device(device)
@@ -133,6 +136,8 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
 def meta_model(name: str, *, tokenizer: Any = None) -> Any:
     """The model on torch's meta device: configuration and shapes, no weights. Arguments and errors as for
     `load_model`."""
+    import torch
+
     path = _base_path(name)
     with _loading_errors(name), torch.device("meta"):
         config = _config(path)
@@ -235,6 +240,8 @@ def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
 
 
 def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    import torch
+
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     torch_dtype = getattr(torch, dtype, None)

@@ -39,9 +39,8 @@ class _Program:
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", MODULE, str(other.fileno())],
-                pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", MODULE],
+                stdin=other,
                 stdout=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for this process, which ends that one

@@ -1,9 +1,9 @@
-"""The program of the processes: `python -m sweet.llm.hosted FD`, with FD an end of a socket.
+"""The program of the processes: `python -m sweet.llm.hosted`, whose standard input is an end of a socket.
 
-Through FD come the sockets of clients. The program imports the libraries, which takes seconds, and forks for each of
+Through it come the sockets of clients. The program imports the libraries, which takes seconds, and forks for each of
 these sockets a process that serves it: loads the model, runs its engine, and ends when the socket is closed, so also
 when the client was killed. The program itself runs no thread and computes nothing, so that a fork of it can do both; it
-ends when FD is closed.
+ends when its input is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import get_args
@@ -31,7 +30,8 @@ def main() -> None:
     import transformers.models.llama.modeling_llama  # noqa: F401 - takes long, and small models are of this kind
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked
-    control = socket.socket(fileno=int(sys.argv[1]))
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no other file may become standard input
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not data:
