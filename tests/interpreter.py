@@ -31,12 +31,13 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
     """Let a zygote run these arguments; None if it cannot."""
-    unbuffered = arguments[:1] == ["-u"]
-    match arguments[unbuffered:]:
-        case ["-c", *_] if unbuffered:  # pytest-xdist's
+    how = arguments[0] if arguments[:1] in (["-u"], ["-P"]) else ""
+    words = arguments[1:] if how else arguments
+    match words:
+        case ["-c", *_] if how == "-u":  # pytest-xdist's
             level = os.environ.get(programs.WORKERS, "tests")
             environment = {name: value for name, value in os.environ.items() if name not in SET_BY_READLINE}
-            return programs.Forked(programs.zygote(level), arguments[1:], environment, ends_with_client=True)
+            return programs.Forked(programs.zygote(level), words, environment, ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
             read_later: tuple[str, ...] = ()
         case [file, *_] if file.endswith(RAY_PROGRAMS):
@@ -45,12 +46,14 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
             return None
     if not programs.is_applied(os.environ, read_later):
         return None
+    is_small = tuple(words[:2]) == programs.SWEET and not programs.needs_torch(words)
     return programs.Forked(
-        programs.zygote("torch"),
-        arguments[unbuffered:],
+        programs.zygote("commands" if is_small else "torch"),
+        words,
         dict(os.environ),
         name,
-        unbuffered=unbuffered,
+        unbuffered=how == "-u",
+        safe_path=how == "-P",
         ends_with_client=True,
     )
 

@@ -68,7 +68,12 @@ READ_BY_RAY = ("RAY_", "LD_PRELOAD", "SPT_NOENV", "CUDA_VISIBLE_DEVICES")
 
 
 def start(
-    arguments: Sequence[str | Path], *, torch: bool = False, env: Mapping[str, str] | None = None, **options: Any
+    arguments: Sequence[str | Path],
+    *,
+    torch: bool = False,
+    env: Mapping[str, str] | None = None,
+    executable: str | None = None,
+    **options: Any,
 ) -> subprocess.Popen[Any]:
     """Start `python ARGUMENTS`. Further options are those of subprocess.Popen.
 
@@ -78,15 +83,21 @@ def start(
     Args:
         torch: the program needs torch and transformers, which its zygote has imported; `sweet train-critic` and
             `train-actor` always do.
+        executable: the `sys.executable` of a program that is forked; by default the one by which its own programs are
+            forked too. Tests that kill the program and look for its ranks give the interpreter.
     """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
     can_be_forked = FOLDER in os.environ and options.get("preexec_fn") is None
     if can_be_forked and all(name.startswith((*READ_BY_CALLS, *READ_AGAIN)) for name in _different(environment)):
-        needs_torch = torch or (tuple(words[:2]) == SWEET and not NEED_TORCH.isdisjoint(words[2:3]))
-        level = "torch" if needs_torch else "commands"
-        return Forked(zygote(level), words, environment, sys.executable, **options)
+        level = "torch" if torch or needs_torch(words) else "commands"
+        return Forked(zygote(level), words, environment, executable or interpreter(), **options)
     return subprocess.Popen([sys.executable, *words], env=environment, **options)
+
+
+def needs_torch(words: Sequence[str]) -> bool:
+    """Whether `python WORDS` is a command that imports torch."""
+    return tuple(words[:2]) == SWEET and (not NEED_TORCH.isdisjoint(words[2:3]) or "embedded" in words)
 
 
 def run(arguments: Sequence[str | Path], *, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -111,7 +122,9 @@ def zygotes(folder: Path) -> Iterator[None]:
     os.environ[FOLDER] = str(folder)
     (folder / ENVIRONMENT).write_text(json.dumps(dict(os.environ)))
     if " " not in sys.executable and len(sys.executable) <= LONGEST:
-        code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.interpreter import main; main()"
+        # Most of what cannot be forked begins with -I, and is started without the modules of `tests`.
+        start = "import os, sys; sys.argv[1:2] == ['-I'] and os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        code = f"{start}; sys.path.insert(0, {str(ROOT)!r}); from tests.interpreter import main; main()"
         (folder / INTERPRETER).write_text(f"#!{sys.executable} -S\n{code}\n")
         (folder / INTERPRETER).chmod(0o700)
     command = [sys.executable, "-m", "tests.zygote", str(folder), "." * 8192]
@@ -191,6 +204,7 @@ class Forked(subprocess.Popen[Any]):
         executable: str = sys.executable,
         start_new_session: bool = False,
         unbuffered: bool = False,
+        safe_path: bool = False,
         ends_with_client: bool = False,
         **options: Any,
     ) -> None:
@@ -201,6 +215,7 @@ class Forked(subprocess.Popen[Any]):
             "executable": executable,
             "new_session": start_new_session,
             "unbuffered": unbuffered,
+            "safe_path": safe_path,
             "ends_with_client": ends_with_client,
         }
         super().__init__([executable, *arguments], **options)

@@ -321,11 +321,15 @@ def read_again() -> None:
         reload(constants)
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Do what `python ARGUMENTS` does: `-m MODULE …`, `-c CODE …` or `FILE …`."""
+def run(arguments: Sequence[str], *, safe_path: bool) -> None:
+    """Do what `python ARGUMENTS` does: `-m MODULE …`, `-c CODE …` or `FILE …`.
+
+    Args:
+        safe_path: `python -P`, modules of the current folder cannot be imported.
+    """
     match arguments:
         case ["-m", module, *rest]:
-            sys.path[:1], sys.argv = _current_folder(), [module, *rest]
+            sys.path[:1], sys.argv = [] if safe_path else _current_folder(), [module, *rest]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *rest]:
             sys.path[0], sys.argv = "", ["-c", *rest]
@@ -378,7 +382,7 @@ if __name__ == "__main__":
         os._exit(0)
     become(*call)
     try:
-        run(call[0]["arguments"])
+        run(call[0]["arguments"], safe_path=call[0]["safe_path"])
     except SystemExit as exit:
         if not isinstance(exit.code, int | None):
             raise  # and print it

@@ -104,7 +104,7 @@ def test_luck_is_found(tmp_path: Path) -> None:
 
 
 def test_a_reference_near_the_limit_of_time_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "NEAR", 0.15)
+    monkeypatch.setattr(check, "NEAR", 0.04)  # the loop takes longer on any CPU
     loop = body("n = h", "while n < 6_000_000:", "    n += 1", "return n * h")
     found = checked(tmp_path, row("loop", loop), row("fast", body("return 9 * h")), repeats=1)
     assert set(found) == {"loop"}

@@ -68,7 +68,8 @@ def sweet(run: Run, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The program itself, training a critic; what it tells is on its stderr."""
     words = [*programs.SWEET, "train-critic", str(run.path), *OPTIONS, *options]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with programs.start(words, env=os.environ | {"COLUMNS": "300"}, text=True, **pipes) as process:
+    environment = os.environ | {"COLUMNS": "300"}
+    with programs.start(words, env=environment, executable=sys.executable, text=True, **pipes) as process:
         try:
             yield process
         finally:
