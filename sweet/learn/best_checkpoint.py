@@ -7,29 +7,40 @@ saved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.learn.engine import Engine, save_atomically
+from sweet.learn.engine import save_atomically
+
+
+class Trains(Protocol):
+    """What trains the weights (`sweet.learn.engine.Engine`)."""
+
+    @property
+    def rank(self) -> int: ...
+
+    def weights(self) -> Mapping[str, Tensor] | None:
+        """The trained weights by name, complete, on rank 0; None on the others."""
 
 
 class BestCheckpoint:
     """The best weights so far. All ranks must call every method together.
 
     Args:
-        engine: the engine that trains.
+        engine: what trains.
         checkpoint: the checkpoint file next to which the weights are stored.
 
     Attributes:
         step, accuracy: of the best weights so far; None before the first.
     """
 
-    def __init__(self, engine: Engine, checkpoint: Path) -> None:
+    def __init__(self, engine: Trains, checkpoint: Path) -> None:
         self._engine, self._checkpoint = engine, checkpoint
         self.step: int | None = None
         self.accuracy: float | None = None
@@ -42,7 +53,7 @@ class BestCheckpoint:
         self.step, self.accuracy = step, accuracy
         weights = self._engine.weights()
         if weights is not None:
-            save_atomically(weights, self._path(step))
+            save_atomically(dict(weights), self._path(step))
 
     def remove_outdated(self) -> None:
         """Remove all files but the best. Call it after a checkpoint that records the best step has been saved."""

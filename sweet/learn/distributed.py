@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import option
+from sweet.hints import Hint, option
 from sweet.installation import install_command
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
@@ -76,10 +76,15 @@ class Layout:
     nodes: Nodes | None = None
 
 
-def check_deepspeed() -> None:
-    """Raise UsageError if deepspeed is not installed."""
+def check_deepspeed(where: Hint | None = None) -> None:
+    """Raise UsageError if deepspeed is not installed.
+
+    Args:
+        where: the option that needs it.
+    """
     if find_spec("deepspeed") is None:
-        raise UsageError("deepspeed is not installed.", where=option("engine", "deepspeed"), fix=install_command("gpu"))
+        where = where or option("engine", "deepspeed")
+        raise UsageError("deepspeed is not installed.", where=where, fix=install_command("gpu"))
 
 
 def check_hostfile(path: Path) -> None:
@@ -107,8 +112,12 @@ def world_size(layout: Layout | None) -> int:
     return sum(layout.devices or int(host[2]) for host in hosts if host)
 
 
-def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
-    """The command that starts the ranks of the job in `folder`; they meet at `port` of the first machine."""
+def launch_command(layout: Layout, folder: Path, port: int, program: str = PROGRAM) -> list[str]:
+    """The command that starts the ranks of the job in `folder`; they meet at `port` of the first machine.
+
+    Args:
+        program: that each rank runs, where all of them are on this machine.
+    """
     nodes = layout.nodes
     if nodes is not None and nodes.rank is None:
         node = [sys.executable, "-m", "sweet.learn.multinode", str(folder.absolute())]
@@ -116,7 +125,7 @@ def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
     if nodes is not None:
         return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
     if layout.hostfile is None:
-        return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder)
+        return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder, program)
     # A single host of a hostfile is not necessarily this one.
     words = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
     words += [f"--num_gpus={layout.devices}"] if layout.devices else []

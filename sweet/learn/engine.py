@@ -19,8 +19,11 @@ from torch import Tensor
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.learn.logprobs import Scorer
+from sweet.learn.lora import merged
 
 BETAS = (0.9, 0.95)
+CLIP = 1.0
+"""Maximum norm of a gradient."""
 
 T = TypeVar("T")
 
@@ -43,6 +46,20 @@ def peak_flops(device: torch.device) -> float | None:
         return None
     device_name = torch.cuda.get_device_name(device)
     return next((peak for name, peak in PEAK_FLOPS.items() if name in device_name), None)
+
+
+class OtherModels(Protocol):
+    """Further models of a training, whose state belongs to its checkpoint."""
+
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return the state as this rank stores it. An engine of several ranks writes its part to `folder` instead."""
+
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` returned and wrote.
+
+        Raises:
+            ValueError: it is of another model.
+        """
 
 
 class Engine(Protocol):
@@ -74,10 +91,28 @@ class Engine(Protocol):
     def weights(self) -> dict[str, Tensor] | None:
         """The trained weights by name, complete, on rank 0; None on the others."""
 
-    def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Save everything needed to resume, and `state`, replacing what was saved at `path` before."""
+    def merged_weights(self) -> dict[str, Tensor] | None:
+        """All weights by the names of the model without an adapter, which is merged in (`sweet.learn.lora`), on rank 0;
+        None on the others."""
 
-    def load(self, path: Path, digest: str) -> dict[str, Any]:
+    def stored_weights(self) -> dict[str, Tensor]:
+        """The trained weights by name, as this rank stores them: complete, or its part of each. After `release`, a
+        forward pass computes with what their `data` are then."""
+
+    def release(self) -> None:
+        """Free what this rank has gathered of weights that are stored in parts."""
+
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return weights and optimizer, as `OtherModels.state`."""
+
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` returned and wrote."""
+
+    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+        """Save everything needed to resume, `state`, and the state of `others`, replacing what was saved at `path`
+        before."""
+
+    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
         """Restore what `save` wrote and return its `state`.
 
         Raises:
@@ -120,17 +155,30 @@ class TorchEngine:
     def weights(self) -> dict[str, Tensor]:
         return {name: parameter.detach() for name, parameter in self.parameters.items()}
 
-    def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Write trained weights, optimizer, random state and `state` to one file, replacing an earlier one."""
-        content = {
-            "model": self.weights(),
-            "optimizer": self.optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-            "state": state,
-        }
-        save_atomically(content, path)
+    def merged_weights(self) -> dict[str, Tensor]:
+        with torch.no_grad():
+            return dict(merged(self.model))
 
-    def load(self, path: Path, digest: str) -> dict[str, Any]:
+    def stored_weights(self) -> dict[str, Tensor]:
+        return self.parameters
+
+    def release(self) -> None:
+        """Nothing is gathered."""
+
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        return {"model": self.weights(), "optimizer": self.optimizer.state_dict()}
+
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        copy_weights(self.parameters, state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
+        """Write trained weights, optimizer, random state, `state` and `others` to one file, replacing an earlier
+        one."""
+        more = {} if others is None else {"models": others.state()}
+        save_atomically({**self.state(), "random": torch.get_rng_state(), "state": {**state, **more}}, path)
+
+    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
         """Restore what `save` wrote and return its `state`.
 
         Raises:
@@ -151,9 +199,10 @@ class TorchEngine:
                 where=path,
                 fix=Hint("train without ", option("resume", True)),
             )
-        copy_weights(self.parameters, content["model"])
-        self.optimizer.load_state_dict(content["optimizer"])
+        self.load_state(content)
         torch.set_rng_state(content["random"])
+        if others is not None:
+            others.load_state(state.pop("models"))
         return state
 
 

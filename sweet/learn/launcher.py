@@ -20,18 +20,21 @@ LAUNCHER = "sweet.learn.torch_launcher"
 PROGRAM = "sweet.learn.worker"
 
 
-def torch_launcher(nodes: int, rank: int, devices: int, master: str, port: int, folder: Path) -> list[str]:
+def torch_launcher(
+    nodes: int, rank: int, devices: int, master: str, port: int, folder: Path, program: str = PROGRAM
+) -> list[str]:
     """The command that starts this node's ranks of the job in `folder`.
 
     Args:
         nodes, rank: number of nodes, and the number of this one.
         devices: ranks on this node.
         master, port: where the ranks meet.
+        program: that each of them runs.
     """
     start = [LAUNCHER, f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
     start += [f"--node-rank={rank}"] if nodes > 1 else []
     start += [f"--master-addr={master}", f"--master-port={port}", "--max-restarts=0", "--module"]
-    return [sys.executable, "-m", *start, PROGRAM, str(folder.absolute())]
+    return [sys.executable, "-m", *start, program, str(folder.absolute())]
 
 
 def child_environment(base: Mapping[str, str]) -> dict[str, str]:

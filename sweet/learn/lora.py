@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,20 +120,26 @@ def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
     wrapped.save_pretrained(str(folder), save_embedding_layers=False)
 
 
-def merged_weights(model: Any) -> dict[str, torch.Tensor]:
-    """The weights of a model with its adapter merged in, by the names that the model has without the adapter.
+def merged(
+    model: Any, gathered: Callable[[list[Any]], AbstractContextManager[object]] = lambda _: nullcontext()
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the weights of a model with its adapter merged in, by the names that the model has without the adapter.
 
     Without an adapter they are the model's own tensors and not copies. A regression head is not among them.
+
+    Args:
+        gathered: makes parameters complete within a context, in which the weights made of them are yielded.
     """
     adapted = {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
-    found: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
         owner = next((path for path in adapted if name.startswith(f"{path}.")), None)
         if owner is None:
-            found[name] = parameter.detach()
+            with gathered([parameter]):
+                yield name, parameter.detach()
         elif name == f"{owner}.base_layer.weight":
-            delta = adapted[owner].get_delta_weight("default").detach()
-            found[f"{owner}.weight"] = parameter.detach() + delta.to(parameter.dtype)
+            with gathered(list(adapted[owner].parameters())):
+                delta = adapted[owner].get_delta_weight("default").detach()
+                yield f"{owner}.weight", parameter.detach() + delta.to(parameter.dtype)
         elif name.startswith(f"{owner}.base_layer."):
-            found[name.replace(".base_layer.", ".")] = parameter.detach()
-    return found
+            with gathered([parameter]):
+                yield name.replace(".base_layer.", "."), parameter.detach()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,12 @@ def run(folder: Path) -> None:
         log.close()
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], run: Callable[[Path], None] = run) -> int:
+    """Do a rank's work in a folder; return its exit status.
+
+    Args:
+        run: the work.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     folder = Path(arguments[0])

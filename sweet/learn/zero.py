@@ -36,8 +36,9 @@ from sweet import collector
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import Hint, option
-from sweet.learn.engine import BETAS, trainable_weights
+from sweet.learn.engine import BETAS, OtherModels, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.lora import merged
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.vision_processor import VisionProcessor
 
@@ -232,19 +233,45 @@ class ZeroEngine:
         """All trained weights by name, complete, fp32, on the host of rank 0; None on the others."""
         content = {}
         for name, parameter in trainable_weights(self.model).items():
-            with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
+            with self._gathered([parameter]):
                 if self.rank == 0:
                     content[name] = parameter.detach().to("cpu", copy=True)
         return content if self.rank == 0 else None
 
+    @torch.no_grad()
+    def merged_weights(self) -> dict[str, Tensor] | None:
+        """As `weights`, but all of the model, with its adapter merged in."""
+        content = {}
+        for name, weight in merged(self.model, self._gathered):
+            if self.rank == 0:
+                content[name] = weight.to("cpu", copy=True)
+        return content if self.rank == 0 else None
+
+    def stored_weights(self) -> dict[str, Tensor]:
+        weights: dict[str, Any] = trainable_weights(self.model)
+        return {name: weight.ds_tensor for name, weight in weights.items()} if self._partitioned else weights
+
+    def release(self) -> None:
+        if self._partitioned:
+            self._engine.optimizer._partition_all_parameters()
+
+    def _gathered(self, parameters: list[Any]) -> Any:
+        """A context in which these parameters are complete."""
+        return self._zero.GatheredParameters(parameters, enabled=self._partitioned)
+
+    @property
+    def _partitioned(self) -> bool:
+        return self.settings.stage == 3
+
     # Checkpoints -----------------------------------------------------------------------------------------------
 
-    def save(self, path: Path, state: dict[str, Any]) -> None:
+    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
         """Each rank writes its part to a new folder next to `path`, which then names that folder."""
         tag = f"step-{state['step']}"
-        self._engine.save_checkpoint(
-            str(path.parent), tag=tag, save_latest=False, exclude_frozen_parameters=self._frozen
-        )
+        folder = path.parent / tag
+        self.state(folder)
+        if others is not None:
+            torch.save(others.state(folder), folder / f"others-{self.rank}.pt")
         torch.distributed.barrier()
         if self.rank == 0:
             metadata = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
@@ -254,7 +281,29 @@ class ZeroEngine:
                     shutil.rmtree(folder)
         torch.distributed.barrier()
 
-    def load(self, path: Path, digest: str) -> dict[str, Any]:
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """Write this rank's part of weights and optimizer to `folder`."""
+        assert folder is not None, "the parts of all ranks are in one folder"
+        self._engine.save_checkpoint(
+            str(folder.parent), tag=folder.name, save_latest=False, exclude_frozen_parameters=self._frozen
+        )
+        return {}
+
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` wrote.
+
+        Raises:
+            UsageError: it is incomplete.
+        """
+        assert folder is not None, "the parts of all ranks are in one folder"
+        found, _ = self._engine.load_checkpoint(
+            str(folder.parent), tag=folder.name, load_module_strict=not self._frozen
+        )
+        if found is None:
+            fix = Hint("train without ", option("resume", True))
+            raise UsageError("The checkpoint is incomplete.", where=folder, fix=fix)
+
+    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
         fix = Hint("train without ", option("resume", True))
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))
@@ -272,11 +321,11 @@ class ZeroEngine:
                 where=path,
                 fix=Hint(option("devices"), " and ", option("zero", layout[1]), " as before, or ", fix),
             )
-        result, _ = self._engine.load_checkpoint(
-            str(path.parent), tag=metadata["tag"], load_module_strict=not self._frozen
-        )
-        if result is None:
-            raise UsageError("The checkpoint is incomplete.", where=path.parent / metadata["tag"], fix=fix)
+        folder = path.parent / metadata["tag"]
+        self.load_state({}, folder)
+        if others is not None:
+            own = folder / f"others-{self.rank}.pt"
+            others.load_state(torch.load(own, map_location=self.scorer.device, weights_only=True), folder)
         return state
 
 

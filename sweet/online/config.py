@@ -19,7 +19,7 @@ from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.tasks.trajectory import Thoughts
-from sweet.training.config import LoraOptions, LoraOutput, PushedConfig
+from sweet.training.config import LoraOptions, LoraOutput, Offload, PushedConfig
 from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
@@ -125,6 +125,15 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     separate."""
     device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Where to train, and where the embedded engine samples."""
+    devices: int | None = Field(default=None, ge=1, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
+    """GPUs to train on, or processes on a CPU, by DeepSpeed; default: one device, in the process of this command."""
+    zero: int | None = Field(
+        default=None, ge=0, le=3, json_schema_extra=about("Several GPUs and machines", OPERATIONAL)
+    )
+    """With --devices: ZeRO stage, which divides among the GPUs: 1 the optimizer, 2 also gradients, 3 also weights;
+    default: 3."""
+    offload: Offload = Field(default="none", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
+    """With --devices: the states that are kept in the host's memory; all needs ZeRO 3."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """Engine of a model without an address: auto, vllm, or embedded; a vllm is started and stopped by this command."""
     concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", OPERATIONAL))

@@ -11,17 +11,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from sweet.credit.base import Batch, CreditRule, NothingToLearn
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example, Objective
-from sweet.learn.engine import TorchEngine
-from sweet.learn.lora import merged_weights
+from sweet.learn.engine import Engine
 from sweet.learn.metrics import MetricSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.tokens import TokenSequence
@@ -35,8 +33,27 @@ from sweet.training.model import StartingModel
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic
 
-CLIP = 1.0
-"""Maximum norm of a gradient."""
+
+class Learns(Protocol):
+    """What learns, as the loop calls it: a `Learner` in this process, or several in ranks (`sweet.online.ranks`).
+
+    Attributes:
+        updates: of the weights so far.
+    """
+
+    @property
+    def updates(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+
+    def learn(self, step: int, dialogues: Sequence[Trajectory], rewards: Mapping[str, float]) -> Record: ...
+    def sampled_weights(self) -> Mapping[str, Tensor] | None: ...
+    def weights(self) -> Mapping[str, Tensor] | None: ...
+    def save(self, path: Path, state: dict[str, Any]) -> None: ...
+    def load(self, path: Path, digest: str) -> dict[str, Any]: ...
+
+    def check(self) -> None:
+        """Raise the error of a rank that has failed."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +76,11 @@ class LearnerSettings:
 
 
 class Learner:
-    """Updates a model in memory, step by step.
+    """Updates a model in memory, step by step. All ranks must call every method together, with the same arguments.
 
     Args:
         model: to train, with weights.
+        engine: trains it; of one or several ranks.
         rule: weighs the dialogues.
         rewards: what the rewards of this kind of task mean.
         source: what is learned from, for errors.
@@ -70,11 +88,13 @@ class Learner:
 
     Attributes:
         updates: of the weights so far.
+        rank: number of this process.
     """
 
     def __init__(
         self,
         model: StartingModel,
+        engine: Engine,
         rule: CreditRule,
         objective: Objective,
         used: Hyperparameters,
@@ -86,17 +106,18 @@ class Learner:
     ) -> None:
         self.model, self.rule, self.objective, self.used = model, rule, objective, used
         self.settings, self.rewards, self.source = settings, rewards, source
-        network = model.trainee.model
-        network.eval()  # with dropout, policy and sampler would differ even with equal weights
-        self.engine = TorchEngine(network, CLIP)
-        self.scorer = self.engine.scorer
+        self.engine, self.rank = engine, engine.rank
+        self.scorer = engine.scorer
         self.scorer.computes_logprobs = objective.needs_tokens
         if not settings.share:
             self.scorer.max_shared_length = 0
         encoder = DialogueEncoder(model.encoder, "paper", model.max_length)
         budget = 2 * settings.token_budget
-        self.models = LiveModels(encoder, model.trainee, self.scorer, budget, rule, critic, load_reward)
+        self.models = LiveModels(encoder, model.trainee, engine, budget, rule, critic, load_reward)
         self.updates = 0
+
+    def check(self) -> None:
+        """There is no other process that could fail."""
 
     # What a step teaches ------------------------------------------------------------------------------------------
 
@@ -110,9 +131,11 @@ class Learner:
         build = ExampleBuilder(self.model.encoder, recipe="paper", max_length=self.model.max_length, source=self.source)
         divergence, before = self._divergence(dialogues), self.models.reward_figures
         try:
-            examples = build.credits(batch, self.rule.credit(batch, self.models), self.models)
+            credits = self.rule.credit(batch, self.models)
         except NothingToLearn:
-            examples = []
+            credits = []
+        # Whatever a rule does with random numbers or sets, all ranks learn the same.
+        examples = build.credits(batch, self.engine.all_gather(credits)[0], self.models)
         pool = build.pool.sequences
         reference = None
         if examples and self.objective.needs_reference:
@@ -174,16 +197,20 @@ class Learner:
                 tokens += len(found.tokens)
         return total / tokens if tokens else None
 
-    def sampled_weights(self) -> dict[str, Tensor]:
-        """The weights of the policy for a sampler, by the names of the model without an adapter."""
-        with torch.no_grad():
-            return merged_weights(self.model.trainee.model)
+    def sampled_weights(self) -> dict[str, Tensor] | None:
+        """The weights of the policy for a sampler, by the names of the model without an adapter, on rank 0; None on the
+        others."""
+        return self.engine.merged_weights()
+
+    def weights(self) -> dict[str, Tensor] | None:
+        """The trained weights by name on rank 0; None on the others."""
+        return self.engine.weights()
 
     # Checkpoints --------------------------------------------------------------------------------------------------
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Save weights, optimizer, random state and the state of the other models with `state`."""
-        self.engine.save(path, {**state, "updates": self.updates, "models": self.models.state()})
+        self.engine.save(path, {**state, "updates": self.updates}, self.models)
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
         """Restore what `save` wrote and return its `state`.
@@ -191,7 +218,6 @@ class Learner:
         Raises:
             UsageError: it is of another training, or cannot be read.
         """
-        state = self.engine.load(path, digest)
+        state = self.engine.load(path, digest, self.models)
         self.updates = int(state["updates"])
-        self.models.load_state(state["models"])
         return state

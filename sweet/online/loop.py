@@ -15,10 +15,10 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweet.errors import Interrupted
 from sweet.learn.best_checkpoint import BestCheckpoint
@@ -26,7 +26,7 @@ from sweet.learn.metrics import Record, rounded
 from sweet.llm.updates import Policy
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
-from sweet.online.learner import Learner
+from sweet.online.learner import Learns
 from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
 from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.humans import PlannedHumans
@@ -37,6 +37,8 @@ from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
+
+T = TypeVar("T")
 
 SHOWN = {"reward": "reward", "success": "success", "leak_rate": "leaks", "kl_start": "KL", "validation": "validation"}
 """Metrics that the progress bar shows, and their names there."""
@@ -97,7 +99,7 @@ class OnlineLoop:
     scorer: TrajectoryScorer
     scored: dict[str, Score]
     scores: JsonlWriter
-    learner: Learner
+    learner: Learns
     policy: Policy
     checkpoint: Path
     digest: str
@@ -108,7 +110,7 @@ class OnlineLoop:
     done: Progressed = field(default_factory=Progressed)
 
     def __post_init__(self) -> None:
-        self.best = BestCheckpoint(self.learner.engine, self.checkpoint)
+        self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = time.monotonic()
 
     def load(self) -> None:
@@ -130,7 +132,7 @@ class OnlineLoop:
         """
         self._began = time.monotonic()
         if self.done.step:
-            await self.policy.update(self.learner.sampled_weights(), self.done.step)
+            await self._update_policy(self.done.step)
         pending: deque[asyncio.Task[PlayedStep]] = deque()
         ticking = asyncio.create_task(self._tick())
         try:
@@ -141,19 +143,20 @@ class OnlineLoop:
                     pending.append(asyncio.create_task(self._play(step + len(pending))))
                 waited = time.monotonic()
                 try:
-                    played = await pending.popleft()
+                    played = await _unless_failed(pending[0], ticking)
                 except Interrupted:  # at the limit of the cost; later steps record what they have under way, too
                     await asyncio.gather(*pending, return_exceptions=True)
                     if self.done.step:
                         self._save()
                     raise
+                pending.popleft()
                 await self._step(played, time.monotonic() - waited)
             return ended
         finally:
             ticking.cancel()
             for task in pending:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            await asyncio.gather(ticking, *pending, return_exceptions=True)
 
     @property
     def seconds(self) -> float:
@@ -182,6 +185,7 @@ class OnlineLoop:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             self.live.poll()
+            self.learner.check()
 
     # One step -----------------------------------------------------------------------------------------------------
 
@@ -197,7 +201,7 @@ class OnlineLoop:
         began = time.monotonic()
         learned = await asyncio.to_thread(self.learner.learn, step, dialogues, rewards)
         trained = time.monotonic()
-        await self.policy.update(self.learner.sampled_weights(), step)
+        await self._update_policy(step)
         updated = time.monotonic()
         self.done.add(
             episodes=len(dialogues),
@@ -236,6 +240,12 @@ class OnlineLoop:
                 self.best.update(step, record["validation"])
         self._finish_step(rounded(record))
         self.on_dialogues("dialogues", step, list(zip(dialogues, scores, strict=True)))
+
+    async def _update_policy(self, version: int) -> None:
+        """Give the sampler the weights of now."""
+        weights = await asyncio.to_thread(self.learner.sampled_weights)
+        assert weights is not None, "the loop has what rank 0 has"
+        await self.policy.update(weights, version)
 
     def _score(self, dialogues: Sequence[Trajectory]) -> list[Score]:
         """Score the dialogues whose scores are not recorded, and return the scores of all, in their order."""
@@ -282,6 +292,7 @@ class OnlineLoop:
         done = self.done
         state = {
             "digest": self.digest,
+            "step": done.step,
             "steps": done.steps,
             "sums": done.sums,
             "seconds": self.seconds,
@@ -297,17 +308,26 @@ class OnlineLoop:
 
     # The result ---------------------------------------------------------------------------------------------------
 
-    def kept(self) -> tuple[int, dict[str, Any]]:
+    def kept(self) -> tuple[int, Mapping[str, Any]]:
         """Return the step whose weights are the actor, and these weights: those that did best on validation tasks,
         after a collapse those before it, else the last."""
         chosen = self._by_validation or (self.config.stop_on_collapse and self.done.collapse is not None)
         if not chosen or self.best.step is None or self.best.step == self.done.step:
-            return self.done.step, self.learner.engine.weights()
-        weights = self.best.weights()
-        assert weights is not None, "there is one rank"
-        return self.best.step, weights
+            step, weights = self.done.step, self.learner.weights()
+        else:
+            step, weights = self.best.step, self.best.weights()
+        assert weights is not None, "the loop has what rank 0 has"
+        return step, weights
 
     def recent_reward(self) -> float | None:
         """Return the mean reward of the last steps."""
         found = moving_reward([StepFigures.read(one) for one in self.done.steps])
         return None if found is None or math.isnan(found) else found
+
+
+async def _unless_failed(task: asyncio.Task[T], watching: asyncio.Task[None]) -> T:
+    """Wait for a task; raise the error of the other one, which otherwise does not end, as soon as it has one."""
+    await asyncio.wait({task, watching}, return_when=asyncio.FIRST_COMPLETED)
+    if watching.done():
+        await watching
+    return await task

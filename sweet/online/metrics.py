@@ -108,3 +108,7 @@ class OnlineWork(Record):
     """learning rate"""
     staleness: int
     """steps that dialogues may be ahead"""
+    devices: int
+    """devices that it is trained on"""
+    zero: int | None
+    """stage of ZeRO; null where one process trains"""

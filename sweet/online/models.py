@@ -2,23 +2,26 @@
 
     policy   the model that is trained, with its weights of now
     start    a frozen copy of the weights at the start; with LoRA the trained model without its adapter
-    average  the moving average of the policy's weights, exchanged with the policy's own while it is asked
+    average  the moving average of the policy's weights
     reward   a second model, trained in turns with the policy
     critic   that of the run; it does not change
 
-Average and reward model change from step to step, so their state belongs to the checkpoint.
+Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.average`). Several
+ranks ask together, and each computes a share of the forward passes. Average and reward model change from step to step,
+so their state belongs to the checkpoint.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sweet.credit.base import CreditRule, Which
 from sweet.errors import UsageError
 from sweet.learn.average import WeightAverage
+from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import base_alone
 from sweet.learn.trainee import Trainee
@@ -33,7 +36,7 @@ class LiveModels(AskedModels):
 
     Args:
         trainee: the policy, still with the weights at the start.
-        policy: runs the policy's forward passes.
+        engine: trains the policy and runs its forward passes.
         budget: tokens of one forward pass.
         critic: answers for the run's critic; None where the rule asks none.
         load_reward: returns the reward model; called only for a rule that trains one.
@@ -43,19 +46,16 @@ class LiveModels(AskedModels):
         self,
         encoder: DialogueEncoder,
         trainee: Trainee,
-        policy: Scorer,
+        engine: Engine,
         budget: int,
         rule: CreditRule,
         critic: RunCritic | None,
         load_reward: Callable[[DialogueEncoder], RewardModel],
     ) -> None:
-        super().__init__(encoder, budget, critic)
-        self._network, self._policy = trainee.model, policy
-        self._start: Scorer | None = None
-        if trainee.start.lora is None:
-            self._start = Scorer(copy.deepcopy(self._network).requires_grad_(False))
-            self._start.max_shared_length = min(self._start.max_shared_length, policy.max_shared_length)
-        self._average = None if rule.average_rate is None else WeightAverage(self._network, rule.average_rate)
+        super().__init__(encoder, budget, critic, engine if engine.world > 1 else None)
+        self._network, self._policy = trainee.model, engine.scorer
+        self._start = WeightAverage(engine, 0.0) if trainee.start.lora is None else None
+        self._average = None if rule.average_rate is None else WeightAverage(engine, rule.average_rate)
         self._reward = load_reward(encoder) if rule.trains_reward else None
 
     @contextmanager
@@ -73,11 +73,11 @@ class LiveModels(AskedModels):
                 raise UsageError(what, fix="return its rate as average_rate of the rule")
             with self._average.in_place():
                 yield self._policy
-        elif model == "start" and self._start is None:
-            with base_alone(self._network):
+        elif model == "start":
+            with base_alone(self._network) if self._start is None else self._start.in_place():
                 yield self._policy
         else:
-            yield self._start if model == "start" and self._start is not None else self._policy
+            yield self._policy
 
     def reward_model(self) -> RewardModel:
         """See `AskedModels.reward_model`."""
@@ -96,14 +96,15 @@ class LiveModels(AskedModels):
         if self._average is not None:
             self._average.update()
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must have."""
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """See `sweet.learn.engine.OtherModels`."""
         average = None if self._average is None else self._average.state()
-        return {"average": average, "reward": None if self._reward is None else self._reward.state()}
+        reward = None if self._reward is None else self._reward.state(folder and folder / "reward")
+        return {"average": average, "reward": reward}
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` returned and wrote."""
         if self._average is not None:
             self._average.load_state(state["average"])
         if self._reward is not None:
-            self._reward.load_state(state["reward"])
+            self._reward.load_state(state["reward"], folder and folder / "reward")

@@ -5,27 +5,28 @@ What can be checked before a model is loaded or a server is asked is checked fir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 
 from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule, rule_class
 from sweet.errors import SweetError, UsageError
-from sweet.hf import resolve_device
 from sweet.hints import Hint, listed, option, stage
 from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
-from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
+from sweet.llm.gpus import Gpu
 from sweet.llm.local import LocalServing
-from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.online.assembly import Assembly, starting_model
 from sweet.online.config import TrainOnlineConfig
-from sweet.online.learner import Learner, LearnerSettings
+from sweet.online.devices import Devices, devices_of
+from sweet.online.learner import Learner
+from sweet.online.mailbox import RankJob
 from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import digest_of_tasks, load_tasks
 from sweet.rollouts.config import RolloutConfig
@@ -43,11 +44,9 @@ from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
-from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
-from sweet.training.model import StartingModel, recompute_layers, start_of
-from sweet.training.reward_model import RewardModel
+from sweet.training.model import StartingModel
 from sweet.training.run_critic import RunCritic, critic_of
 
 
@@ -60,7 +59,8 @@ class Prepared:
         source: the dataset.
         tasks, validation: the tasks to learn from, and those that choose the actor.
         critic: the artifact of the critic that the rule asks; None for a rule that asks none. asked: answers for it.
-        model: with its weights, or in a plan with shapes only.
+        devices: of the ranks that train; None where this process does.
+        model: with its weights where this process trains it, otherwise with shapes only.
     """
 
     config: TrainOnlineConfig
@@ -73,6 +73,7 @@ class Prepared:
     rule: CreditRule
     critic: Artifact | None
     asked: RunCritic | None
+    devices: Devices | None
     model: StartingModel
     used: Hyperparameters
 
@@ -84,8 +85,15 @@ class Prepared:
 
     @property
     def others(self) -> int:
-        """The number of models in this process beside those that play."""
+        """The number of models beside those that play on the GPUs that these get."""
+        if self.gpus_of_ranks:
+            return 0
         return 1 + (self.critic is not None) + self.rule.trains_reward
+
+    @property
+    def gpus_of_ranks(self) -> Sequence[Gpu]:
+        """The GPUs that no server may get: those of the ranks, if there are others."""
+        return self.devices.gpus if self.devices is not None and self.devices.left else ()
 
     @property
     def gpus(self) -> int | None:
@@ -191,48 +199,35 @@ class Prepared:
         opened = await stack.enter_async_context(opening)
         return self.humans.by_name(opened)
 
-    @property
-    def token_budget(self) -> int:
-        """Tokens of one forward pass of the training."""
-        return self.model.token_budget(self.config.micro_batch_tokens)
-
     def learner(self, source: str) -> Learner:
-        """Return what learns from the dialogues.
+        """Return what learns from the dialogues in this process.
 
         Args:
             source: id of the rollouts.
         """
-        config = self.config
-        settings = LearnerSettings(
-            epochs=config.epochs,
-            batch=config.batch,
-            seed=config.seed,
-            token_budget=self.token_budget,
-            share=config.packing == "tree",
-        )
-        return Learner(
-            self.model,
-            self.rule,
-            self.rule.objective(config.beta, self.used.nll, "paper"),
-            self.used,
-            settings,
-            self.kind.rewards,
-            source,
-            self.asked,
-            self._reward_model,
+        load = loading(self.config)
+        assembly = Assembly(self.config, self.rule, self.used, self.kind.rewards, source, self.asked, load)
+        return assembly.learner(self.model)
+
+    def rank_job(self, run: Run, source: str, devices: Devices) -> RankJob:
+        """Return what ranks need to learn from the dialogues; see `learner`."""
+        # What plays is not theirs, and addresses may have keys.
+        config = self.config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
+        return RankJob(
+            run=str(run.path.absolute()),
+            config=config.model_dump(mode="json"),
+            base=self.model.base,
+            used=self.used.as_metrics(),
+            critic=None if self.critic is None else self.critic.id,
+            source=source,
+            device="cuda" if self.model.on_gpu else "cpu",
+            zero=asdict(devices.zero),
         )
 
-    def _reward_model(self, encoder: DialogueEncoder) -> RewardModel:
-        config = self.config
-        trainee = Trainee.load(self.model.trainee.start, config.device, tokenizer=self.model.encoder.tokenizer)
-        return RewardModel(
-            trainee,
-            encoder,
-            self.used.lr,
-            token_budget=self.token_budget,
-            seed=config.seed,
-            share=config.packing == "tree",
-        )
+
+def loading(config: TrainOnlineConfig) -> Callable[..., Trainee]:
+    """Return what loads models with their weights into this process (`starting_model`)."""
+    return partial(Trainee.load, device=config.device)
 
 
 def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, weights: bool = True) -> Prepared:
@@ -248,6 +243,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     rule = online_rule(config)
     _check_deterministic(config)
     check_logs(config.log_to)
+    devices = devices_of(config)
     base = config.agent if run is None else given_model(run, config.agent)
     if not has_model(base):
         what = f"The agent {config.agent} is no model, so there is nothing to train."
@@ -265,7 +261,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     asked = None
     if run is not None and critic is not None:
         asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
-    model = _model(config, base, weights=weights)
+    model = starting_model(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
     used = resolve(
         config.algorithm,
         model.trainee.parameters,
@@ -278,7 +274,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         dialogue_epochs=kind.dialogue_epochs,
     )
     humans = plan_humans(kind, playing)
-    return Prepared(config, playing, kind, source, tasks, validation, humans, rule, critic, asked, model, used)
+    return Prepared(config, playing, kind, source, tasks, validation, humans, rule, critic, asked, devices, model, used)
 
 
 def online_rule(config: TrainOnlineConfig) -> CreditRule:
@@ -342,18 +338,3 @@ def _critic(run: Run | None, config: TrainOnlineConfig, rule: CreditRule) -> Art
     if rule.asks_critic:
         raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix=stage("train-critic"))
     return None
-
-
-def _model(config: TrainOnlineConfig, base: str, *, weights: bool) -> StartingModel:
-    """Return the model to train; its shapes alone for a plan."""
-    tokenizer = load_tokenizer(base)
-    on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
-    start = start_of(base, config.lora_options, recompute=recompute)
-    if weights:
-        trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
-    else:
-        trainee = Trainee.on_meta(start, tokenizer=tokenizer)
-    encoder = ChatEncoder(tokenizer, config.turn_tokens or "both", config.effort)
-    length = config.max_length or context_length(trainee.model)
-    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=False, max_length=length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
@@ -11,15 +12,22 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.learn.best_checkpoint import best_files
+from sweet.learn.job import checkpoint_path
 from sweet.learn.metrics import Record
+from sweet.learn.trainee import Trainee
+from sweet.llm.gpus import in_use
 from sweet.llm.local import LocalServing
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.dialogues import StepPlayer, rows_after
+from sweet.online.learner import Learns
 from sweet.online.loop import OnlineLoop
 from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE, open_policy
 from sweet.online.prepare import Prepared, prepare
+from sweet.online.ranks import Ranks
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
@@ -29,7 +37,7 @@ from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import plan_models, record_serving
 from sweet.stages.plans import Plan, PlanBuilder
-from sweet.stages.prices import RunBudget, given_prices, open_budget
+from sweet.stages.prices import Prices, RunBudget, given_prices, open_budget
 from sweet.stages.rates import times
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
@@ -38,27 +46,68 @@ from sweet.training.loggers import MetricLogs, log_name
 
 CHECKPOINT = "checkpoint.pt"
 """In the folder of the actor, until the training is done."""
+RANKS = "ranks"
 DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
 """The parts of the duration that are reported."""
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """The artifacts that a training writes."""
+    """The artifacts that a training writes.
+
+    Attributes:
+        by_ranks: whether several ranks train the actor.
+    """
 
     actor: Draft
     rollouts: Draft
     scores: Draft
+    by_ranks: bool
+
+    @property
+    def ranks(self) -> Path:
+        """The folder in which several ranks work."""
+        return self.actor.path / RANKS
 
     @property
     def checkpoint(self) -> Path:
-        return self.actor.path / CHECKPOINT
+        return checkpoint_path(self.ranks) if self.by_ranks else self.actor.path / CHECKPOINT
+
+    def has_checkpoint(self) -> bool:
+        """Return whether an earlier attempt left a checkpoint.
+
+        Raises:
+            UsageError: it is one of ranks, and none train now, or the other way round.
+        """
+        other = self.actor.path / CHECKPOINT if self.by_ranks else checkpoint_path(self.ranks)
+        if other.exists():
+            began = "in one process" if self.by_ranks else "on several devices"
+            before = Hint("omit ", option("devices")) if self.by_ranks else Hint(option("devices"), " as before")
+            raise UsageError(
+                f"The training was started {began}, and its checkpoint can only be read so.",
+                where=self.actor.path,
+                fix=Hint(before, ", or train without ", option("resume", True)),
+            )
+        return self.checkpoint.exists()
+
+    def remove_checkpoints(self) -> None:
+        """Remove what only an unfinished training needs."""
+        for path in (self.checkpoint, *best_files(self.checkpoint)):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.ranks, ignore_errors=True)
 
 
 def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """See `sweet.online.stage.run_train_online`."""
     prices = given_prices(config)
     ready = prepare(run, config, reporter)
+    with in_use(ready.gpus_of_ranks):
+        return _train(run, ready, prices, reporter)
+
+
+def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter) -> StageResult[OnlineMetrics]:
+    """Train inside an attempt, or return what an earlier one has finished."""
+    config = ready.config
     local = plan_models(config, ready.models, reporter, others=ready.others)
     local.variables = DEVELOPER_MODE
     inputs = [] if ready.critic is None else [ready.critic]
@@ -69,7 +118,8 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
         rollouts = attempt.start_artifact("rollouts", meta=ready.rollouts_meta.as_json(), resume=resume)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores_meta = ScoresMeta(scoring=scoring, rollouts=rollouts.id).as_json()
-        drafts = Drafts(actor, rollouts, attempt.start_artifact("scores", meta=scores_meta, resume=resume))
+        scores = attempt.start_artifact("scores", meta=scores_meta, resume=resume)
+        drafts = Drafts(actor, rollouts, scores, ready.devices is not None)
         metrics = _finished_metrics(run, drafts)
         if metrics is not None:
             earlier = [run.artifact(draft.id) for draft in (rollouts, drafts.scores, actor)]
@@ -80,7 +130,8 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
         else:
             live = LiveReporter(reporter, attempt, PAUSE)
             budget = open_budget(run, attempt, prices, config)
-            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live, budget)
+            ranks_log = attempt.log_path.with_suffix(".ranks.log")
+            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live, budget, ranks_log)
             metrics, rows = training.run(attempt.metrics_path)
         attempt.metrics.update(metrics.as_json())
         played = attempt.finish_artifact(rollouts, rows=rows[0])
@@ -91,7 +142,7 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
 
 def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:
     """Return the metrics of a training that an earlier attempt finished; None where none did."""
-    if not drafts.actor.resumed or drafts.checkpoint.exists():
+    if not drafts.actor.resumed or drafts.has_checkpoint():
         return None
     names = {drafts.actor.id, drafts.rollouts.id, drafts.scores.id}
     attempts = [a for a in run.manifest().attempts if names <= {*a.outputs} and a.status == "done" and a.metrics]
@@ -100,7 +151,11 @@ def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:
 
 @dataclass(frozen=True)
 class _Training:
-    """One training inside its attempt."""
+    """One training inside its attempt.
+
+    Attributes:
+        ranks_log: a file for the output of the ranks.
+    """
 
     ran: Run
     ready: Prepared
@@ -109,6 +164,7 @@ class _Training:
     local: LocalServing
     live: LiveReporter
     budget: RunBudget | None
+    ranks_log: Path
 
     def run(self, metrics_path: Path) -> tuple[OnlineMetrics, tuple[int, int]]:
         """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""
@@ -116,7 +172,7 @@ class _Training:
         config, model, used = ready.config, ready.model, ready.used
         live.say(
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
-            f"{config.group} dialogues a step, lr {used.lr:g}."
+            f"{config.group} dialogues a step, lr {used.lr:g}{f', on {ready.devices}' if ready.devices else ''}."
         )
         name = log_name(self.ran, drafts.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
         with ExitStack() as stack:
@@ -137,24 +193,36 @@ class _Training:
                     logs.write_table(dialogue_table(name, step, scored, config.log_dialogues))
 
             writers = _Writers(dialogues, scores, log, bar, played, on_row, on_dialogues)
-            loop, ended = asyncio.run(self._train(writers))
+            learner = self._learner(stack)
+            loop, ended = asyncio.run(self._train(writers, learner))
             rows = dialogues.rows, scores.rows
-        kept, weights = loop.kept()
-        model.trainee.load_weights(weights)
-        model.trainee.write(model.encoder, drafts.actor.path)
-        for path in (drafts.checkpoint, *best_files(drafts.checkpoint)):
-            path.unlink(missing_ok=True)
+            kept, weights = loop.kept()
+        trainee = model.trainee
+        if ready.devices is not None:
+            trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
+        trainee.load_weights(weights)
+        trainee.write(model.encoder, drafts.actor.path)
+        drafts.remove_checkpoints()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
         cost = {} if self.budget is None else {"cost": self.budget.cost_of(drafts.actor.id)}
         return _metrics(ready, loop, ended, kept).model_copy(update=cost), rows
 
-    async def _train(self, writers: _Writers) -> tuple[OnlineLoop, str]:
+    def _learner(self, stack: ExitStack) -> Learns:
+        """Return what learns: in this process, or in ranks until the stack is closed."""
+        ready, rollouts = self.ready, self.drafts.rollouts.id
+        if ready.devices is None:
+            return ready.learner(rollouts)
+        job = ready.rank_job(self.ran, rollouts, ready.devices)
+        return stack.enter_context(Ranks(job, ready.devices, self.drafts.ranks, self.ranks_log, self.live))
+
+    async def _train(self, writers: _Writers, learner: Learns) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
         ready, drafts, live = self.ready, self.drafts, self.live
         config, base, trainee = ready.config, ready.model.base, ready.model.trainee
         async with AsyncExitStack() as stack:
-            learner = ready.learner(drafts.rollouts.id)
+            if isinstance(learner, Ranks):
+                stack.push(learner.close_on_error)
             folder = self.ran.path / ".policy" / drafts.actor.id
             policy = await stack.enter_async_context(open_policy(config, base, trainee, self.local, folder))
             player = StepPlayer(
@@ -261,7 +329,10 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         settings={**config.model_dump(mode="json"), "base": ready.model.base},
         gpus=ready.gpus,
         decides=("agent", "algorithm", "sim", "lora"),
-        compared=("tasks_per_step", "group", "max_turns", "max_tokens", "staleness", "concurrency", "device"),
+        compared=(
+            *("tasks_per_step", "group", "max_turns", "max_tokens", "staleness", "concurrency", "device"),
+            *("devices", "zero", "offload"),
+        ),
     )
     each = config.tasks_per_step * config.group
     steps = config.most_steps
@@ -287,5 +358,7 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         tokens_written=None if written is None else round(written),
         lr=ready.used.lr,
         staleness=config.staleness,
+        devices=1 if ready.devices is None else ready.devices.number,
+        zero=None if ready.devices is None else ready.devices.zero.stage,
     )
     return builder.build(work, seconds=times(steps, seconds))

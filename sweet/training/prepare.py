@@ -19,6 +19,7 @@ from sweet.hf import resolve_device
 from sweet.hints import Hint, option
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
+from sweet.learn.engine import CLIP, TorchEngine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import LoopSettings
 from sweet.learn.tokens import ChatEncoder
@@ -288,8 +289,9 @@ class _Basis:
 
         def load_reward() -> RewardModel:
             trainee = Trainee.load(self.model.trainee.start, config.device, tokenizer=self.model.encoder.tokenizer)
+            trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
             return RewardModel(
-                trainee,
+                TorchEngine(trainee.model, CLIP),
                 self.builder.encoder,
                 self.hyperparameters.lr,
                 token_budget=self.model.token_budget(config.micro_batch_tokens),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -20,19 +21,15 @@ from sweet.hints import option
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Objective
 from sweet.learn.data import Pool
-from sweet.learn.engine import TorchEngine, copy_weights
+from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.metrics import MetricSums, max_turns, rounded
-from sweet.learn.trainee import Trainee
 from sweet.learn.update import update_weights
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.examples import ExampleBuilder
 from sweet.units import count, percent
-
-CLIP = 1.0
-"""Maximum norm of a gradient."""
 
 
 class Asked(Protocol):
@@ -78,23 +75,24 @@ class RewardFigures:
 
 
 class RewardModel:
-    """Trains a reward model on one device.
+    """Trains a reward model.
 
     Args:
-        trainee: the model with its weights, from which the policy starts too; no other training may use it.
+        engine: of the model, with the weights from which the policy starts too; no other training may use it.
         policy_lr: the policy's learning rate.
         token_budget: tokens of a micro-batch.
         seed: of the order of the examples.
         share: compute once what the sequences of a micro-batch share.
 
     Attributes:
-        scorer: runs its forward passes.
+        engine, scorer: train it and run its forward passes.
+        epochs: passes over examples so far.
         figures: of the last training; None before the first.
     """
 
     def __init__(
         self,
-        trainee: Trainee,
+        engine: Engine,
         encoder: DialogueEncoder,
         policy_lr: float,
         *,
@@ -102,13 +100,12 @@ class RewardModel:
         seed: int = 0,
         share: bool = True,
     ) -> None:
-        trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
-        self._engine = TorchEngine(trainee.model, CLIP)
-        self.scorer: Scorer = self._engine.scorer
+        self.engine = engine
+        self.scorer: Scorer = engine.scorer
         if not share:
             self.scorer.max_shared_length = 0
         self._encoder, self._policy_lr, self._budget, self._seed = encoder, policy_lr, token_budget, seed
-        self._epochs = 0
+        self.epochs = 0
         self.figures: RewardFigures | None = None
 
     def train(
@@ -132,12 +129,12 @@ class RewardModel:
         pool = build.pool.sequences
         turns, updates = max_turns(pool), 0
         for _ in range(settings.epochs):
-            order = epoch_order(examples, self._seed, self._epochs)
-            self._epochs += 1
+            order = epoch_order(examples, self._seed, self.epochs)
+            self.epochs += 1
             sums = MetricSums()
             for place in range(0, len(order), settings.batch):
                 found, _ = update_weights(
-                    self._engine,
+                    self.engine,
                     objective,
                     pool,
                     [examples[index] for index in order[place : place + settings.batch]],
@@ -152,20 +149,18 @@ class RewardModel:
                 updates += 1
             self.figures = RewardFigures(len(examples), updates, sums.loss / len(examples), sums.right / len(examples))
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must have: weights, optimizer, and the passes done."""
-        weights = {name: tensor.cpu().clone() for name, tensor in self._engine.weights().items()}
-        return {"model": weights, "optimizer": self._engine.optimizer.state_dict(), "epochs": self._epochs}
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return what a checkpoint must have, and what is not written to `folder` (`Engine.state`)."""
+        return {**self.engine.state(folder), "epochs": self.epochs}
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned.
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` returned and wrote.
 
         Raises:
             ValueError: it is of another model.
         """
-        copy_weights(self._engine.parameters, state["model"])
-        self._engine.optimizer.load_state_dict(state["optimizer"])
-        self._epochs = int(state["epochs"])
+        self.engine.load_state(state, folder)
+        self.epochs = int(state["epochs"])
 
 
 def sampler_reference(pool: Pool, credits: Sequence[Credit], batch: Batch, models: Asked) -> list[Tensor]:

@@ -14,7 +14,9 @@ from functools import cached_property
 from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
 from sweet.learn.components import Objective
+from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs, token_scores
+from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
@@ -29,10 +31,14 @@ class AskedModels(ABC):
     Args:
         budget: tokens of one forward pass.
         critic: answers for the run's critic; None where the rule asks none.
+        engine: of the ranks that ask together, with the same dialogues; each computes a share, and all get the same
+            numbers. None for one process.
     """
 
-    def __init__(self, encoder: DialogueEncoder, budget: int, critic: RunCritic | None = None) -> None:
-        self.encoder, self._budget, self._critic = encoder, budget, critic
+    def __init__(
+        self, encoder: DialogueEncoder, budget: int, critic: RunCritic | None = None, engine: Engine | None = None
+    ) -> None:
+        self.encoder, self._budget, self._critic, self._engine = encoder, budget, critic, engine
 
     @abstractmethod
     def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
@@ -55,13 +61,19 @@ class AskedModels(ABC):
         with self.open(model) as scorer:
 
             def read(sequences: list[TokenSequence]) -> list[TurnLogprobs]:
-                return _read(scorer, sequences, self._budget, top)
+                if scorer is None or self._engine is None:
+                    return _read(scorer, sequences, self._budget, top)
+                return _read_in_shares(scorer, self._engine, sequences, self._budget, top)
 
             return self.encoder.logprobs(dialogues, read, informed=informed)
 
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
-        """See `sweet.credit.base.Models.advantages`."""
-        return advantages_of(self._critic, dialogues)
+        """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic."""
+        if self._engine is None:
+            return advantages_of(self._critic, dialogues)
+        own = dialogues[self._engine.rank :: self._engine.world]
+        parts = self._engine.all_gather(advantages_of(self._critic, own) if own else {})
+        return {one.id: parts[i % self._engine.world][one.id] for i, one in enumerate(dialogues)}
 
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
@@ -128,6 +140,20 @@ class StartingPolicy(AskedModels):
             what = "The credit rule asks for a reward model, and none was prepared."
             raise UsageError(what, fix="set trains_reward = True in the rule")
         return self._load_reward()
+
+
+def _read_in_shares(
+    scorer: Scorer, engine: Engine, sequences: list[TokenSequence], budget: int, top: int
+) -> list[TurnLogprobs]:
+    """As `_read`, where each rank computes a share, with as many forward passes as the others."""
+    groups = scorer.pack([[sequence] for sequence in sequences], budget)
+    own: dict[int, TurnLogprobs] = {}
+    for group, counts in rank_groups(groups, engine.rank, engine.world):
+        found = _read(scorer, [sequences[i] for i in group], budget, top)
+        if counts:
+            own.update(zip(group, found, strict=True))
+    known = {index: found for part in engine.all_gather(own) for index, found in part.items()}
+    return [known[index] for index in range(len(sequences))]
 
 
 def _read(scorer: Scorer | None, sequences: list[TokenSequence], budget: int, top: int) -> list[TurnLogprobs]:

@@ -18,15 +18,16 @@ def moved(model: torch.nn.Module, by: float) -> None:
 
 
 def test_the_average_follows_the_weights_by_its_rate() -> None:
-    model = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.constant_(model.weight, 1.0)
-    average = WeightAverage(model, 0.25)
+    model = build_model(64)
+    norm = model.model.norm.weight
+    torch.nn.init.constant_(norm, 1.0)
+    average = WeightAverage(TorchEngine(model, 1.0), 0.25)
     for weight, expected in ((2.0, 1.25), (4.0, 1.9375)):  # 1 + 0.25 (2 - 1), 1.25 + 0.25 (4 - 1.25)
-        torch.nn.init.constant_(model.weight, weight)
+        torch.nn.init.constant_(norm, weight)
         average.update()
         with average.in_place():
-            assert model.weight.item() == expected
-        assert model.weight.item() == weight
+            assert norm.unique().item() == expected
+        assert norm.unique().item() == weight
 
 
 @pytest.mark.parametrize("adapter", [False, True])
@@ -34,7 +35,7 @@ def test_the_average_takes_the_model_s_place_and_gives_it_back(*, adapter: bool)
     model = build_model(64)
     if adapter:
         add_lora(model, LoraSettings(2, 4, (), 0))
-    average = WeightAverage(model, 0.5)
+    average = WeightAverage(TorchEngine(model, 1.0), 0.5)
     before = {name: tensor.detach().clone() for name, tensor in trainable_weights(model).items()}
     moved(model, 1.0)
     average.update()
@@ -51,7 +52,8 @@ def test_a_training_is_the_same_with_an_average_beside_it() -> None:
     ends = []
     for averaged in (False, True):
         model = build_model(64)
-        engine, average = TorchEngine(model, 1.0), WeightAverage(model, 0.1) if averaged else None
+        engine = TorchEngine(model, 1.0)
+        average = WeightAverage(engine, 0.1) if averaged else None
         for step in range(3):
             if average is not None:
                 with average.in_place(), torch.inference_mode():
@@ -68,11 +70,11 @@ def test_a_training_is_the_same_with_an_average_beside_it() -> None:
 
 def test_a_restored_average_is_the_same() -> None:
     model, other = build_model(64), build_model(64, seed=1)
-    average, again = WeightAverage(model, 0.1), WeightAverage(other, 0.1)
+    average, again = (WeightAverage(TorchEngine(one, 1.0), 0.1) for one in (model, other))
     moved(model, 1.0)
     average.update()
     again.load_state(average.state())
     state = average.state()
     assert all(torch.equal(tensor, state[name]) for name, tensor in again.state().items())
     with pytest.raises(ValueError, match="another model"):
-        again.load_state(WeightAverage(build_model(64, width=16), 0.1).state())
+        again.load_state(WeightAverage(TorchEngine(build_model(64, width=16), 1.0), 0.1).state())

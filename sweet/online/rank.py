@@ -1,0 +1,144 @@
+"""One rank of an online training, as the launcher starts it: `python -m sweet.online.rank FOLDER`.
+
+It reads the job, loads its part of the model, and does the calls of the command one after the other, together with the
+other ranks. Rank 0 answers for all. Errors and the end are those of any rank (`sweet.learn.worker`).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sweet import collector
+
+with collector.paused(freeze=True):
+    import torch
+
+    from sweet.credit.hyperparameters import Hyperparameters
+    from sweet.credit.registry import credit_rule
+    from sweet.learn.engine import CLIP
+    from sweet.learn.metrics import Record
+    from sweet.learn.trainee import Start, Trainee
+    from sweet.learn.worker import main
+    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
+    from sweet.llm.adapter import find_adapter
+    from sweet.online.assembly import Assembly, starting_model
+    from sweet.online.config import TrainOnlineConfig
+    from sweet.online.learner import Learner
+    from sweet.online.mailbox import POLL_INTERVAL, Answer, Call, RankJob, weights_path
+    from sweet.runs.run import Run
+    from sweet.stages.base import Silent
+    from sweet.tasks.registry import task_kind
+    from sweet.tasks.trajectory import Trajectory
+    from sweet.training.run_critic import RunCritic
+
+
+class Noting(Silent):
+    """Keeps what is said, for the command to report."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.warned: list[str] = []
+
+    def take(self) -> tuple[list[str], list[str]]:
+        """Return what was said and what was warned of since the last call."""
+        taken = self.said, self.warned
+        self.said, self.warned = [], []
+        return taken
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+def run(folder: Path) -> None:
+    """Do the calls that are left in `folder`. Does not return: the command ends its ranks."""
+    job = RankJob.read(folder)
+    device = init_ranks(job.device)
+    reporter = Noting()
+    learner = make_learner(job, device, reporter)
+    number = 0
+    while True:
+        call = Call.read(folder, number)
+        if call is None:
+            time.sleep(POLL_INTERVAL)
+            continue
+        result = perform(learner, call, weights_path(folder))
+        notes = learner.engine.all_gather(reporter.take())  # and all ranks have read the call
+        if learner.rank == 0:
+            said, warned = (list(dict.fromkeys(chain.from_iterable(texts))) for texts in zip(*notes, strict=True))
+            Answer(result, learner.updates, said, warned).write(folder, number)
+        number += 1
+
+
+def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learner:
+    """Return this rank's learner."""
+    config, zero = TrainOnlineConfig.model_validate(job.config), ZeroSettings(**job.zero)
+    # An adapter to start from must be merged into unpartitioned weights.
+    partitioned = zero.stage == 3 and find_adapter(job.base) is None
+
+    def load(start: Start, **_: Any) -> Trainee:
+        # The command has compared the model with its tokenizer, which partitioned weights are not.
+        with partitioned_loading(zero, CLIP) if partitioned else nullcontext():
+            return Trainee.load(start, job.device if partitioned else "cpu")
+
+    with collector.paused(freeze=True):  # it imports transformers
+        model = starting_model(config, job.base, load)
+    critic = None
+    if job.critic is not None:
+        opened = Run.open(job.run)
+        artifact = opened.find("critic", job.critic, needed_by="train-online")
+        critic = RunCritic.of(opened, artifact, reporter, config.device, config.max_length, planned=False)
+    assembly = Assembly(
+        config,
+        credit_rule(config.algorithm, config.rule_option, "algorithm"),
+        Hyperparameters(**job.used),
+        task_kind(config.task).rewards,
+        job.source,
+        critic,
+        load,
+        lambda network, clip: ZeroEngine(network, clip, zero, device),
+    )
+    return assembly.learner(model)
+
+
+def perform(learner: Learner, call: Call, weights: Path) -> Record | None:
+    """Call a method of the learner; return its result, or write it to the file `weights`.
+
+    Raises:
+        ValueError: there is no such method.
+    """
+    given = call.arguments
+    match call.method:
+        case "learn":
+            dialogues = [Trajectory.model_validate(row) for row in given["dialogues"]]
+            return learner.learn(given["step"], dialogues, given["rewards"])
+        case "sampled_weights":
+            write_weights(learner.sampled_weights(), weights)
+        case "weights":
+            write_weights(learner.weights(), weights)
+        case "save":
+            learner.save(Path(given["path"]), given["state"])
+        case "load":
+            return learner.load(Path(given["path"]), given["digest"])
+        case unknown:
+            raise ValueError(unknown)
+    return None
+
+
+def write_weights(weights: dict[str, torch.Tensor] | None, path: Path) -> None:
+    """Write weights, on the rank that has them."""
+    from safetensors.torch import save_file
+
+    if weights is not None:
+        save_file(weights, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], run))
