@@ -37,12 +37,12 @@ _PLAYED = (("rollout",), ("rollout", "evaluation"))
 class Phase:
     """Attributes:
     models: the models that have a server.
-    computes: whether the stage itself computes on a GPU.
+    computes: the number of GPUs that the stage itself computes on, at least.
     split: that the human knows the tasks of.
     """
 
     models: Mapping[Role, str]
-    computes: bool
+    computes: int
     split: str = "train"
 
 
@@ -78,7 +78,7 @@ def check_phases(servers: Servers, recipe: Recipe) -> None:
             asked |= {"sim": train.sim, "sim_url": train.sim_url}
         others.append(RankConfig.model_validate(asked | recipe.of("rank")))
     if ONLINE in has:
-        others.append(TrainOnlineConfig.model_validate(played))
+        others.append(TrainOnlineConfig.model_validate(played | {"devices": recipe.of(ONLINE).get("devices")}))
     for config in (*stages, *others):
         phase = phase_of(servers.run, config, servers.tables)
         assert phase is not None, "it plays"
@@ -92,7 +92,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         served: the roles that have a server.
     """
     if isinstance(config, TrainConfig):
-        return Phase({}, computes=True)
+        return Phase({}, computes=1)
     models: dict[Role, tuple[str, list[str]]] = {}
     split = "train"
     judge: str | None = None
@@ -102,7 +102,8 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
         judge = judge_name(config) if config.best_of else None
     elif isinstance(config, TrainOnlineConfig):
         human = _human(config, served)
-        return Phase({"sim": human[0]} if "sim" in served and not human[1] and has_model(human[0]) else {}, True)
+        needed = "sim" in served and not human[1] and has_model(human[0])
+        return Phase({"sim": human[0]} if needed else {}, computes=config.devices or 1)
     elif isinstance(config, RankConfig):
         judge = config.judge
         if config.replies is None:
@@ -116,7 +117,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     here = {role: model for role, (model, urls) in models.items() if not urls and has_model(model)}
     return Phase(
         {role: model for role, model in here.items() if role in served},
-        computes=judge in (*CRITIC_JUDGES, LOOKAHEAD) or any(role not in served for role in here),
+        computes=int(judge in (*CRITIC_JUDGES, LOOKAHEAD) or any(role not in served for role in here)),
         split=split,
     )
 

@@ -7,8 +7,9 @@ running, the others are ended, and those that are missing are started at the sam
 for the evaluation and the dialogues after it, the agent is replaced when a new actor plays, and a training has all
 GPUs.
 
-A stage runs in the process of `sweet train`, on the first GPU, which is left for it if it computes (`computes`). A vllm
-that a stage starts itself, for a model without a server, gets the GPUs that no server uses (`sweet.llm.gpus.in_use`).
+A stage runs in the process of `sweet train`, on the first GPU, which is left for it if it computes (`computes`); an
+online training on several devices needs as many GPUs. A vllm that a stage starts itself, for a model without a server,
+gets the GPUs that no server uses (`sweet.llm.gpus.in_use`).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Servers:
         """The GPUs that this process may use."""
         return visible_gpus(self._environment)
 
-    def place(self, models: Mapping[Role, str], computes: bool = False) -> Placement[Role, Gpu]:
+    def place(self, models: Mapping[Role, str], computes: int = 0) -> Placement[Role, Gpu]:
         """Divide the GPUs for a phase; arguments and errors are those of `running`."""
         started = [role for role in ROLES if role in models and role in self.tables and not self.tables[role].url]
         requests = [
@@ -92,18 +93,18 @@ class Servers:
             for table in [self.tables[role]]
         ]
         gpus = self.gpus if started else []
-        return place(gpus, requests, int(computes and bool(gpus)))
+        return place(gpus, requests, computes if gpus else 0)
 
     @contextmanager
     def running(
-        self, models: Mapping[Role, str], *, split: str = "train", computes: bool = False
+        self, models: Mapping[Role, str], *, split: str = "train", computes: int = 0
     ) -> Iterator[dict[Role, list[str]]]:
         """Run the servers of a phase, and yield their addresses; a role without a table has none.
 
         Args:
             models: the roles that the phase needs, and the model of each as the stages name it.
             split: that the scripted human must know the tasks of.
-            computes: whether the stage computes on a GPU in this process, which then is left for it.
+            computes: number of GPUs that the stage computes on, which are left for it.
 
         Raises:
             UsageError: there are too few GPUs, or a model cannot be served by the engine.

@@ -160,7 +160,7 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
     monkeypatch.setenv("SWEET_SERVE_SIM_TP", "7")
     tables = {"sim": ServerTable(gpus=2, options=["--max-model-len", "9"]), "agent": ServerTable(replicas="fill")}
     with open_servers(run, SILENT, **tables) as servers:
-        with servers.running({"sim": "big", "agent": "small"}, computes=True) as urls:
+        with servers.running({"sim": "big", "agent": "small"}, computes=1) as urls:
             assert [model_at(url) for role in ("sim", "agent") for url in urls[role]] == ["big", "small"]
             assert [gpu.name for gpu in free_gpus()] == ["GPU-0"]
             assert len(LocalServing().gpus) == 1, "a vllm that the stage starts gets what is left"
@@ -173,9 +173,9 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
         assert len(free_gpus()) == len(visible_gpus()) == 4
         with pytest.raises(UsageError, match=r"^5 GPUs are needed .*2 for sim.* for agent.* stage .*there are 4"):
             open_servers(run, sim=ServerTable(gpus=2), agent=ServerTable(gpus=2, replicas="fill")).place(
-                {"sim": "a", "agent": "b"}, computes=True
+                {"sim": "a", "agent": "b"}, computes=1
             )
-        alone = servers.place({"agent": "actor"}, computes=True)
+        alone = servers.place({"agent": "actor"}, computes=1)
         assert [[gpu.word for gpu in gpus] for gpus in alone.servers["agent"]] == [["1"], ["2"], ["3"]]
     assert vllm.all_gone()
 
@@ -209,7 +209,7 @@ def test_servers_with_an_address_are_not_started(run: Run, monkeypatch: pytest.M
     tables = {"sim": ServerTable(url=["http://a/v1", "http://b/v1"]), "agent": ServerTable(url=["http://c/v1"])}
     with (
         open_servers(run, SILENT, **tables) as servers,
-        servers.running({"sim": "m", "judge": "j"}, computes=True) as urls,
+        servers.running({"sim": "m", "judge": "j"}, computes=1) as urls,
     ):
         assert urls == {"sim": ["http://a/v1", "http://b/v1"]}
         assert not pids(servers)
