@@ -228,9 +228,11 @@ def _torch_block(
     heads = key.shape[1]
     part = query[0].reshape(heads, -1, *query.shape[2:])
     mask = block.mask(part.dtype)
-    selected = [_gather(tensor, block.keys) for tensor in (key, value)]
+    sees_all = len(block.keys) == key.shape[2]
+    selected = [key, value] if sees_all else [_gather(tensor, block.keys) for tensor in (key, value)]
     keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
-    with _regather_in_backward(selected, (key, value), block.keys) if regather else nullcontext():
+    regathers = regather and not sees_all
+    with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return result.flatten(0, 1).transpose(0, 1)[None]
 

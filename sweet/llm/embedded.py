@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
 from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
+from sweet.llm.results import LoopResults
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
+
+T = TypeVar("T")
 
 
 class EmbeddedClient:
@@ -36,6 +40,7 @@ class EmbeddedClient:
         self.template = ChatTemplate(tokenizer)
         self._marks = marks_of(tokenizer)
         self.on_completion: Callable[[Completion], None] = lambda _completion: None
+        self._results: LoopResults | None = None
 
     @classmethod
     def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
@@ -75,7 +80,7 @@ class EmbeddedClient:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
-        generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
+        generated = await self._result(self.engine.submit(ids, sampling, limit))
         completion = self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
         self.on_completion(completion)
         return completion
@@ -83,7 +88,7 @@ class EmbeddedClient:
     async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
         """Sample continuations of a prompt of token ids, in which no thoughts are looked for. Raises the errors of
         `chat`."""
-        generated = await asyncio.wrap_future(self.engine.submit(prompt, sampling))
+        generated = await self._result(self.engine.submit(prompt, sampling))
         return self._completion(prompt, generated, [self._reply(sequence) for sequence in generated])
 
     def _completion(self, prompt: Sequence[int], generated: Sequence[Generated], replies: list[Reply]) -> Completion:
@@ -120,15 +125,22 @@ class EmbeddedClient:
 
     async def score(self, ids: Sequence[int]) -> Scored:
         """Log-probabilities of a text's ids. Raises the errors of `chat`."""
-        return await asyncio.wrap_future(self.engine.score(ids))
+        return await self._result(self.engine.score(ids))
 
     async def update(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights of the model; see `sweet.llm.updates.Policy`."""
-        await asyncio.wrap_future(self.engine.update(weights, version))
+        await self._result(self.engine.update(weights, version))
 
     async def aclose(self) -> None:
         """Stop the engine and free its memory."""
         await asyncio.to_thread(self.engine.close)
+
+    def _result(self, future: Future[T]) -> asyncio.Future[T]:
+        """Return what the engine computes, for the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._results is None or self._results.loop is not loop:
+            self._results = LoopResults(loop)
+        return self._results.of(future)
 
     def _body(self, sequence: Generated) -> tuple[int, ...]:
         """The ids without the one that ended the reply."""

@@ -4,7 +4,8 @@ It computes what `LlamaForCausalLM.forward` of transformers computes, from the s
 operations: with a small model the calls of a decoding step take longer than the arithmetic. The new tokens of all rows
 are packed, without padding, so rows that are decoded and prompts that are prefilled share one pass. Only attention
 takes the rows apart: the leading rows with one new token each attend by two batched products and a softmax (torch's
-fused attention makes two small products for each row and head instead), the others padded and by that fused attention.
+fused attention makes two small products for each row and head instead), the others padded and in the same way, or by
+that fused attention where they have many scores.
 `sweet.llm.decoder` compares the logits with those of transformers, and otherwise uses its forward pass.
 """
 
@@ -19,6 +20,9 @@ import torch
 from torch.nn import functional
 
 from sweet.llm.kvcache import SlotCache, Window
+
+SMALL = 1 << 20
+"""Scores that are computed at once, 4 MiB in a CPU's caches; fused attention does not store more of them in memory."""
 
 
 def is_llama(model: Any) -> bool:
@@ -148,14 +152,14 @@ class LlamaPass:
             count = new.last - middle
             padded = query.new_zeros(count * new.longest, *query.shape[1:])
             padded[new.padded] = query[new.single :]
-            attended = functional.scaled_dot_product_attention(
-                padded.view(count, new.longest, *query.shape[1:]).transpose(1, 2),
-                key,
-                value,
-                attn_mask=other,
-                is_causal=other is None,
-                scale=1.0,
-            )
+            queries = padded.view(count, new.longest, *query.shape[1:]).transpose(1, 2)
+            if other is not None and len(padded) * self.heads * width <= SMALL:
+                scores = torch.matmul(queries, key.transpose(2, 3)).add_(other)
+                attended = torch.matmul(scores.softmax(-1), value)
+            else:
+                attended = functional.scaled_dot_product_attention(
+                    queries, key, value, attn_mask=other, is_causal=other is None, scale=1.0
+                )
             parts.append(attended.transpose(1, 2).reshape(count * new.longest, -1)[new.padded])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

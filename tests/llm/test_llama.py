@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from sweet.llm import llama
 from sweet.llm.decoder import Decoder
 from tests.llm.models import VOCABULARY, tiny
 
@@ -32,7 +33,9 @@ def model(request: pytest.FixtureRequest) -> Any:
     return made
 
 
-def test_every_mixture_of_rows_equals_single_sequences(model: Any) -> None:
+@pytest.mark.parametrize("small", [0, llama.SMALL])
+def test_every_mixture_of_rows_equals_single_sequences(model: Any, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama, "SMALL", small)
     decoder = Decoder(model, "tiny")
     assert decoder.packed is not None
     draw = random.Random(0)

@@ -102,8 +102,8 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2"]
     words = [*programs.SWEET, "train-critic", str(run.path), *options, *many]
-    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with programs.start(words, executable=sys.executable, **nowhere) as process:
+    nowhere = subprocess.DEVNULL
+    with programs.start(words, executable=sys.executable, stdout=nowhere, stderr=nowhere) as process:
         kept = checkpoint_path(run.path / "critic" / "critic-1" / RANKS)
         try:
             wait_until(lambda: kept.exists() or process.poll() is not None)

@@ -40,7 +40,7 @@ class _Program:
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", MODULE],
-                stdin=other,
+                stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for this process, which ends that one
