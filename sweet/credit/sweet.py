@@ -11,7 +11,8 @@ from sweet.tasks.base import Recipe
 
 
 class Sweet(CreditRule):
-    """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply.
+    """Each pair is compared on what the agent had seen; the likelihood is of the chosen reply, also of one that stands
+    alone (`sweet pair --unpaired best`).
 
     With likelihood=mean, as published, a token of a short question weighs more than one of a long answer: ten times as
     much if the answer is ten times as long. With likelihood=sum all tokens weigh the same.

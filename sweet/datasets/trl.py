@@ -4,7 +4,8 @@
 reply of the pairs: chosen ones are desirable, rejected ones are not. Both are conversational: the prompt is the list of
 messages that the agent had read, the completion one message of the agent, so that a trainer renders them by the chat
 template of its model. A reply that is chosen in one pair and rejected in another of the same turn has no label; there
-is none for it in `kto.jsonl`.
+is none for it in `kto.jsonl`. A reply without a rejected one (`sweet pair --unpaired best`) is better than no other,
+and is in neither data set.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     reporter.say(f"Exporting {pairs.id}.")
     labels: dict[tuple[str, int, str, str | None], set[bool]] = {}
     prompts: dict[tuple[str, int], tuple[Message, ...]] = {}
-    preferences = 0
+    preferences = alone = 0
     with new_folder(config.out) as folder:
         with (folder / PREFERENCE).open("wb") as file:
             for pair in read_jsonl(run.file(pairs), Pair):
+                if pair.rejected is None:
+                    alone += 1
+                    continue
                 prompts[(pair.trajectory_id, pair.turn)] = pair.observation
                 for label, text, thought in _replies(pair):
                     kept = thought if config.thoughts else None
@@ -59,6 +63,8 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     ambiguous = len(labels) - len(plain)
     if ambiguous:
         reporter.say(f"Chosen in one pair and rejected in another, so without a label: {count(ambiguous, 'reply')}.")
+    if alone:
+        reporter.say(f"Without a rejected reply, so not exported: {count(alone, 'reply')}.")
     metrics = TrlExportMetrics(
         preferences=preferences,
         replies=len(plain),
@@ -70,7 +76,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
 
 
 def preference_row(pair: Pair, *, thoughts: bool = False) -> dict[str, Any]:
-    """Return a pair as TRL's conversational preference with an explicit prompt.
+    """Return a pair, with a rejected reply, as TRL's conversational preference with an explicit prompt.
 
     Args:
         thoughts: also the thoughts before the replies, as `reasoning_content`.
@@ -86,7 +92,8 @@ def preference_row(pair: Pair, *, thoughts: bool = False) -> dict[str, Any]:
 
 def _replies(pair: Pair) -> Iterator[tuple[bool, str, str | None]]:
     yield True, pair.chosen, pair.chosen_thought
-    yield False, pair.rejected, pair.rejected_thought
+    if pair.rejected is not None:
+        yield False, pair.rejected, pair.rejected_thought
 
 
 def _reply(text: str, thought: str | None) -> dict[str, str]:

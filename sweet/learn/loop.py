@@ -246,7 +246,8 @@ class Loop:
         if self.checkpoint is None or not self.checkpoint.exists():
             return 0
         state = self.engine.load(self.checkpoint, self.digest)
-        sums = dict(state["sums"])
+        # Before `compared` was counted, each example of a preference loss had two sides.
+        sums = {"compared": state["sums"]["examples"], **state["sums"]}
         self._epoch, self._sums = sums.pop("epoch"), MetricSums(**sums)
         self._heldout = state["heldout"]
         if self.best is not None:

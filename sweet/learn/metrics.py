@@ -83,6 +83,7 @@ class MetricSums:
 
     Attributes:
         advantages, turns: by position (`turn_positions`): the sum of advantages, and their number.
+        compared: number of examples with two sides, which `right` and `margin` are of.
         weighted: number of tokens that a token component weighted (`TokenStatistics`).
         ratio, difference, surprise, clipped, masked: sums over these.
     """
@@ -95,6 +96,7 @@ class MetricSums:
     padding: int = 0
     advantages: list[float] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
+    compared: int = 0
     weighted: int = 0
     ratio: float = 0.0
     difference: float = 0.0
@@ -104,21 +106,20 @@ class MetricSums:
 
     def flat(self) -> list[float]:
         """The values that differ between ranks as a list, as `from_flat` expects them."""
-        sums = [self.loss, self.right, self.margin, self.tokens_computed, self.padding]
+        sums = [self.loss, self.right, self.margin, self.compared, self.tokens_computed, self.padding]
         tokens = [self.weighted, *(getattr(self, name) for name in _OF_TOKENS)]
         return [*sums, *tokens, *self.advantages, *self.turns]
 
     @classmethod
     def from_flat(cls, examples: int, flat: Sequence[float]) -> MetricSums:
         """The sums of `examples` examples from the result of `flat`, summed over the ranks."""
-        loss, right, margin, tokens, padding, weighted, *rest = flat
+        loss, right, margin, compared, tokens, padding, weighted, *rest = flat
         of_tokens, rest = rest[: len(_OF_TOKENS)], rest[len(_OF_TOKENS) :]
         positions = len(rest) // 2
         turns = [round(count) for count in rest[positions:]]
         by_position = (rest[:positions], turns)
-        return cls(
-            examples, loss, right, margin, round(tokens), round(padding), *by_position, round(weighted), *of_tokens
-        )
+        counts = round(compared), round(weighted)
+        return cls(examples, loss, right, margin, round(tokens), round(padding), *by_position, *counts, *of_tokens)
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of a step."""
@@ -126,6 +127,7 @@ class MetricSums:
         self.loss += other.loss
         self.right += other.right
         self.margin += other.margin
+        self.compared += other.compared
         self.tokens_computed += other.tokens_computed
         self.padding += other.padding
         self.weighted += other.weighted
@@ -136,16 +138,18 @@ class MetricSums:
         self.turns = [a + b for a, b in zip(self.turns or [0] * positions, other.turns, strict=True)]
 
     def means(self, *, preference: bool) -> Record:
-        """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference. Where tokens were
-        weighted, also means over these: `ratio` of pi/mu, `difference` of |log pi - log mu|, `surprise` of -log mu, and
-        the shares that the policy gradient `clipped` and `masked`."""
+        """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference, and for accuracy
+        and margin where no example has two sides. Where tokens were weighted, also means over these: `ratio` of pi/mu,
+        `difference` of |log pi - log mu|, `surprise` of -log mu, and the shares that the policy gradient `clipped` and
+        `masked`."""
         count = max(self.examples, 1)
+        compared = self.compared if preference else 0
         by_turn = [total / turns if turns else None for total, turns in zip(self.advantages, self.turns, strict=True)]
         half = len(by_turn) // 2
         return {
             "loss": self.loss / count,
-            "accuracy": self.right / count if preference else None,
-            "margin": self.margin / count if preference else None,
+            "accuracy": self.right / compared if compared else None,
+            "margin": self.margin / compared if compared else None,
             "advantage_chosen": by_turn[:half] if by_turn else None,
             "advantage_rejected": by_turn[half:] if by_turn else None,
             **({name: getattr(self, name) / self.weighted for name in _OF_TOKENS} if self.weighted else {}),
@@ -187,14 +191,16 @@ class MicroBatchSums:
         self._sums: list[Tensor] = []
         self._advantages = torch.zeros(2 * turn_count, device=device)
         self._turns = [0] * (2 * turn_count)
-        self._weighted = 0
+        self._weighted = self._compared = 0
         self._of_tokens = torch.zeros(len(_OF_TOKENS), device=device)
         self._work = Work()
         self.groups: list[list[Example]] = []
 
     def add(self, pool: Sequence[TokenSequence], examples: list[Example], losses: Losses, work: Work) -> None:
         """Add a micro-batch: its losses, and the work of its forward pass."""
-        margins = (losses.chosen - losses.rejected).detach()
+        compared = [bool(example.rejected) for example in examples]
+        margins = (losses.chosen - losses.rejected).detach() * torch.tensor(compared, device=self._device)
+        self._compared += sum(compared)
         self._sums.append(
             torch.stack([losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()])
         )
@@ -218,8 +224,8 @@ class MicroBatchSums:
         cut, end = 3 * len(self._sums), 3 * len(self._sums) + len(_OF_TOKENS)
         parts = [flat[i : i + 3] for i in range(0, cut, 3)]
         loss, right, margin = (sum(column) for column in zip(*parts, strict=True))
-        counts = (self._work.tokens, self._work.padding)
-        found = MetricSums(0, loss, right, margin, *counts, flat[end:], self._turns, self._weighted, *flat[cut:end])
+        work, counts = (self._work.tokens, self._work.padding), (self._compared, self._weighted)
+        found = MetricSums(0, loss, right, margin, *work, flat[end:], self._turns, *counts, *flat[cut:end])
         return found, parts
 
 

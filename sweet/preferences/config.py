@@ -9,6 +9,7 @@ from pydantic import Field
 from sweet.stages.base import ADDED, HIDDEN, OPERATIONAL, PlannedConfig, about
 
 Strategy = Literal["random-halves", "best-worst"]
+Unpaired = Literal["omit", "best"]
 
 
 class _ShortConfig(PlannedConfig):
@@ -45,6 +46,9 @@ class PairConfig(_ShortConfig):
     min_gap_share: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED)
     """Least difference of the advantages of a pair, as a share of that between the best and the worst reply of its
     turn: a turn with a single good reply then gives fewer pairs than one with several."""
+    unpaired: Unpaired = Field(default="omit", json_schema_extra=ADDED)
+    """A turn that gives no pair. omit: nothing is learned from it. best: its best reply is kept without a rejected one,
+    and the actor learns its likelihood; of equally good replies one is drawn."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to use."""
     seed: int = Field(default=0, ge=0)

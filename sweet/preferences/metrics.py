@@ -27,6 +27,8 @@ class PairWork(Record):
     """their candidates"""
     pairs: int
     """pairs"""
+    unpaired: int
+    """turns without a pair whose best reply is kept"""
 
 
 class LabelMetrics(Record):
@@ -50,5 +52,7 @@ class PairMetrics(Record):
     """turns with candidates"""
     turns_with_pairs: int
     """turns with at least one pair"""
+    unpaired: int
+    """turns without a pair whose best reply is kept"""
     mean_gap: float
     """mean difference of the chosen and the rejected advantage"""

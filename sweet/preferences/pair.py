@@ -2,15 +2,19 @@
 
 At each turn the candidates are ordered by their advantage. `random-halves` draws the chosen reply from the upper half
 and the rejected reply from the lower half; `best-worst` pairs the best with the worst, the second with the last but
-one, and so on. The texts of a pair differ, and no pair of texts occurs twice at a turn. The random choice depends on
+one, and so on. The texts of a pair differ, and no pair of texts occurs twice at a turn. The random choices depend on
 the seed and the turn alone, not on the order of the file.
+
+A turn whose replies are all worth the same gives no pair. With `unpaired="best"` its best reply becomes a row without a
+rejected one. The actor learns the likelihood of that reply, which keeps the form of replies that pairs of other turns
+would let it forget.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sweet.errors import SweetError
 from sweet.hints import Hint, option, stage
@@ -35,8 +39,9 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with run.attempt("pair", config, inputs=[candidates], verify=config.verify, warn=reporter.warn) as attempt:
         used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
-        found = [pair for row in used for pair in turn_pairs(row, config)]
-        if not found:
+        found = [pair for row in used for pair in turn_rows(row, config)]
+        gaps = _gaps(found)
+        if not gaps:
             raise SweetError(
                 Hint(
                     f"No pair can be made of {count(len(used), 'turn')}: ",
@@ -60,11 +65,12 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
         with JsonlWriter(draft.path) as writer:
             for pair in found:
                 writer.write(pair)
-        gaps = [pair.chosen_advantage - pair.rejected_advantage for pair in found]
+        unpaired = len(found) - len(gaps)
         metrics = PairMetrics(
-            pairs=len(found),
+            pairs=len(gaps),
             turns=len(used),
-            turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}),
+            turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}) - unpaired,
+            unpaired=unpaired,
             mean_gap=round(sum(gaps) / len(gaps), 6),
         )
         attempt.metrics.update(metrics.as_json())
@@ -77,15 +83,36 @@ def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairWork
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Reading the candidates of {candidates.id}.")
     used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
-    pairs = sum(1 for row in used for _ in turn_pairs(row, config))
-    work = PairWork(turns=len(used), candidates=sum(len(row.candidates) for row in used), pairs=pairs)
-    return plan_rows(run, "pair", config.rates, work, unit="turn", metric="turns", count=len(used), rows=pairs)
+    found = [pair for row in used for pair in turn_rows(row, config)]
+    pairs = len(_gaps(found))
+    work = PairWork(
+        turns=len(used),
+        candidates=sum(len(row.candidates) for row in used),
+        pairs=pairs,
+        unpaired=len(found) - pairs,
+    )
+    return plan_rows(run, "pair", config.rates, work, unit="turn", metric="turns", count=len(used), rows=len(found))
+
+
+def _gaps(found: Iterable[Pair]) -> list[float]:
+    """Return the difference of the advantages of each row that has a rejected reply."""
+    return [one.chosen_advantage - one.rejected_advantage for one in found if one.rejected_advantage is not None]
 
 
 def _draw_turns(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:
     """Return a random share of the turns, drawn by the seed, in the order of their keys."""
     by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
     return sorted(by_draw[: math.ceil(config.fraction * len(rows))], key=lambda row: row.key)
+
+
+def turn_rows(row: CandidateRow, config: PairConfig) -> list[Pair]:
+    """Return the pairs of one turn; of a turn without any what `config.unpaired` says."""
+    pairs = list(turn_pairs(row, config))
+    if pairs or config.unpaired == "omit":
+        return pairs
+    most = max(candidate.advantage for candidate in row.candidates)
+    best = sorted((one for one in row.candidates if one.advantage == most), key=lambda one: one.text)
+    return [_row(row, "alone", random.Random(digest_of([config.seed, "unpaired", *row.key])).choice(best))]
 
 
 def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
@@ -107,27 +134,27 @@ def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
         if good.text == bad.text or gap <= 0 or gap < least or (good.text, bad.text) in seen:
             continue
         seen.add((good.text, bad.text))
-        yield _pair(row, len(seen), good, bad)
+        yield _row(row, f"p{len(seen)}", good, bad)
 
 
-def _pair(row: CandidateRow, number: int, good: Candidate, bad: Candidate) -> Pair:
+def _row(row: CandidateRow, name: str, good: Candidate, bad: Candidate | None = None) -> Pair:
     return Pair(
-        id=f"{row.trajectory_id}-t{row.turn}-p{number}",
+        id=f"{row.trajectory_id}-t{row.turn}-{name}",
         task_id=row.task_id,
         trajectory_id=row.trajectory_id,
         turn=row.turn,
         observation=row.observation,
         chosen=good.text,
-        rejected=bad.text,
+        rejected=bad.text if bad else None,
         chosen_thought=good.thought,
-        rejected_thought=bad.thought,
+        rejected_thought=bad.thought if bad else None,
         chosen_thought_tokens=good.thought_tokens,
-        rejected_thought_tokens=bad.thought_tokens,
+        rejected_thought_tokens=bad.thought_tokens if bad else None,
         chosen_token_ids=good.token_ids,
-        rejected_token_ids=bad.token_ids,
+        rejected_token_ids=bad.token_ids if bad else None,
         prompt_token_ids=row.prompt_token_ids,
         chosen_ended=good.ended,
-        rejected_ended=bad.ended,
+        rejected_ended=bad.ended if bad else True,
         chosen_advantage=good.advantage,
-        rejected_advantage=bad.advantage,
+        rejected_advantage=bad.advantage if bad else None,
     )

@@ -201,7 +201,7 @@ def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
             "turn": row.turn,
             "prompt": chat_rows(row.observation),
             "chosen": [{"role": "assistant", "content": row.chosen}],
-            "rejected": [{"role": "assistant", "content": row.rejected}],
+            "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected}],
             "chosen_advantage": row.chosen_advantage,
             "rejected_advantage": row.rejected_advantage,
         }

@@ -96,7 +96,8 @@ class CandidateRow(BaseModel):
 
 class Pair(BaseModel):
     """Two replies to one observation, for the actor's step-level preference loss; see `Candidate` for the fields, and
-    `CandidateRow` for `prompt_token_ids`."""
+    `CandidateRow` for `prompt_token_ids`. Without a rejected reply, the chosen one stands alone: the actor learns its
+    likelihood (`sweet pair --unpaired best`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -106,7 +107,7 @@ class Pair(BaseModel):
     turn: int
     observation: tuple[Message, ...]
     chosen: str
-    rejected: str
+    rejected: str | None
     chosen_thought: str | None = Field(default=None, exclude_if=is_none)
     rejected_thought: str | None = Field(default=None, exclude_if=is_none)
     chosen_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
@@ -117,4 +118,4 @@ class Pair(BaseModel):
     chosen_ended: bool = True
     rejected_ended: bool = True
     chosen_advantage: float
-    rejected_advantage: float
+    rejected_advantage: float | None

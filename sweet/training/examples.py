@@ -46,20 +46,21 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
 
 
-def sides_of(pair: Pair) -> tuple[ReplyText, ReplyText]:
-    """Return the chosen and the rejected reply of a pair, with their thoughts."""
-    return (
-        ReplyText(
-            pair.chosen, pair.chosen_token_ids, pair.chosen_ended, pair.chosen_thought, pair.chosen_thought_tokens
-        ),
-        ReplyText(
-            pair.rejected,
-            pair.rejected_token_ids,
-            pair.rejected_ended,
-            pair.rejected_thought,
-            pair.rejected_thought_tokens,
-        ),
+def sides_of(pair: Pair) -> tuple[ReplyText, ReplyText | None]:
+    """Return the chosen and the rejected reply of a pair, with their thoughts; None where the chosen one is alone."""
+    chosen = ReplyText(
+        pair.chosen, pair.chosen_token_ids, pair.chosen_ended, pair.chosen_thought, pair.chosen_thought_tokens
     )
+    if pair.rejected is None:
+        return chosen, None
+    rejected = ReplyText(
+        pair.rejected,
+        pair.rejected_token_ids,
+        pair.rejected_ended,
+        pair.rejected_thought,
+        pair.rejected_thought_tokens,
+    )
+    return chosen, rejected
 
 
 @dataclass(frozen=True)
@@ -190,17 +191,17 @@ class ExampleBuilder:
         return Example(item.name, chosen, rejected, group=item.task_id)
 
     def _pair(self, pair: Pair) -> Example:
-        """Build the example of a pair. Those of one dialogue are a group."""
+        """Build the example of a pair, or of a reply that stands alone. Those of one dialogue are a group."""
         rows, dropped = self._replies.turn(
             pair.observation,
-            sides_of(pair),
+            [side for side in sides_of(pair) if side is not None],
             turn=pair.turn,
             name=f"Pair {pair.id}",
             max_length=self._max_length,
             prompt=pair.prompt_token_ids,
         )
-        chosen, rejected = self.pool.put(pair.id, rows, dropped)
-        return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
+        chosen, *rejected = self.pool.put(pair.id, rows, dropped)
+        return Example(pair.id, (chosen,), tuple(rejected), group=pair.trajectory_id)
 
     def _reply(self, of: SampledReply) -> Example:
         """Build the example of a sampled reply. Those of one dialogue are a group."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option
+from sweet.hints import Hint, option, stage
 from sweet.learn.openrlhf import CHECKPOINTS, DATA, Comparison, DpoJob, command, rows, steps, train, write_rows
 from sweet.learn.openrlhf_python import find_python
 from sweet.llm.adapter import find_adapter
@@ -131,7 +131,7 @@ def train_by_openrlhf(
         UsageError: OpenRLHF is not installed, or cannot train on this.
         SweetError: its command failed.
     """
-    _check_data(training)
+    compared = _compared(training)
     python, version = find_python()
     used = training.hyperparameters
     meta = record.artifact_meta(training.model.base, used, training.beta)
@@ -143,8 +143,7 @@ def train_by_openrlhf(
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)
         job = training.job(resume=record.resume and (folder / CHECKPOINTS).exists())
-        pairs = [_sides(pair) for pair in training.pairs]
-        count = write_rows(folder / DATA, rows(training.model.encoder, pairs))
+        count = write_rows(folder / DATA, rows(training.model.encoder, compared))
         log = attempt.log_path.with_suffix(".openrlhf.log")
         reporter.say(f"OpenRLHF {version} trains on {count} pairs; its output is in {log}.")
         attempt.environment["command"] = command(python, job)
@@ -162,7 +161,13 @@ def train_by_openrlhf(
     return StageResult(record.stage, run.path, metrics, [artifact])
 
 
-def _check_data(training: OpenRLHFTraining) -> None:
+def _compared(training: OpenRLHFTraining) -> list[Comparison]:
+    """Return the pairs as OpenRLHF's data.
+
+    Raises:
+        UsageError: OpenRLHF cannot train on them.
+        SweetError: there is none.
+    """
     count, batch = len(training.pairs), training.hyperparameters.batch
     if not count:
         raise SweetError(
@@ -183,12 +188,19 @@ def _check_data(training: OpenRLHFTraining) -> None:
             where=option("engine", "openrlhf"),
             fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
         )
+    found: list[Comparison] = []
+    for pair in training.pairs:
+        chosen, rejected = sides_of(pair)
+        if rejected is None:
+            raise UsageError(
+                f"OpenRLHF's DPO compares two replies, and {pair.id} has one.",
+                where=training.inputs[0].id,
+                fix=Hint(option("engine", "torch"), ", or ", stage("pair"), " with ", option("unpaired", "omit")),
+            )
+        found.append(Comparison(pair.observation, chosen, rejected, pair.prompt_token_ids))
+    return found
 
 
 def _move_model(source: Path, target: Path) -> None:
     for entry in source.iterdir():
         entry.replace(target / entry.name)
-
-
-def _sides(pair: Pair) -> Comparison:
-    return Comparison(pair.observation, *sides_of(pair), pair.prompt_token_ids)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -142,23 +143,43 @@ def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) ->
     pairs = record.pairs.get(index, [])
     if not pairs:
         return []
-    characters = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
-    body = partial(_pairs, pairs, abbreviate)
-    return [Part("pairs", Text(count(len(pairs), "pair"), style="blue"), body, index, note, characters, inner=True)]
+    sides = [sides_of(pair) for pair in pairs]
+    characters = sum(len(side.text) for both in sides for side in both)
+    body = partial(_pairs, sides, abbreviate)
+    return [Part("pairs", Text(pairs_title(pairs), style="blue"), body, index, note, characters, inner=True)]
 
 
-def _pairs(pairs: list[Pair], abbreviate: Abbreviate) -> Iterator[Block]:
-    for pair in pairs:
-        yield Block(partial(_pair, pair, abbreviate), 2, len(pair.chosen) + len(pair.rejected))
+class PairSide(NamedTuple):
+    """A reply of a pair: `chosen` or `rejected`, its advantage, its text."""
+
+    name: str
+    advantage: float
+    text: str
 
 
-def _pair(pair: Pair, abbreviate: Abbreviate) -> Table:
+def sides_of(pair: Pair) -> list[PairSide]:
+    """Return the replies of a pair: one if the chosen reply stands alone."""
+    chosen = PairSide("chosen", pair.chosen_advantage, pair.chosen)
+    if pair.rejected is None or pair.rejected_advantage is None:
+        return [chosen]
+    return [chosen, PairSide("rejected", pair.rejected_advantage, pair.rejected)]
+
+
+def pairs_title(pairs: Sequence[Pair]) -> str:
+    """Return the title of a turn's pairs, of which there are some: `2 pairs`, or `kept without a pair`."""
+    return count(len(pairs), "pair") if pairs[0].rejected is not None else "kept without a pair"
+
+
+def _pairs(sides: list[list[PairSide]], abbreviate: Abbreviate) -> Iterator[Block]:
+    for both in sides:
+        yield Block(partial(_pair, both, abbreviate), len(both), sum(len(side.text) for side in both))
+
+
+def _pair(sides: list[PairSide], abbreviate: Abbreviate) -> Table:
     table = _grid(3)
-    for name, style, text, advantage in (
-        ("chosen", "green", pair.chosen, pair.chosen_advantage),
-        ("rejected", "red", pair.rejected, pair.rejected_advantage),
-    ):
+    for name, advantage, text in sides:
         shown = Text(printable(abbreviate(text)), overflow="fold")
+        style = "green" if name == "chosen" else "red"
         table.add_row(Text(f"{name:8}", style=style), signed(advantage), shown)
     return table
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sweet.tasks.trajectory import Turn
 from sweet.units import count, format_duration
 from sweet.view.code import Piece, pieces, tokens
-from sweet.view.credit_view import TAKEN, Distinct, choice_note, distinct_candidates
+from sweet.view.credit_view import TAKEN, Distinct, choice_note, distinct_candidates, pairs_title, sides_of
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import line, text
 from sweet.view.html_screenshots import HtmlScreenshots
@@ -129,12 +129,9 @@ def _pairs(record: Record, index: int) -> str:
     rows = "".join(
         f'<tr class="{name}"><td>{name}</td><td>{signed(advantage)}</td><td><pre>{text(reply)}</pre></td></tr>'
         for pair in pairs
-        for name, advantage, reply in (
-            ("chosen", pair.chosen_advantage, pair.chosen),
-            ("rejected", pair.rejected_advantage, pair.rejected),
-        )
+        for name, advantage, reply in sides_of(pair)
     )
-    return f"<details><summary>{count(len(pairs), 'pair')}</summary><table>{rows}</table></details>"
+    return f"<details><summary>{pairs_title(pairs)}</summary><table>{rows}</table></details>"
 
 
 def _tests(record: Record) -> str:

@@ -39,6 +39,8 @@ def pair(number: int, chosen: str, rejected: str, **more: Any) -> Pair:
 
 PAIRS = [pair(0, "a", "b"), pair(1, "c", "a"), pair(2, "1 2", "3"), pair(3, "4", "5 €", chosen_thought="6 7")]
 
+ALONE = PAIRS[2].model_copy(update={"id": "alone", "rejected": None, "rejected_advantage": None})
+
 
 def exported(folder: Path, pairs: list[Pair], **options: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     run = Run.create(folder / "run", task="code")
@@ -71,6 +73,14 @@ def test_a_reply_that_is_better_and_worse_has_no_label(tmp_path: Path) -> None:
     metrics = run_trl_export(run, DataExportConfig(to="trl", out=tmp_path / "out"), heard).metrics
     assert (metrics.preferences, metrics.replies, metrics.desirable, metrics.ambiguous) == (4, 6, 3, 1)
     assert "1 reply" in heard.said[-1]
+
+
+def test_a_reply_without_a_rejected_one_is_not_exported(tmp_path: Path) -> None:
+    (tmp_path / "pairs").mkdir()
+    assert exported(tmp_path, [*PAIRS, ALONE]) == exported(tmp_path / "pairs", PAIRS)
+    heard = Heard()
+    run_trl_export(Run.open(tmp_path / "run"), DataExportConfig(to="trl", out=tmp_path / "out"), heard)
+    assert "not exported: 1 reply" in heard.said[-1]
 
 
 def test_thoughts_are_exported_if_they_are_asked_for(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sweet.learn.data import Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate
-from sweet.learn.metrics import Record
+from sweet.learn.metrics import MicroBatchSums, Record, max_turns
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.learn.trainee import save_model
@@ -186,6 +186,61 @@ def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, save_every
         expected.accuracy,
         expected.heldout_accuracy,
     )
+
+
+def test_an_example_with_one_side_has_likelihood_alone_and_neither_accuracy_nor_margin(tokenizer: Any) -> None:
+    pool, pairs = make_data(tokenizer, 5)
+    alone = [Example(example.name, example.chosen) for example in pairs[2:]]
+    objective, settings = Objective(0.5, 1.0, "none"), LoopSettings(lr=2e-3, epochs=2, batch=5)
+    records: list[Record] = []
+    loop = Loop(
+        build_model(len(tokenizer)), pool.sequences, [*pairs[:2], *alone], objective, settings, on_step=records.append
+    )
+    reference = loop.reference()
+    assert reference is not None
+
+    def measured(examples: list[Example], objective: Objective) -> Any:
+        with torch.no_grad():
+            return losses(loop.scorer, objective, pool.sequences, examples, reference)
+
+    summary = loop.run()
+    together = measured([*pairs[:2], *alone], objective)
+    apart = measured(pairs[:2], Objective(0.5, 0.0, "none")).loss.mean()
+    fluency = measured(pairs, Objective(None, 1.0)).loss.mean()
+    torch.testing.assert_close(together.loss.mean(), apart + fluency, rtol=1e-4, atol=1e-5)
+    assert summary.accuracy == 1.0
+    assert records[0]["accuracy"] in (0.0, 0.5, 1.0), "a share of the two pairs"
+    last = MicroBatchSums(max_turns(pool.sequences), loop.scorer.device)
+    last.add(pool.sequences, [*pairs[:2], *alone], together, Work(1))
+    sums, _ = last.fetch()
+    margins = (together.chosen - together.rejected)[:2]
+    assert sums.means(preference=True)["margin"] == pytest.approx(margins.mean().item(), rel=1e-4)
+    nothing = MicroBatchSums(max_turns(pool.sequences), loop.scorer.device)
+    nothing.add(pool.sequences, alone, measured(alone, objective), Work(1))
+    means = nothing.fetch()[0].means(preference=True)
+    assert (means["accuracy"], means["margin"]) == (None, None)
+
+
+def test_the_accuracy_of_an_earlier_version_s_checkpoint_goes_on(tokenizer: Any, tmp_path: Path) -> None:
+    """Its sums do not say how many examples have two sides: all of them had."""
+    pool, examples = make_data(tokenizer, 8)
+    settings = LoopSettings(lr=5e-3, epochs=4, batch=4, save_every=1)
+
+    def make(**more: Any) -> Loop:
+        return Loop(
+            build_model(len(tokenizer)), pool.sequences, examples, CRITIC, settings, "d", (), tmp_path / "c.pt", **more
+        )
+
+    def stop(record: Record) -> None:
+        if record["step"] == 8:
+            raise _StoppedError
+
+    with pytest.raises(_StoppedError):
+        make(on_step=stop).run()
+    content = torch.load(tmp_path / "c.pt", weights_only=True)
+    assert content["state"]["sums"].pop("compared") == 4
+    torch.save(content, tmp_path / "c.pt")
+    assert make().run(resume=True).accuracy == 1.0
 
 
 def test_a_checkpoint_of_another_training_is_refused(tokenizer: Any, tmp_path: Path) -> None:

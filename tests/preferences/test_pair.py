@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import SweetError
 from sweet.preferences.config import PairConfig
-from sweet.preferences.pair import run_pair, turn_pairs
+from sweet.preferences.pair import plan_pair, run_pair, turn_pairs, turn_rows
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -45,7 +45,7 @@ def test_random_halves_draws_from_both_halves() -> None:
     few = list(turn_pairs(row(RANKED), PairConfig(pairs=4)))
     assert [(p.chosen, p.rejected) for p in few] == [(p.chosen, p.rejected) for p in pairs[:4]]
     other = list(turn_pairs(row(RANKED), PairConfig(pairs=9, seed=1)))
-    assert [p.chosen + p.rejected for p in other] != [p.chosen + p.rejected for p in pairs]
+    assert [(p.chosen, p.rejected) for p in other] != [(p.chosen, p.rejected) for p in pairs]
 
 
 def test_best_worst_takes_the_extremes_first() -> None:
@@ -65,7 +65,7 @@ def test_a_share_of_the_largest_gap_of_the_turn_leaves_close_ones_out() -> None:
 
     def paired(values: dict[str, float], share: float) -> list[str]:
         config = PairConfig(strategy="best-worst", pairs=9, min_gap_share=share)
-        return [pair.chosen + pair.rejected for pair in turn_pairs(row(values), config)]
+        return [f"{pair.chosen}{pair.rejected}" for pair in turn_pairs(row(values), config)]
 
     assert paired(RANKED, 0.0) == ["af", "be", "cd"]
     assert paired(RANKED, 0.59) == ["af", "be"]
@@ -75,7 +75,7 @@ def test_a_share_of_the_largest_gap_of_the_turn_leaves_close_ones_out() -> None:
     assert paired({text: 100 * value for text, value in RANKED.items()}, 0.59) == ["af", "be"]
     # An absolute gap holds beside it.
     both = PairConfig(strategy="best-worst", pairs=9, min_gap_share=0.1, min_gap=1.0)
-    assert [pair.chosen + pair.rejected for pair in turn_pairs(row(RANKED), both)] == ["af"]
+    assert [(pair.chosen, pair.rejected) for pair in turn_pairs(row(RANKED), both)] == [("a", "f")]
 
 
 @given(
@@ -89,7 +89,8 @@ def test_a_pair_has_two_texts_and_the_better_one_chosen(
     config = PairConfig(pairs=count, strategy=strategy)
     pairs = list(turn_pairs(row(items), config))
     assert len(pairs) <= count
-    assert all(p.chosen != p.rejected and p.chosen_advantage > p.rejected_advantage for p in pairs)
+    assert all(p.chosen != p.rejected for p in pairs)
+    assert all(p.rejected_advantage is not None and p.chosen_advantage > p.rejected_advantage for p in pairs)
     assert len({(p.chosen, p.rejected) for p in pairs}) == len(pairs)
     assert pairs == list(turn_pairs(row(list(reversed(items))), config))
 
@@ -110,6 +111,50 @@ def test_the_order_of_the_file_decides_nothing(tmp_path: Path) -> None:
         found.append(list(read_jsonl(run.file(result.artifacts[0]), Pair)))
     assert found[0] == found[1]
     assert len({pair.id for pair in found[0]}) == 8
+
+
+LEVEL = {"a": 0.0, "b": 0.0, "c": 0.0, "d": 0.0}
+
+
+def test_of_a_turn_without_a_pair_the_best_reply_is_kept_alone() -> None:
+    def kept(values: dict[str, float], **options: Any) -> list[tuple[str, str | None]]:
+        return [(one.chosen, one.rejected) for one in turn_rows(row(values), PairConfig(unpaired="best", **options))]
+
+    assert turn_rows(row(LEVEL), PairConfig()) == []
+    assert kept(RANKED, min_gap=2.0) == [("a", None)]
+    [(level, nothing)] = kept(LEVEL)
+    assert level in LEVEL
+    assert nothing is None
+    assert {kept(LEVEL, seed=seed)[0][0] for seed in range(20)} == set(LEVEL), "one of the level replies is drawn"
+    assert turn_rows(row(RANKED), PairConfig(unpaired="best")) == turn_rows(row(RANKED), PairConfig())
+
+
+def test_what_is_kept_alone_is_counted_apart_and_the_file_s_order_decides_nothing(tmp_path: Path) -> None:
+    rows = [row(RANKED, "t0"), row(LEVEL, "t1"), row({**LEVEL, "e": 0.1}, "t2"), row({"only": 0.0}, "t3")]
+    config = PairConfig(strategy="best-worst", pairs=2, min_gap=0.2, unpaired="best")
+    found = []
+    for name, order in (("a", rows), ("b", rows[::-1])):
+        run = make_run(tmp_path / name, order)
+        work = plan_pair(run, config, Silent()).work
+        assert (work.turns, work.pairs, work.unpaired) == (4, 2, 3)
+        result = run_pair(run, config, Silent())
+        metrics = result.metrics
+        assert (metrics.pairs, metrics.turns_with_pairs, metrics.unpaired, result.artifacts[0].rows) == (2, 1, 3, 5)
+        assert metrics.mean_gap == pytest.approx((1.5 + 0.9) / 2)
+        found.append(list(read_jsonl(run.file(result.artifacts[0]), Pair)))
+    assert found[0] == found[1]
+    alone = found[0][2:]
+    assert [(one.trajectory_id, one.rejected, one.rejected_advantage) for one in alone] == [
+        (name, None, None) for name in ("t1", "t2", "t3")
+    ]
+    assert [one.chosen for one in alone[1:]] == ["e", "only"]
+    assert len({one.id for one in found[0]}) == 5
+
+
+def test_likelihood_alone_makes_no_preference_training(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [row(LEVEL)])
+    with pytest.raises(SweetError, match="No pair can be made"):
+        run_pair(run, PairConfig(unpaired="best"), Silent())
 
 
 def test_candidates_that_are_all_equal_give_an_error(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sweet.stages.base import Silent
 from sweet.stages.rows import Candidate, CandidateRow, Preference
 from sweet.tasks.base import Message
 from tests import programs
-from tests.datasets.test_trl import PAIRS
+from tests.datasets.test_trl import ALONE, PAIRS
 from tests.publishing.hub import TOKEN, WritableHub, serve_writable_hub
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, put, score
@@ -63,7 +63,7 @@ def run(tmp_path: Path, agent: Path) -> Run:
         taken=None,
     )
     candidates = put(made, "rank", "candidates", [row], [rollouts])
-    pairs = put(made, "pair", "pairs", PAIRS, [candidates])
+    pairs = put(made, "pair", "pairs", [*PAIRS, ALONE], [candidates])
     trained(made, agent, [pairs, rollouts])
     return made
 
@@ -97,7 +97,7 @@ def test_the_data_of_a_run_is_pushed_as_subsets_with_splits(run: Run, hub: Writa
     code, out, err = push(hub, run.path, "me/data", "--license", "cc-by-4.0", "--json")
     assert code == 0, err
     metrics = json.loads(out)["metrics"]
-    assert metrics["rows"] == {"dialogues/train": 6, "candidates/train": 1, "preferences/train": 1, "pairs/train": 4}
+    assert metrics["rows"] == {"dialogues/train": 6, "candidates/train": 1, "preferences/train": 1, "pairs/train": 5}
     assert metrics["url"].startswith(hub.address)
     found = hub.repositories["datasets/me/data"]
     assert found.private
@@ -106,6 +106,7 @@ def test_the_data_of_a_run_is_pushed_as_subsets_with_splits(run: Run, hub: Writa
     for subset, features in FEATURES.items():
         rows = [json.loads(line) for line in found.files[f"{subset}/train.jsonl"].splitlines()]
         assert all(list(row) == [feature["name"] for feature in features] for row in rows), subset
+    assert (rows[-1]["rejected"], rows[-1]["rejected_advantage"]) == (None, None), "the last of the pairs is kept alone"
     rewards = [json.loads(line)["reward"] for line in found.files["dialogues/train.jsonl"].splitlines()]
     assert rewards == [reward for _, reward in make_dialogues(tasks=3, samples=2)]
     card = found.files["README.md"].decode()
@@ -118,7 +119,7 @@ def test_the_data_of_a_run_is_pushed_as_subsets_with_splits(run: Run, hub: Writa
 def test_the_real_library_loads_what_was_pushed(run: Run, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed (pip install '.[data]')")
     run_push(run, "me/data", PushConfig(out=tmp_path / "data"), Silent())
-    for subset, rows in (("dialogues", 6), ("candidates", 1), ("preferences", 1), ("pairs", 4)):
+    for subset, rows in (("dialogues", 6), ("candidates", 1), ("preferences", 1), ("pairs", 5)):
         loaded = datasets.load_dataset(str(tmp_path / "data"), subset, split="train", cache_dir=str(tmp_path / "cache"))
         assert len(loaded) == rows
         assert list(loaded.features) == [feature["name"] for feature in FEATURES[subset]]

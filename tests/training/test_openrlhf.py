@@ -158,7 +158,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return state
 
 
-def with_pairs(folder: Path) -> Run:
+def with_pairs(folder: Path, **more: Any) -> Run:
     agent = make_agent(folder / "agent")
     run = make_run(folder, agent, tasks=2)
     (rollouts,) = run.manifest().of_kind("rollouts", "done")
@@ -169,12 +169,8 @@ def with_pairs(folder: Path) -> Run:
             trajectory_id="5-0-0",
             turn=1,
             observation=tuple(ASKED),
-            chosen="What is the rate?",
-            rejected="5",
-            chosen_ended=True,
-            rejected_ended=True,
-            chosen_advantage=1.0,
-            rejected_advantage=0.0,
+            **{"chosen": "What is the rate?", "rejected": "5", "chosen_advantage": 1.0, "rejected_advantage": 0.0}
+            | more,
         )
         for number in range(20)
     ]
@@ -214,6 +210,14 @@ def test_fewer_pairs_than_a_step_are_refused(tmp_path: Path, stand_in: Path) -> 
     with pytest.raises(UsageError, match="20 pairs"):
         run_train_actor(run, config, Silent())
     assert plan_train_actor(run, config.model_copy(update={"batch": 8, "epochs": 3}), Silent()).as_json()["steps"] == 6
+
+
+def test_replies_without_a_rejected_one_are_refused(tmp_path: Path, stand_in: Path) -> None:
+    run = with_pairs(tmp_path, rejected=None, rejected_advantage=None)
+    with pytest.raises(UsageError, match="compares two replies, and p0 has one") as caught:
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu"), Silent())
+    assert "--unpaired omit" in str(caught.value.fix)
+    assert not run.manifest().of_kind("actor"), "before anything is written"
 
 
 def test_a_failure_is_reported_with_the_last_lines_of_its_log(tmp_path: Path, stand_in: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
 from sweet.training.hyperparameters import LARGE, defaults, resolve
-from sweet.training.stage import run_train_actor, run_train_critic
+from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run, put
 
 
@@ -45,7 +45,12 @@ def weights(folder: Path) -> torch.Tensor:
     return torch.cat([tensors[name].flatten() for name in sorted(tensors)])
 
 
-def put_pairs(run: Run) -> None:
+def put_pairs(run: Run, alone: Sequence[int] = ()) -> None:
+    """Put six pairs.
+
+    Args:
+        alone: the numbers of those without a rejected reply.
+    """
     rollouts = run.artifact("rollouts-1")
     rows = [
         Pair(
@@ -55,9 +60,9 @@ def put_pairs(run: Run) -> None:
             turn=1,
             observation=({"role": "user", "content": f"Write fee {number}"},),
             chosen="What is the rate?",
-            rejected="Is it 7?",
+            rejected=None if number in alone else "Is it 7?",
             chosen_advantage=0.4,
-            rejected_advantage=-0.2,
+            rejected_advantage=None if number in alone else -0.2,
         )
         for number in range(6)
     ]
@@ -292,6 +297,19 @@ def test_the_likelihood_of_a_reply_is_a_mean_or_a_sum_over_its_tokens(run: Run, 
     assert first_loss("likelihood=mean") == first_loss()
     with pytest.raises(UsageError, match="'mean' or 'sum'"):
         first_loss("likelihood=most")
+
+
+def test_replies_without_a_rejected_one_are_learned_by_their_likelihood(run: Run) -> None:
+    config = TrainActorConfig(nll=1.0, epochs=6, batch=2, lr=3e-3, device="cpu")
+    put_pairs(run, alone=(1, 2, 4, 5))
+    work = plan_train_actor(run, config, Silent()).work
+    assert (work.examples, work.steps) == (6, 18)
+    metrics = run_train_actor(run, config, Silent()).metrics
+    assert (metrics.examples, metrics.steps, metrics.accuracy) == (6, 18, 1.0)
+    assert metrics.reference_cached is not None
+    assert metrics.reference_computed is not None
+    sequences = metrics.reference_cached + metrics.reference_computed
+    assert sequences == 8, "the chosen reply of each row and two rejected ones"
 
 
 def test_beta_0_trains_an_actor_on_the_chosen_side_and_is_refused_for_a_critic(run: Run) -> None:

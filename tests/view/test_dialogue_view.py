@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Group
 
 from sweet.runs.run import Run
-from sweet.stages.rows import Candidate, CandidateRow
+from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
@@ -47,6 +47,27 @@ def ranked(*candidates: Candidate, taken: Candidate | None, **fields: Any) -> Re
         trajectory_id="t", task_id="t", turn=1, observation=(), candidates=candidates, taken=taken, **fields
     )
     return Record(trajectory(1), None, {1: row})
+
+
+def test_a_reply_that_is_kept_alone_has_no_rejected_one_beside_it() -> None:
+    pair = Pair(
+        id="p",
+        task_id="t",
+        trajectory_id="t",
+        turn=1,
+        observation=(),
+        chosen="kept",
+        rejected=None,
+        chosen_advantage=0.5,
+        rejected_advantage=None,
+    )
+    found = Record(trajectory(1), None, {}, {1: [pair]})
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    for shown in (drawn(dialogue(found, CODE), 100), transcript.trajectory(summary, found, CODE)):
+        assert "kept without a pair" in shown
+        assert "+0.500" in shown
+        assert "rejected" not in shown
+        assert "1 pair" not in shown
 
 
 def words(text: str) -> str:
