@@ -72,6 +72,8 @@ UPSTREAM: Options = {"recipe": "upstream"}
 WIDE_PAIRS: Options = {"pairs": 4, "min_gap_share": 0.6}
 SUMMED: Options = {"beta": 0.5, "nll": 1.0, "rule_option": ["likelihood=sum"]}
 """What `sweet-plus` changes in pairs and actor (`benchmarks/sweet_attempts.py`)."""
+KEPT: Options = {"unpaired": "best"}
+"""What `sweet-anchored` changes in the pairs of `sweet-lookahead`."""
 
 
 class Method(BaseModel):
@@ -165,6 +167,7 @@ METHODS: dict[str, Method] = {
         _by_critic("sweet"),
         _by_critic("sweet-plus", rank={"reference_context": "dialogue"}, pair=WIDE_PAIRS, actor=SUMMED),
         Method(name="sweet-lookahead", judge="lookahead", pair=PAIRS | WIDE_PAIRS, actor=SWEET | SUMMED),
+        Method(name="sweet-anchored", judge="lookahead", pair=PAIRS | WIDE_PAIRS | KEPT, actor=SWEET | SUMMED),
         _by_critic("no-info", critic={"variant": "no-info"}),
         _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),

@@ -19,6 +19,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sweet-pg-candidates": "a policy gradient of the critic's advantages of all replies of one turn",
         PLUS: "the same with another reference at ranking, clearer pairs and a summed likelihood",
         "sweet-lookahead": "pairs and actor of sweet-plus; replies are ranked by what comes next, without a critic",
+        "sweet-anchored": "the same, and the likelihood of a reply at turns whose replies are all as good",
     },
     "learning from their own dialogues": {
         "grpo": "rewards of whole dialogues against the mean of their task",
