@@ -1,8 +1,8 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
-                               [--turns N] [--train-tasks N] [--no-figures] [--parts 8,2] [--keep] [--no-differences]
-                               [--dry-run] [--finished] [--no-seconds] [--note TEXT]
+                               [--turns N] [--train-tasks N] [--eval-tasks N] [--no-figures] [--parts 8,2]
+                               [--keep] [--no-differences] [--dry-run] [--finished] [--no-seconds] [--note TEXT]
                                [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
@@ -10,12 +10,12 @@ also not after the process was killed. `--dry-run` prints what is finished and t
 a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
-its name; a study with other `--turns` of a dialogue than the dataset's, or other `--train-tasks`, needs a DIR and a
-file of its own. With `--keep`, methods and figures that DIR does not have are taken from the existing results, so that
-a new method does not need all others again; its study must have `sweet`, with the same success on each seed, because
-every difference is to `sweet` on the same tasks and seeds. `--keep --no-differences` adds methods of the same seeds and
-settings without differences, for which `sweet` is not needed: another processor or library may round otherwise, and
-then `sweet` has another success.
+its name; a study with other `--turns` of a dialogue than the dataset's, or other `--train-tasks` or `--eval-tasks`,
+needs a DIR and a file of its own. With `--keep`, methods and figures that DIR does not have are taken from the existing
+results, so that a new method does not need all others again; its study must have `sweet`, with the same success on each
+seed, because every difference is to `sweet` on the same tasks and seeds. `--keep --no-differences` adds methods of the
+same seeds and settings without differences, for which `sweet` is not needed: another processor or library may round
+otherwise, and then `sweet` has another success.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sweet.tasks.micro.family import FAMILIES, MICRO
 from sweet.units import count, format_duration
 
 OUT = Path(__file__).parent / "results" / "micro.json"
-SIZES = ("turns", "train_tasks")
+SIZES = ("turns", "train_tasks", "eval_tasks")
 """The sizes that can be changed."""
 FIGURES = ("best_of", "best_of_turns", "offline", "credit")
 
@@ -134,6 +134,7 @@ def main() -> None:
     parser.add_argument("--equal", choices=get_args(Equal), default="tokens")
     parser.add_argument("--turns", type=int)
     parser.add_argument("--train-tasks", type=int)
+    parser.add_argument("--eval-tasks", type=int)
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--no-differences", action="store_true")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sweet.tasks.base import Message, is_none
 
@@ -119,3 +119,9 @@ class Pair(BaseModel):
     rejected_ended: bool = True
     chosen_advantage: float
     rejected_advantage: float | None
+
+    @model_validator(mode="after")
+    def _rejected_or_none(self) -> Self:
+        if (self.rejected is None) != (self.rejected_advantage is None):
+            raise ValueError("a rejected reply and its advantage are both given, or both null")
+        return self

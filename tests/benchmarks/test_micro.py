@@ -88,7 +88,8 @@ def test_a_study_of_other_sizes_has_a_folder_and_a_file_of_its_own(
         return Forecast(parts=[], seconds=0.0, unknown=[])
 
     monkeypatch.setattr(micro, "forecast", record)
-    words = ["micro", "--tasks", "micro-long", "--turns", "9", "--train-tasks", "7", "--seeds", "1", "--dry-run"]
+    sizes = ["--turns", "9", "--train-tasks", "7", "--eval-tasks", "8"]
+    words = ["micro", "--tasks", "micro-long", *sizes, "--seeds", "1", "--dry-run"]
     for missing in ([], [str(tmp_path)], ["--out", str(tmp_path / "out.json")]):
         monkeypatch.setattr(sys, "argv", [*words, *missing])
         with pytest.raises(SystemExit):
@@ -96,4 +97,5 @@ def test_a_study_of_other_sizes_has_a_folder_and_a_file_of_its_own(
         assert "of their own" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", [*words, str(tmp_path), "--out", str(tmp_path / "out.json")])
     main()
-    assert [(job.sizes.tasks, job.sizes.turns, job.sizes.train_tasks) for job in planned] == [("micro-long", 9, 7)]
+    [job] = planned
+    assert (job.sizes.tasks, job.sizes.turns, job.sizes.train_tasks, job.sizes.eval_tasks) == ("micro-long", 9, 7, 8)

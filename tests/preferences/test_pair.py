@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from sweet.errors import SweetError
 from sweet.preferences.config import PairConfig
@@ -149,6 +150,13 @@ def test_what_is_kept_alone_is_counted_apart_and_the_file_s_order_decides_nothin
     ]
     assert [one.chosen for one in alone[1:]] == ["e", "only"]
     assert len({one.id for one in found[0]}) == 5
+
+
+def test_a_rejected_reply_has_an_advantage_and_none_has_none() -> None:
+    [pair] = turn_rows(row(LEVEL), PairConfig(unpaired="best"))
+    for half in ({"rejected": "b"}, {"rejected_advantage": 0.0}):
+        with pytest.raises(ValidationError, match="both given, or both null"):
+            Pair.model_validate(pair.model_dump() | half)
 
 
 def test_likelihood_alone_makes_no_preference_training(tmp_path: Path) -> None:
