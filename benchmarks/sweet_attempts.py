@@ -1,4 +1,4 @@
-"""Attempts at a better SWEET, on the validation tasks of `micro`.
+"""Attempts at a better SWEET, on the validation tasks of `micro`, the last ones on those of `micro-parts`.
 
     python -m benchmarks.sweet_attempts [DIR] [--names a,b] [--seeds 3]   run attempts, update the results
     python -m benchmarks.sweet_attempts --page                          write docs/results.md's table from them
@@ -29,6 +29,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.study.settings import METHODS, Method, Options, StudySizes
 from sweet.study.study_steps import StudySteps
+from sweet.tasks.micro.family import PARTS as FAMILY_OF_PARTS
 from sweet.view.safe_markdown import table
 
 OUT = Path(__file__).parent / "results" / "sweet-attempts.json"
@@ -42,6 +43,8 @@ ORDERS = (
     "Means over three seeds where none is named; chance reaches 50."
 )
 COUPLES, BEST = "all couples", "best two"
+OF_PARTS = "The same on the validation tasks of `micro-parts`:"
+PARTS: dict[str, Any] = {"tasks": FAMILY_OF_PARTS.name}
 
 TASKS, DIALOGUES = 256, 2
 """Validation tasks, and dialogues on each."""
@@ -192,7 +195,33 @@ ATTEMPTS: tuple[Attempt, ...] = (
         "The same without an order of the answers that fail, each worth -2.",
         "Much worse.",
     ),
+    Attempt(
+        "sweet-lookahead, again",
+        "The same method beside the next row, on another machine, so with other dialogues.",
+        "Another draw of the dialogues moves seed 1001 by seven points.",
+        METHODS["sweet-lookahead"],
+    ),
+    Attempt(
+        "sweet-anchored",
+        "The same, and the likelihood of one reply at each turn that gives no pair (`sweet pair --unpaired best`).",
+        "Level with it, over two seeds. The study's `sweet-anchored`.",
+        METHODS["sweet-anchored"],
+    ),
     Attempt("oracle", "The study's `oracle`, with the pairs and the actor of `sweet`.", "", METHODS["oracle"]),
+    Attempt(
+        "parts, sweet-lookahead",
+        "The study's `sweet-lookahead`.",
+        "A quarter of the ranked turns gives no pair, and the actor forgets what to say at them (below).",
+        METHODS["sweet-lookahead"],
+        PARTS,
+    ),
+    Attempt(
+        "parts, sweet-anchored",
+        "The study's `sweet-anchored`.",
+        "Its actor keeps the form of parts and answers (below).",
+        METHODS["sweet-anchored"],
+        PARTS,
+    ),
 )
 
 
@@ -223,10 +252,13 @@ def measure(folder: Path, attempt: Attempt, seed: int, reporter: Reporter) -> fl
 def block(results: dict[str, Any], attempts: Sequence[Attempt] = ATTEMPTS) -> str:
     """Return the Markdown of docs/results.md between the markers."""
     seeds = sorted({seed for found in results["success"].values() for seed in found})
-    actors = table(
-        ("attempt", "mean", *seeds, "what it changed, and what was concluded"),
-        [_row(attempt, results["success"][attempt.name], seeds) for attempt in attempts],
-        f"-{'r' * (1 + len(seeds))}-",
+    of_micro, of_parts = (
+        table(
+            ("attempt", "mean", *seeds, "what it changed, and what was concluded"),
+            [_row(one, results["success"][one.name], seeds) for one in attempts if ("tasks" in one.sizes) == parts],
+            f"-{'r' * (1 + len(seeds))}-",
+        )
+        for parts in (False, True)
     )
     orders = results["orders"]
     columns = [name for name in next(iter(orders.values())) if name != "best"]
@@ -237,7 +269,7 @@ def block(results: dict[str, Any], attempts: Sequence[Attempt] = ATTEMPTS) -> st
             for name, found in orders.items()
         ],
     )
-    return f"{actors}\n\n{ORDERS}\n\n{judges}\n"
+    return f"{of_micro}\n\n{OF_PARTS}\n\n{of_parts}\n\n{ORDERS}\n\n{judges}\n"
 
 
 def _row(attempt: Attempt, by_seed: dict[str, float], seeds: Iterable[str]) -> tuple[str, ...]:
