@@ -1,13 +1,13 @@
 """Open the simulated humans of a task kind: scripted, or played by models, each with its persona.
 
 A kind whose human sees pages also gets browsers, which all of them share and which stay open as long as the
-context is.
+context is, unless the caller has a renderer already.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from sweet.humans.base import Human
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient
 from sweet.render.page import RenderSettings
+from sweet.render.renderer import Renderer
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 
@@ -37,6 +38,7 @@ async def open_humans(
     say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
     tries: int = 1,
+    renderer: Renderer | None = None,
 ) -> AsyncIterator[list[Human]]:
     """Open the humans of `kind`, one for each player, in their order.
 
@@ -46,6 +48,7 @@ async def open_humans(
         say: called with each line of text for the user.
         settings: of rendering, for a kind whose human sees pages; None for the defaults.
         tries: replies that a model is asked for at each turn until one does not leak.
+        renderer: renders the pages, by these settings; None opens browsers.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
@@ -74,7 +77,10 @@ async def open_humans(
     for player in players:
         if player.client is None:
             check_style(kind, player.persona)
-    async with open_renderer(screenshots, ray=ray, say=say, settings=settings) as renderer:
+    async with AsyncExitStack() as stack:
+        if renderer is None:
+            opening = open_renderer(screenshots, ray=ray, say=say, settings=settings)
+            renderer = await stack.enter_async_context(opening)
         yield [
             ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)
             if player.client is None

@@ -11,6 +11,7 @@ from sweet.device import Device
 from sweet.humans.asking import TRIES
 from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
+from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, Packing, PlannedConfig, about
@@ -26,7 +27,7 @@ from sweet.training.loggers import LogTarget
 
 class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     task: str = Field(default="code", json_schema_extra=about("Dialogue"))
-    """Kind of task: code, or that of an installed package (sweet doctor lists them)."""
+    """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     algorithm: str = Field(default="grpo", json_schema_extra=about("Method", MAIN))
     """The credit rule: grpo, rloo, istar, opsd, sweet-pg, rft, or that of an installed package (docs/credit.md)."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method"))
@@ -50,9 +51,10 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     stop_on_collapse: bool = Field(default=False, json_schema_extra=about("Method", MAIN))
     """End when rewards, leaks, entropies or limits show a collapse (docs/online.md), and keep the best actor."""
     validate_every: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
-    """Play validation tasks after every N steps and keep the actor that solves most of them; 0 never does."""
+    """Play validation tasks after every N steps and keep the actor that solves most of them, or whose mean reward is
+    highest where no task counts as solved (html); 0 never does."""
     keep: Literal["best", "last"] = Field(default="best", json_schema_extra=about("Method", ADDED))
-    """With validation, the weights that are the actor: those that solved most validation tasks, or the last."""
+    """With validation, the weights that are the actor: those that did best on validation tasks, or the last."""
     validation_tasks: int = Field(default=100, ge=1, json_schema_extra=about("Method"))
     """Validation tasks to play, at most."""
     deterministic: bool = Field(default=False, json_schema_extra=about("Method"))
@@ -97,6 +99,14 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     """TOML file of personas, as for sweet rollout."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
     """Folder with prompts instead of the packaged ones, as for sweet rollout."""
+    window: Window | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    """Pages: size of the browser's window, WIDTHxHEIGHT, for the human and the scores; default: 1280x720."""
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    """Pages: what is shown for images of picsum.photos: placeholder (gradients; default), or photo, as for sweet
+    rollout."""
+    similarity: str | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    """Pages: the model that compares screenshots, as for sweet eval: clip, a directory or hub id, or pixels. Default:
+    clip if its weights are on this machine, otherwise pixels."""
     lr: float | None = Field(default=None, gt=0, json_schema_extra=about("Optimization"))
     """Learning rate, the same at each step; default: that of the rule for a model of this size, ten times that for
     LoRA."""
@@ -139,7 +149,7 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     concurrency: int = Field(default=128, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Maximum number of dialogues at once."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
-    """Seconds after which a dialogue fails."""
+    """Seconds after which a dialogue fails; time for rendering pages does not count."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Number of failed dialogues of a step that is tolerated: a share below 1, or a count; with more the training
     stops."""
@@ -154,7 +164,7 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Sandbox tier for the answers, as for sweet eval."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
-    """Answers to run in parallel; default: by the machine's size."""
+    """Answers to run in parallel, or browsers for pages; default: by the machine's size."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))

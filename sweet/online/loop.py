@@ -212,7 +212,8 @@ class OnlineLoop:
             **{name: sum(getattr(one.usage, name) for one in dialogues) for name in _USAGE},
         )
         solved = self.kind.rewards.solved
-        figures = step_figures(dialogues, rewards, solved, model_plays=self.model_plays)
+        pages = self.kind.visual
+        figures = step_figures(dialogues, rewards, solved, model_plays=self.model_plays, pages=pages)
         groups: dict[str, list[str]] = {}
         for one in dialogues:
             if one.id in rewards:

@@ -21,9 +21,10 @@ class CurvePoint(RecordedRecord):
     reward: float | None = None
     """mean reward of the step's dialogues"""
     success: float | None = None
-    """share of them that solved their task"""
+    """share of them that solved their task; null where no task counts as solved (html)"""
     validation: float | None = None
-    """share of the validation tasks that were solved after the step, where they were played"""
+    """share of the validation tasks that were solved after the step, where they were played; the mean reward where no
+    task counts as solved"""
 
 
 class OnlineMetrics(RecordedRecord):
@@ -56,7 +57,8 @@ class OnlineMetrics(RecordedRecord):
     reward: float | None = None
     """mean reward of the last steps (five, as for a collapse)"""
     validation: float | None = None
-    """share of the validation tasks that the actor solved, where they were played"""
+    """share of the validation tasks that the actor solved, where they were played; its mean reward on them where no
+    task counts as solved"""
     kl_start: float | None = None
     """divergence from the starting model in the last step, nats a token"""
     lr: float | None = None
@@ -102,6 +104,9 @@ class OnlineWork(Record):
     """steps at most; null where only a budget ends the training"""
     dialogues: int | None
     """dialogues at most"""
+    screenshots: int | None = None
+    """pages to render at most, a page of each turn and each reference, validation excluded; absent for tasks without
+    pages"""
     tokens_written: int | None
     """tokens that the agent writes at most, where there is a budget of them; else by an earlier attempt"""
     lr: float

@@ -6,7 +6,7 @@ What can be checked before a model is loaded or a server is asked is checked fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 
@@ -16,7 +16,7 @@ from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule, rule_class
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, listed, option, stage
-from sweet.humans.base import Human
+from sweet.humans.base import PICTURES, Human
 from sweet.humans.connect import open_humans
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import Gpu
@@ -27,12 +27,16 @@ from sweet.online.config import TrainOnlineConfig
 from sweet.online.devices import Devices, devices_of
 from sweet.online.learner import Learner
 from sweet.online.mailbox import RankJob
+from sweet.render.page import RenderSettings
+from sweet.render.renderer import Renderer
+from sweet.render.requirements import check_rendering
 from sweet.render.store import SCREENSHOTS
+from sweet.render.window import window_name
 from sweet.rollouts.assignments import digest_of_tasks, load_tasks
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
-from sweet.rollouts.sides import check_human, open_players
+from sweet.rollouts.sides import check_human, check_writes_pages, open_players, rendering_of
 from sweet.rollouts.stage import thinking_meta
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -42,7 +46,7 @@ from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind, system_prompt
+from sweet.tasks.kind import TaskKind, check_scorer_option, system_prompt
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
@@ -61,6 +65,7 @@ class Prepared:
         critic: the artifact of the critic that the rule asks; None for a rule that asks none. asked: answers for it.
         devices: of the ranks that train; None where this process does.
         model: with its weights where this process trains it, otherwise with shapes only.
+        settings: of rendering; None for tasks without pages.
     """
 
     config: TrainOnlineConfig
@@ -76,12 +81,24 @@ class Prepared:
     devices: Devices | None
     model: StartingModel
     used: Hyperparameters
+    settings: RenderSettings | None
 
     @property
     def models(self) -> list[tuple[str, list[str]]]:
         """The models that play, with their addresses."""
         sides = [(self.model.base, self.config.agent_url), *((sim, self.config.sim_url) for sim in self.playing.sims)]
         return [(model, list(urls)) for model, urls in sides if has_model(model)]
+
+    @property
+    def images(self) -> dict[str, int]:
+        """The maximum number of images of a prompt, of each model that is shown pages and has no address."""
+        return dict.fromkeys(self.humans.sims, PICTURES) if self.kind.visual and not self.config.sim_url else {}
+
+    @property
+    def looks(self) -> dict[str, str]:
+        """How pages are rendered, as dialogues and scores record it; empty for tasks without pages."""
+        settings = self.settings
+        return {} if settings is None else {"window": window_name(settings), "pictures": settings.pictures}
 
     @property
     def others(self) -> int:
@@ -147,6 +164,7 @@ class Prepared:
         )
         shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name))}
         more: dict[str, object] = shares | self.humans.meta() | thinking_meta(config)
+        more |= self.looks
         if config.human == "spec":
             more["human"] = config.human
         if config.prompts is not None:
@@ -169,20 +187,34 @@ class Prepared:
             more |= {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
         return meta.model_copy(update=more)
 
-    def open_scorer(self, run: Run, reporter: Reporter) -> AbstractContextManager[TrajectoryScorer]:
+    def open_renderer(self, run: Run) -> AbstractContextManager[Renderer | None]:
+        """Open the browsers that humans and scorer share; None for tasks without pages."""
+        if self.settings is None:
+            return nullcontext()
+        from sweet.render.shared import open_shared_browsers
+
+        return open_shared_browsers(run.path.absolute() / SCREENSHOTS, self.config.workers, self.settings)
+
+    def open_scorer(
+        self, run: Run, renderer: Renderer | None, reporter: Reporter
+    ) -> AbstractContextManager[TrajectoryScorer]:
         """Open the scorer of the dialogues."""
-        config = self.config
+        config, looks = self.config, self.looks
         request = ScoringRequest(
             run=run.path.absolute(),
             say=reporter.say,
+            similarity=config.similarity,
             sandbox=config.sandbox,
             workers=config.workers,
             device=config.device,
+            window=looks.get("window"),
+            pictures=looks.get("pictures"),
+            renderer=renderer,
         )
         return self.kind.open_scorer(request)
 
     async def open_humans(
-        self, run: Run, local: LocalServing, reporter: Reporter, stack: AsyncExitStack
+        self, run: Run, renderer: Renderer | None, local: LocalServing, reporter: Reporter, stack: AsyncExitStack
     ) -> dict[str | None, Human]:
         """Open the simulated humans, by the names that assignments have."""
         players = await open_players(self.playing, self.humans, local, stack)
@@ -193,8 +225,9 @@ class Prepared:
             "paper",
             None,
             reporter.say,
-            None,
+            self.settings,
             self.config.human_tries,
+            renderer,
         )
         opened = await stack.enter_async_context(opening)
         return self.humans.by_name(opened)
@@ -252,11 +285,14 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     kind, source, tasks, note = load_tasks(run, playing, reporter)
     if note is not None:
         reporter.say(note)
-    if kind.visual:
-        what = "Online training plays dialogues without pages: these tasks show pages."
-        raise UsageError(what, where=source, fix="the stages of sweet train")
     check_human(kind, tasks, playing)
+    check_writes_pages(kind, base, option("agent", "MODEL"))
+    if config.similarity is not None:
+        check_scorer_option(kind, "similarity")
+    settings = rendering_of(kind, playing, reporter)
     validation = _validation(run, config, reporter)
+    if kind.visual and weights:
+        check_rendering((task.ground_truth for task in (*tasks, *validation)), any_page=True)
     critic = _critic(run, config, rule)
     asked = None
     if run is not None and critic is not None:
@@ -274,7 +310,22 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         dialogue_epochs=kind.dialogue_epochs,
     )
     humans = plan_humans(kind, playing)
-    return Prepared(config, playing, kind, source, tasks, validation, humans, rule, critic, asked, devices, model, used)
+    return Prepared(
+        config,
+        playing,
+        kind,
+        source,
+        tasks,
+        validation,
+        humans,
+        rule,
+        critic,
+        asked,
+        devices,
+        model,
+        used,
+        settings,
+    )
 
 
 def online_rule(config: TrainOnlineConfig) -> CreditRule:

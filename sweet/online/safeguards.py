@@ -14,6 +14,8 @@ of tasks is none:
     entropy  the entropy at later turns over that at the first one grew to `ENTROPY_GROWTH` times that at the start
     limits   the share of dialogues that ended at a limit came more than half of the way from that at the start to 1
 
+Where every page is an answer, which the next one supersedes, the last turn is a limit only for a dialogue without one.
+
 The numbers were chosen, not searched: they are far outside of what steps that learn show.
 """
 
@@ -26,6 +28,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from sweet.stages.intervals import wilson
+from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import percent
 
@@ -44,7 +47,8 @@ class StepFigures:
 
     Attributes:
         dialogues: their number.
-        reward: mean reward; None if none has one. success: share that solved their task.
+        reward: mean reward; None if none has one.
+        success: share that solved their task; None if no task is ever solved.
         leaks: dialogues in which the human leaked.
         entropy_first, entropy_late: mean -log p of the sampled tokens, at the agent's first turn and at the later ones;
             None where no token's probability is known.
@@ -95,7 +99,12 @@ class StepFigures:
 
 
 def step_figures(
-    dialogues: Sequence[Trajectory], rewards: Mapping[str, float], solved: float | None, *, model_plays: bool
+    dialogues: Sequence[Trajectory],
+    rewards: Mapping[str, float],
+    solved: float | None,
+    *,
+    model_plays: bool,
+    pages: bool = False,
 ) -> StepFigures:
     """Measure the dialogues of a step.
 
@@ -103,12 +112,14 @@ def step_figures(
         rewards: by id, of those that have one.
         solved: the least reward of a solved task; None if no task is ever solved.
         model_plays: whether a model plays the human, so that it can leak.
+        pages: whether every page is an answer.
     """
     by_turn: list[list[float]] = []
     replies: list[int] = []
     cut = 0
     for dialogue in dialogues:
-        truncated = dialogue.outcome in AT_LIMIT
+        delivered = pages and dialogue.outcome == "out_of_turns" and dialogue.answer != NO_ANSWER
+        truncated = dialogue.outcome in AT_LIMIT and not delivered
         for number, index in enumerate(dialogue.agent_turns):
             turn = dialogue.dialogue_history[index]
             truncated = truncated or turn.finish_reason == "length"

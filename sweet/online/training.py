@@ -28,6 +28,8 @@ from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE, open_policy
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.ranks import Ranks
+from sweet.render.renderer import Renderer
+from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
@@ -108,11 +110,16 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
 def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """Train inside an attempt, or return what an earlier one has finished."""
     config = ready.config
-    local = plan_models(config, ready.models, reporter, others=ready.others)
+    local = plan_models(config, ready.models, reporter, others=ready.others, images=ready.images)
+    check_vision(ready.kind, ready.playing, local)
     local.variables = DEVELOPER_MODE
     inputs = [] if ready.critic is None else [ready.critic]
     attempted = run.attempt("train-online", config, inputs, ready.environment, verify=config.verify, warn=reporter.warn)
-    with attempted as attempt, ready.open_scorer(run, reporter) as scorer:
+    with (
+        attempted as attempt,
+        ready.open_renderer(run) as renderer,
+        ready.open_scorer(run, renderer, reporter) as scorer,
+    ):
         resume = config.resume
         actor = attempt.start_artifact("actor", suffix="", meta=ready.actor_meta.as_json(), resume=resume)
         rollouts = attempt.start_artifact("rollouts", meta=ready.rollouts_meta.as_json(), resume=resume)
@@ -131,7 +138,8 @@ def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter)
             live = LiveReporter(reporter, attempt, PAUSE)
             budget = open_budget(run, attempt, prices, config)
             ranks_log = attempt.log_path.with_suffix(".ranks.log")
-            training = _Training(run, ready, drafts, scorer, record_serving(local, attempt), live, budget, ranks_log)
+            local = record_serving(local, attempt)
+            training = _Training(run, ready, drafts, renderer, scorer, local, live, budget, ranks_log)
             metrics, rows = training.run(attempt.metrics_path)
         attempt.metrics.update(metrics.as_json())
         played = attempt.finish_artifact(rollouts, rows=rows[0])
@@ -154,12 +162,14 @@ class _Training:
     """One training inside its attempt.
 
     Attributes:
+        renderer: of the pages that humans see; None for tasks without pages.
         ranks_log: a file for the output of the ranks.
     """
 
     ran: Run
     ready: Prepared
     drafts: Drafts
+    renderer: Renderer | None
     scorer: TrajectoryScorer
     local: LocalServing
     live: LiveReporter
@@ -229,7 +239,7 @@ class _Training:
                 kind=ready.kind,
                 rules=ready.rules,
                 agent=policy,
-                human=await ready.open_humans(self.ran, self.local, live, stack),
+                human=await ready.open_humans(self.ran, self.renderer, self.local, live, stack),
                 system=ready.system,
                 limit=config.concurrency,
                 seconds=config.deadline,
@@ -361,4 +371,9 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         devices=1 if ready.devices is None else ready.devices.number,
         zero=None if ready.devices is None else ready.devices.zero.stage,
     )
+    if ready.kind.visual:
+        references = {task.ground_truth for task in ready.tasks}
+        shown = None if steps is None else steps * each * config.max_turns
+        played = 0 if steps is None else min(len(references), steps * config.tasks_per_step)
+        work = work.model_copy(update={"screenshots": None if shown is None else shown + played})
     return builder.build(work, seconds=times(steps, seconds))

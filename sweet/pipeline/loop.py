@@ -62,13 +62,13 @@ TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 AS_ROLLOUT = frozenset(
     (
         *("max_turns", "max_tokens", "max_thought_tokens", "effort", "thoughts", "prompts", "skip_invalid"),
-        *("human", "human_tries", "persona", "persona_file"),
+        *("human", "human_tries", "persona", "persona_file", "window", "pictures"),
         *("device", "engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
         *("retry_timeout", "request_timeout", "follow_redirects"),
     )
 )
 """Options of [rollout] by which an online training plays too, unless its own table says otherwise."""
-AS_EVAL = frozenset(("sandbox", "workers"))
+AS_EVAL = frozenset(("sandbox", "workers", "similarity"))
 """Options of [eval] by which it scores."""
 
 OTHER_HUMAN = "test by another human"

@@ -272,9 +272,10 @@ class OnlineFact(_Fact):
     reward: tuple[float | None, float | None]
     """Mean reward of the first five steps and of the last five."""
     success: tuple[float | None, float | None]
-    """Share of the dialogues that solved their task, in the same steps."""
+    """Share of the dialogues that solved their task, in the same steps; None if no task can be solved."""
     validation: float | None
-    """Share of the validation tasks that the kept weights solved, where they were played."""
+    """Share of the validation tasks that the kept weights solved, where they were played; their mean reward if no task
+    can be solved."""
     play_seconds: float
     """Seconds of waiting for dialogues."""
     train_seconds: float

@@ -137,12 +137,15 @@ def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
                 where=option("agent", "scripted"),
                 fix=option("agent", "micro"),
             )
-    elif config.agent in PACKAGED and kind.visual:
-        raise UsageError(
-            f"The packaged agent {config.agent} writes no pages, which {kind.name} tasks require.",
-            where=option("agent", config.agent),
-            fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
-        )
+    else:
+        check_writes_pages(kind, config.agent, Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")))
+
+
+def check_writes_pages(kind: TaskKind, agent: str, fix: str) -> None:
+    """Raise UsageError if the agent is a packaged model, and the tasks require pages."""
+    if agent in PACKAGED and kind.visual:
+        what = f"The packaged agent {agent} writes no pages, which {kind.name} tasks require."
+        raise UsageError(what, where=option("agent", agent), fix=fix)
 
 
 def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:

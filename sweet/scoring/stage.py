@@ -49,7 +49,7 @@ from sweet.stages.prices import given_prices, open_budget
 from sweet.stages.rates import GPUS
 from sweet.stages.record import UnknownRate
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind
+from sweet.tasks.kind import TaskKind, check_scorer_option
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import SCORER_OPTIONS, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -230,12 +230,8 @@ def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:
     """Raise UsageError if an option is given that has no effect: on this kind of task, or without another option."""
     for name in SCORER_OPTIONS:
-        if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
-            raise UsageError(
-                Hint(option(name), f" does not apply to tasks of the kind {kind.name}."),
-                where=option(name),
-                fix=Hint("omit ", option(name)),
-            )
+        if getattr(config, name) != EvalConfig.model_fields[name].default:
+            check_scorer_option(kind, name)
     for name, chosen_by in _CHOSEN_BY.items():
         if getattr(config, name) not in (None, []) and config.best_of != chosen_by:
             raise UsageError(

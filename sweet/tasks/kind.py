@@ -207,6 +207,16 @@ class TaskKind(ABC):
         return None
 
 
+def check_scorer_option(kind: TaskKind, name: str) -> None:
+    """Raise UsageError if the scorer of a kind does not accept this option, which was given."""
+    if name not in kind.scorer_options:
+        raise UsageError(
+            Hint(option(name), f" does not apply to tasks of the kind {kind.name}."),
+            where=option(name),
+            fix=Hint("omit ", option(name)),
+        )
+
+
 def system_prompt(kind: TaskKind, max_turns: int) -> str:
     """Return the agent's system prompt in dialogues of at most `max_turns` turns."""
     return fill_turns(kind.agent_system(), max_turns)

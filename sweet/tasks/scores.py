@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
+from sweet.render.renderer import Renderer
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.tasks.base import NO_ANSWER, Task
@@ -141,6 +142,7 @@ class ScoringRequest:
         ray: the Ray cluster, for a scorer that distributes its own work (`TaskKind.spreads`).
         window, pictures: how pages are rendered (`sweet.render.window`); None is the default. `pictures` is
             `placeholder`, or `photo@DIGEST`.
+        renderer: renders pages, by these settings and for any event loop; None lets a scorer open browsers of its own.
     """
 
     run: Path
@@ -155,6 +157,7 @@ class ScoringRequest:
     ray: str | None = None
     window: str | None = None
     pictures: str | None = None
+    renderer: Renderer | None = None
 
 
 class TrajectoryScorer(Protocol):

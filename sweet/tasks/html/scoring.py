@@ -17,7 +17,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ _Shot = Screenshot | RenderFailed
 
 @contextmanager
 def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[HtmlEvaluation]:
-    """Open the browsers and the similarity, and a scorer that uses them.
+    """Open the similarity, the browsers if the request has none, and a scorer that uses them.
 
     Raises:
         SweetError: there is no browser, or the similarity cannot be opened.
@@ -65,8 +65,11 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     settings = recorded_settings(request.window, request.pictures)
     rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
-    opened = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
-    with asyncio.Runner() as runner, held_open(runner, opened) as renderer:
+    with ExitStack() as stack:
+        runner, renderer = stack.enter_context(asyncio.Runner()), request.renderer
+        if renderer is None:
+            opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
+            renderer = stack.enter_context(held_open(runner, opening))
         yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
 
 

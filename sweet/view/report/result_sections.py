@@ -192,12 +192,15 @@ def _online(found: OnlineFact) -> str:
     if found.collapse:
         summary += f'<p class="state">Collapse: {line(found.collapse)}</p>\n'
     series = {name: Series(name=rate_name(name), points=points) for name, points in found.curve.items()}
-    solved = [series[name] for name in ("success", "validation") if name in series]
+    rewards, solved = ["reward"], ["success", "validation"]
+    if "success" not in series:  # no task counts as solved, and what is validated is the mean reward
+        rewards, solved = ["reward", "validation"], []
+    rewarded, solving = ([series[name] for name in names if name in series] for names in (rewards, solved))
     drawn = []
-    if "reward" in series:
-        drawn.append(charts.lines("mean reward over generated tokens", "tokens", [series["reward"]]))
-    if solved:
-        drawn.append(charts.lines("solved tasks over generated tokens", "tokens", solved, share=True))
+    if rewarded:
+        drawn.append(charts.lines("mean reward over generated tokens", "tokens", rewarded))
+    if solving:
+        drawn.append(charts.lines("solved tasks over generated tokens", "tokens", solving, share=True))
     return summary + side_by_side(drawn)
 
 
