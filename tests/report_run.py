@@ -47,9 +47,12 @@ def report_run(path: Path) -> Run:
     return run
 
 
-def online_run(path: Path, *, done: bool) -> Run:
-    """Return a run with an actor that was trained online; one of its steps taught nothing, in one a dialogue failed."""
-    run = Run.create(path, task="code")
+def online_run(path: Path, *, done: bool, task: str = "code") -> Run:
+    """Return a run with an actor that was trained online; one of its steps taught nothing, in one a dialogue failed.
+
+    Tasks of the kind html are never solved.
+    """
+    run = Run.create(path, task=task)
     log: list[dict[str, Any]] = [
         {
             **{"step": number, "tokens": 1000 * number, "seconds": 10.0 * number, "dialogues": 8, "failed": 0},
@@ -61,6 +64,9 @@ def online_run(path: Path, *, done: bool) -> Run:
     ]
     for row in log[:1] + log[2:]:
         row["loss"] = 0.5
+    if task == "html":
+        for row in log:
+            row["success"] = None
     log[2]["validation"], log[5]["validation"] = 0.3, 0.2
     log.insert(3, {"failed": "task-1/0/0", "step": 3, "error": "no answer", "seconds": 99.0})
     metrics = {"ended": "collapse", "collapse": "step 6: the mean reward fell", "kept_step": 3, "seconds": 70.0}

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups
+from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, step_figures
+from sweet.tasks.base import NO_ANSWER
+from tests.learn.builders import build_trajectory
 
 STEP = StepFigures(
     dialogues=64,
@@ -45,6 +47,30 @@ def test_steps_that_stay_as_they_were_or_get_better_are_no_collapse() -> None:
     better = replace(STEP, reward=0.9, leaks=0, entropy_late=0.1, limits=0.0)
     assert collapse([STEP] * 3 * WINDOW) is None
     assert collapse([*[STEP] * WINDOW, *[better] * WINDOW]) is None
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("pages", "outcome", "answer", "limits"),
+    [
+        (False, "out_of_turns", "def f(): ...", 1.0),
+        (True, "out_of_turns", "<html></html>", 0.0),
+        (True, "out_of_turns", NO_ANSWER, 1.0),
+        (True, "context_overflow", "<html></html>", 1.0),
+        (True, "answered", "<html></html>", 0.0),
+    ],
+)
+def test_the_last_turn_is_no_limit_for_a_dialogue_that_delivered_a_page(
+    pages: bool, outcome: str, answer: str, limits: float
+) -> None:
+    dialogue = build_trajectory("a", outcome=outcome, answer=answer)
+    assert step_figures([dialogue], {}, None, model_plays=False, pages=pages).limits == limits
+
+
+@pytest.mark.quick
+def test_degrees_have_no_success() -> None:
+    figures = step_figures([build_trajectory("a")], {"a": 0.9}, None, model_plays=False)
+    assert (figures.reward, figures.success) == (0.9, None)
 
 
 def test_figures_are_read_back_from_the_record_of_a_step() -> None:

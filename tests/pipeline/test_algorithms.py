@@ -126,6 +126,12 @@ def test_an_online_training_has_the_options_of_the_loop_and_plays_as_the_rollout
     assert online("train-online.seed=7").seed == 7
 
 
+def test_an_online_training_on_pages_shows_and_compares_them_as_the_rollouts_and_evaluations() -> None:
+    sets = ("rollout.window=800x600", "rollout.pictures=photo", "eval.similarity=pixels")
+    found = online(*sets, task="html", tasks="pages", agent="org/model", recipe="paper")
+    assert (found.task, found.window, found.pictures, found.similarity) == ("html", "800x600", "photo", "pixels")
+
+
 def test_a_rule_that_asks_a_critic_gets_the_one_of_its_round() -> None:
     _, steps = played(algorithm="sweet-pg")
     (config,) = [config for _, config in steps.done if isinstance(config, TrainOnlineConfig)]

@@ -383,6 +383,15 @@ def test_an_online_training_is_drawn_over_generated_tokens(tmp_path: Path) -> No
     assert "heldout accuracy" not in markdown(collect(run)), "it has a table of its own"
 
 
+def test_where_no_task_is_solved_validation_is_drawn_with_the_reward(tmp_path: Path) -> None:
+    run = online_run(tmp_path / "run", done=True, task="html")
+    text = drawn(run)
+    assert "mean reward over generated tokens" in text
+    assert "solved tasks" not in text
+    assert "validation" in text.partition("mean reward over generated tokens")[2].partition("</svg>")[0]
+    assert "| 0.300 → 0.400 | – → – |" in markdown(collect(run))
+
+
 def test_markdown_of_nothing(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", task="code")
     nothing = "### sweet run `run`\n\nNothing in this run has been scored yet.\n"
