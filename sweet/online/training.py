@@ -123,6 +123,7 @@ def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter)
         resume = config.resume
         actor = attempt.start_artifact("actor", suffix="", meta=ready.actor_meta.as_json(), resume=resume)
         rollouts = attempt.start_artifact("rollouts", meta=ready.rollouts_meta.as_json(), resume=resume)
+        _check_scorer(run, rollouts, scorer.name)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores_meta = ScoresMeta(scoring=scoring, rollouts=rollouts.id).as_json()
         scores = attempt.start_artifact("scores", meta=scores_meta, resume=resume)
@@ -146,6 +147,21 @@ def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter)
         scored = attempt.finish_artifact(drafts.scores, rows=rows[1], made_from=[played])
         trained = attempt.finish_artifact(actor, made_from=[scored, played])
     return StageResult("train-online", run.path, metrics, [trained, scored, played])
+
+
+def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
+    """Raise UsageError if an earlier attempt has scored these dialogues by another scorer, whose rewards do not compare
+    with those of now."""
+    manifest = run.manifest()
+    made = [a for a in manifest.of_kind("scores") if ScoresMeta.of(a).rollouts == rollouts.id]
+    own = [a for a in made if (maker := manifest.attempt(a.attempt)) is not None and maker.stage == "train-online"]
+    before = {ScoresMeta.of(a).scorer for a in own}
+    if before and scorer not in before:
+        raise UsageError(
+            f"The training was scored by {', '.join(map(str, before))} so far, and would be scored by {scorer} now.",
+            where=rollouts.path,
+            fix=Hint("begin another training without ", option("resume", True), ", and name its scorer"),
+        )
 
 
 def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:

@@ -145,6 +145,19 @@ def test_a_vision_model_plays_the_human_and_one_pool_shows_all_pages(
     assert found["scores"]["scorer"] == f"{Pixels.name}+800x600"
 
 
+def test_a_training_is_not_resumed_with_another_similarity(
+    pools: list[tuple[int | None, RenderSettings]], writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default one, as if another had come to the machine."""
+    run, given = run_of(tmp_path), options(writer, tmp_path, steps=1, similarity=None)
+    run_train_online(run, TrainOnlineConfig.model_validate(given), Silent())
+    before = run.manifest().artifacts
+    monkeypatch.setattr(Pixels, "name", "other-1")
+    with pytest.raises(UsageError, match="scored by pixels-1 so far, and would be scored by other-1"):
+        run_train_online(run, TrainOnlineConfig.model_validate(given), Silent())
+    assert [artifact.id for artifact in run.manifest().artifacts] == [artifact.id for artifact in before]
+
+
 def test_a_task_whose_reference_does_not_load_teaches_nothing(
     pools: list[tuple[int | None, RenderSettings]], writer: str, tmp_path: Path
 ) -> None:
