@@ -388,8 +388,9 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         zero=None if ready.devices is None else ready.devices.zero.stage,
     )
     if ready.kind.visual:
-        references = {task.ground_truth for task in ready.tasks}
-        shown = None if steps is None else steps * each * config.max_turns
-        played = 0 if steps is None else min(len(references), steps * config.tasks_per_step)
-        work = work.model_copy(update={"screenshots": None if shown is None else shown + played})
+        pages = None
+        if steps is not None:
+            references = len({task.ground_truth for task in ready.tasks})
+            pages = steps * each * config.max_turns + min(references, steps * config.tasks_per_step)
+        work = work.model_copy(update={"screenshots": pages})
     return builder.build(work, seconds=times(steps, seconds))

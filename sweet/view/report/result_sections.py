@@ -192,15 +192,12 @@ def _online(found: OnlineFact) -> str:
     if found.collapse:
         summary += f'<p class="state">Collapse: {line(found.collapse)}</p>\n'
     series = {name: Series(name=rate_name(name), points=points) for name, points in found.curve.items()}
-    rewards, solved = ["reward"], ["success", "validation"]
-    if "success" not in series:  # no task counts as solved, and what is validated is the mean reward
-        rewards, solved = ["reward", "validation"], []
-    rewarded, solving = ([series[name] for name in names if name in series] for names in (rewards, solved))
+    shares = ("success", "validation") if "success" in series else ()  # without it validation is the mean reward
     drawn = []
-    if rewarded:
-        drawn.append(charts.lines("mean reward over generated tokens", "tokens", rewarded))
-    if solving:
-        drawn.append(charts.lines("solved tasks over generated tokens", "tokens", solving, share=True))
+    for title, share in (("mean reward", False), ("solved tasks", True)):
+        shown = [one for name, one in series.items() if (name in shares) == share]
+        if shown:
+            drawn.append(charts.lines(f"{title} over generated tokens", "tokens", shown, share=share))
     return summary + side_by_side(drawn)
 
 
