@@ -209,7 +209,8 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert "resume" in str(error.value.fix)
     assert not processes_about(actor)
     assert steps() == 1
-    with programs.start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    nowhere = subprocess.DEVNULL
+    with programs.start(words, executable=sys.executable, stdout=nowhere, stderr=nowhere) as process:
         wait_until(lambda: steps() > 1 or process.poll() is not None)
         process.kill()
     wait_until(lambda: not processes_about(actor))
