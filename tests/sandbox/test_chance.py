@@ -181,7 +181,7 @@ HONEST = {
         "g()", False,
     ),
     "a thread that is not waited for": (
-        "import threading, time\nt = threading.Thread(target=time.sleep, args=(0.05,))",
+        "import threading, time\nt = threading.Thread(target=time.sleep, args=(2,))",
         "[t.start(), t.join(0.01), t.is_alive()]", [None, None, True],
     ),
     "a time to wait for": (
