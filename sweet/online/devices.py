@@ -18,7 +18,7 @@ from sweet.learn.zero import ZeroSettings
 from sweet.llm.gpus import Gpu, free_gpus, restricted_to
 from sweet.online.config import TrainOnlineConfig
 from sweet.training.config import LayoutOptions
-from sweet.training.layout import ZERO, layout_of
+from sweet.training.layout import layout_of
 from sweet.units import count
 
 
@@ -62,20 +62,9 @@ def devices_of(config: TrainOnlineConfig) -> Devices | None:
         return None
     where = option("devices", config.devices)
     check_deepspeed(where)
-    layout_of(
-        LayoutOptions(
-            engine="deepspeed",
-            device=config.device,
-            devices=config.devices,
-            hostfile=None,
-            nnodes=None,
-            node_rank=None,
-            master_addr=None,
-            zero=config.zero,
-            offload=config.offload,
-        )
-    )
-    zero = ZeroSettings(ZERO if config.zero is None else config.zero, config.offload)
+    options = LayoutOptions("deepspeed", config.device, config.devices, zero=config.zero, offload=config.offload)
+    layout_of(options)  # checks them
+    zero = ZeroSettings(options.zero_stage, options.offload)
     gpus = free_gpus() if resolve_device(config.device).type == "cuda" else []
     if gpus and len(gpus) < config.devices:
         what = f"{count(len(gpus), 'GPU')} of this machine run no server."

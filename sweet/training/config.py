@@ -24,6 +24,8 @@ Order = Literal["examples", "pieces", "grouped"]
 """How the examples of an epoch are shuffled (`sweet.learn.batches.epoch_order`)."""
 Shuffle = Literal["auto", "examples", "pieces", "grouped"]
 """An order, or the one that suits what is learned (`order_of`)."""
+ZERO = 3
+"""The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,18 @@ class LayoutOptions:
 
     engine: Engine
     device: Device
-    devices: int | None
-    hostfile: Path | None
-    nnodes: int | None
-    node_rank: int | None
-    master_addr: str | None
-    zero: int | None
-    offload: Offload
+    devices: int | None = None
+    hostfile: Path | None = None
+    nnodes: int | None = None
+    node_rank: int | None = None
+    master_addr: str | None = None
+    zero: int | None = None
+    offload: Offload = "none"
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage, given or by default."""
+        return ZERO if self.zero is None else self.zero
 
 
 @dataclass(frozen=True)

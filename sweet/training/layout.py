@@ -17,8 +17,6 @@ from sweet.learn.distributed import Layout, Nodes, check_deepspeed, check_hostfi
 from sweet.training.config import LayoutOptions
 from sweet.units import count
 
-ZERO = 3
-"""The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -45,12 +43,11 @@ def layout_of(options: LayoutOptions) -> Layout | None:
         return None
     if options.engine == "deepspeed":
         check_deepspeed()
-    stage = ZERO if options.zero is None else options.zero
     least = {"none": 0, "optimizer": 1, "all": 3}[options.offload]
-    if stage < least:
+    if options.zero_stage < least:
         raise UsageError(
             Hint(
-                f"ZeRO {stage} cannot offload this: ",
+                f"ZeRO {options.zero_stage} cannot offload this: ",
                 option("offload", options.offload),
                 " needs ",
                 option("zero", least),

@@ -22,7 +22,6 @@ from sweet.stages.rows import Pair
 from sweet.tasks.base import Recipe, TurnTokens
 from sweet.training.config import LayoutOptions
 from sweet.training.examples import sides_of
-from sweet.training.layout import ZERO
 from sweet.training.loggers import LogTarget
 from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
@@ -66,7 +65,7 @@ class OpenRLHFTraining:
             seed=self.seed,
             devices=devices.devices,
             hostfile=devices.hostfile,
-            zero=ZERO if devices.zero is None else devices.zero,
+            zero=devices.zero_stage,
             offload=devices.offload,
             save_every=self.save_every,
             resume=resume,

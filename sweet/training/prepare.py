@@ -49,7 +49,7 @@ from sweet.training.config import (
 )
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
 from sweet.training.hyperparameters import resolve
-from sweet.training.layout import ZERO, layout_of, unused_nodes
+from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recompute_layers, start_of
 from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
@@ -340,7 +340,7 @@ class _Basis:
             shuffle=order,
             beta=config.beta,
             layout=self.layout,
-            zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),
+            zero=ZeroSettings(config.layout_options.zero_stage, config.offload),
         )
 
 
