@@ -141,8 +141,7 @@ class LlamaPass:
             key, value = (t[new.first : middle, :, : mask.shape[-1]] for t in (keys, values))
             # The heads that share keys are the rows of one product.
             grouped = query[: new.single].view(new.single, -1, self.shared, query.shape[-1])
-            scores = torch.matmul(grouped, key.transpose(2, 3)).add_(mask)
-            parts.append(torch.matmul(scores.softmax(-1), value).view(new.single, -1))
+            parts.append(_weighed(grouped, key, value, mask).view(new.single, -1))
         if new.last > middle:
             other = new.masks[1]
             width = new.longest if other is None else other.shape[-1]
@@ -154,14 +153,19 @@ class LlamaPass:
             padded[new.padded] = query[new.single :]
             queries = padded.view(count, new.longest, *query.shape[1:]).transpose(1, 2)
             if other is not None and len(padded) * self.heads * width <= SMALL:
-                scores = torch.matmul(queries, key.transpose(2, 3)).add_(other)
-                attended = torch.matmul(scores.softmax(-1), value)
+                attended = _weighed(queries, key, value, other)
             else:
                 attended = functional.scaled_dot_product_attention(
                     queries, key, value, attn_mask=other, is_causal=other is None, scale=1.0
                 )
             parts.append(attended.transpose(1, 2).reshape(count * new.longest, -1)[new.padded])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _weighed(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Attention by two batched products and a softmax; `mask` is added to the scores."""
+    scores = torch.matmul(query, key.transpose(2, 3)).add_(mask)
+    return torch.matmul(scores.softmax(-1), value)
 
 
 def _mask(positions: torch.Tensor) -> torch.Tensor:
