@@ -7,7 +7,7 @@ context is, unless the caller has a renderer already.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,14 +77,12 @@ async def open_humans(
     for player in players:
         if player.client is None:
             check_style(kind, player.persona)
-    async with AsyncExitStack() as stack:
-        if renderer is None:
-            opening = open_renderer(screenshots, ray=ray, say=say, settings=settings)
-            renderer = await stack.enter_async_context(opening)
+    opening = nullcontext(renderer) if renderer else open_renderer(screenshots, ray=ray, say=say, settings=settings)
+    async with opening as opened:
         yield [
-            ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)
+            ScriptedPageHuman(opened, kind.human_reply_limit, recipe)
             if player.client is None
-            else VLMHuman(player.client, kind, renderer, recipe, tries, player.persona)
+            else VLMHuman(player.client, kind, opened, recipe, tries, player.persona)
             for player in players
         ]
 

@@ -17,7 +17,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +65,11 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     settings = recorded_settings(request.window, request.pictures)
     rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
-    with ExitStack() as stack:
-        runner, renderer = stack.enter_context(asyncio.Runner()), request.renderer
-        if renderer is None:
-            opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
-            renderer = stack.enter_context(held_open(runner, opening))
+    if request.renderer:
+        opening: AbstractAsyncContextManager[Renderer] = nullcontext(request.renderer)
+    else:
+        opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
+    with asyncio.Runner() as runner, held_open(runner, opening) as renderer:
         yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
 
 
