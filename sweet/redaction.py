@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -42,6 +42,8 @@ _PATTERNS = (
     (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "sk-***"),
     (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "hf_***"),
 )
+_MAY_MATCH = re.compile(r"(?i)://|=|bearer|sk-|hf_")
+"""Is in every text that one of them changes. Most texts of a record have none of it."""
 
 
 def hide(secret: str) -> None:
@@ -51,7 +53,7 @@ def hide(secret: str) -> None:
 
 def redacted(text: str) -> str:
     """Return a text for people or for a record without secrets."""
-    return _redacted(text, _keys(SHORTEST))
+    return _redacted(text, _spelt(_keys(SHORTEST)))
 
 
 def reply_redactor() -> Callable[[str], str]:
@@ -59,7 +61,7 @@ def reply_redactor() -> Callable[[str], str]:
 
     A client makes it once: replies come in thousands a second.
     """
-    keys = [spelt for key in _keys(SHORTEST_IN_REPLY) if not _could_be_a_word(key) for spelt in _spellings(key)]
+    keys = _spelt(key for key in _keys(SHORTEST_IN_REPLY) if not _could_be_a_word(key))
 
     def redacted_reply(text: str) -> str:
         for key in keys:
@@ -71,7 +73,7 @@ def reply_redactor() -> Callable[[str], str]:
 
 def redacted_json(value: Any) -> Any:
     """Return JSON types with every text, keys of objects included, as `redacted` returns it."""
-    return _redacted_json(value, _keys(SHORTEST))
+    return _redacted_json(value, _spelt(_keys(SHORTEST)))
 
 
 def _redacted_json(value: Any, keys: list[str]) -> Any:
@@ -85,9 +87,11 @@ def _redacted_json(value: Any, keys: list[str]) -> Any:
 
 
 def _redacted(text: str, keys: list[str]) -> str:
-    text = _without(text, keys)
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
+    for key in keys:
+        text = text.replace(key, _HIDDEN)
+    if _MAY_MATCH.search(text):
+        for pattern, replacement in _PATTERNS:
+            text = pattern.sub(replacement, text)
     return text
 
 
@@ -97,16 +101,9 @@ def _keys(shortest: int) -> list[str]:
     return sorted((value for value in found if len(value) >= shortest), key=len, reverse=True)
 
 
-def _without(text: str, keys: list[str]) -> str:
-    for key in keys:
-        for spelt in _spellings(key):
-            text = text.replace(spelt, _HIDDEN)
-    return text
-
-
-def _spellings(key: str) -> list[str]:
-    """Return the key as it is in a text, in an address and in JSON."""
-    return list(dict.fromkeys((key, quote(key, safe=""), json.dumps(key)[1:-1])))
+def _spelt(keys: Iterable[str]) -> list[str]:
+    """Return keys as they are in a text, in an address and in JSON."""
+    return [spelt for key in keys for spelt in dict.fromkeys((key, quote(key, safe=""), json.dumps(key)[1:-1]))]
 
 
 def _could_be_a_word(key: str) -> bool:

@@ -237,7 +237,14 @@ def _walk(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def _root_of(path: Path) -> Path | None:
     """Return the outermost run that a path is below, by its spelling."""
-    return next((folder for folder in reversed(path.absolute().parents) if str(folder) in _ROOTS), None)
+    absolute = path.absolute()
+    spelled, anchor = str(absolute), len(absolute.anchor)
+    end = spelled.find(os.sep)
+    while end >= 0:  # the parents, outermost first, without a Path of each: every file that is opened comes here
+        if (folder := spelled[: max(end, anchor)]) in _ROOTS:
+            return Path(folder)
+        end = spelled.find(os.sep, max(end + 1, anchor))
+    return None
 
 
 def _enter(name: str, inside: int | None, path: Path, *, confined: bool) -> int | None:

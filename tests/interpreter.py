@@ -24,6 +24,10 @@ RAY_PROGRAMS = (
     "/ray/dashboard/agent.py",
 )
 """How the paths end of the programs that Ray starts on each node. They read its variables after the fork."""
+KERNEL = "ipykernel_launcher"
+"""The program that runs the cells of a notebook."""
+READ_BY_KERNELS = ("JPY_", "PYDEVD_", "RUN")
+"""Variables of that program, and the one of the notebook in `examples`."""
 SET_BY_READLINE = ("COLUMNS", "LINES")
 """Which pytest's first process imports: in its workers messages would wrap, as on a terminal."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
@@ -40,6 +44,10 @@ def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
             return programs.Forked(programs.zygote(level), words, environment, ends_with_client=True)
         case ["-m", module, *_] if module.partition(".")[0] in PACKAGES:
             read_later: tuple[str, ...] = ()
+        case ["-m", module, *_] if module == KERNEL:
+            read_later = READ_BY_KERNELS
+        case ["-c", *_]:
+            read_later = ()
         case [file, *_] if file.endswith(RAY_PROGRAMS):
             read_later = programs.READ_BY_RAY
         case _:

@@ -138,8 +138,15 @@ def test_what_the_stand_in_forks_is_like_the_program_of_a_new_interpreter(tmp_pa
 
 
 @linux
+def test_the_stand_in_forks_given_code() -> None:
+    with by_stand_in("-c", "import os, sys; print(os.getpid(), sys.executable, *sys.argv)", "a b") as process:
+        pid, *rest = process.communicate(timeout=60)[0].split(" ", 2)
+    assert (int(pid) != process.pid, rest) == (True, [programs.interpreter(), "-c a b\n"])
+
+
+@linux
 def test_the_stand_in_runs_all_else_in_its_own_process() -> None:
-    for words in (["-c"], ["-I", "-S", "-c"]):
+    for words in (["-S", "-c"], ["-I", "-S", "-c"]):
         with by_stand_in(*words, "import os, sys; print(os.getpid(), sys.executable)") as process:
             assert process.communicate(timeout=60)[0].split() == [str(process.pid), sys.executable]
     with by_stand_in("-m", "tests.described", "wait", env=os.environ | {"PYTHONHASHSEED": "1"}) as process:

@@ -196,6 +196,7 @@ def test_words_after_two_dashes_are_options_of_vllm(sweet: Program, workplace: P
     assert "after --" in outcome.err
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_doctor_checks_this_machine(sweet: Program) -> None:
     outcome = sweet("doctor", "--json")
     found = json.loads(outcome.out)
@@ -203,6 +204,7 @@ def test_doctor_checks_this_machine(sweet: Program) -> None:
     assert outcome.code == (0 if found["healthy"] else 1)
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_doctor_reports_this_machine_for_a_bug_report(sweet: Program) -> None:
     outcome = sweet("doctor", "--report")
     assert outcome.code == 0, "what is missing is part of a report and no error"

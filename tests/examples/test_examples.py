@@ -86,6 +86,7 @@ def test_a_rule_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @needs_jail
+@pytest.mark.usefixtures("forked_python")
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (pip install '.[test]')")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (pip install '.[test]')")

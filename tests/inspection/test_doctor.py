@@ -214,6 +214,7 @@ def test_a_check_that_fails_is_a_problem_and_no_crash(monkeypatch: pytest.Monkey
     assert healthy([checks["vllm"]]), "vllm is not"
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_this_machine_has_what_the_pipeline_needs() -> None:
     checks = run_doctor(DoctorConfig())
     assert healthy(checks), [check for check in checks if check.required and check.status != "ok"]

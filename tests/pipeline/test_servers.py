@@ -27,6 +27,7 @@ from sweet.stages.base import Reporter, Silent
 from tests import programs
 from tests.llm.stand_in import StandIn, gone, install
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 SILENT = Silent()
 HUMAN: dict[Role, str] = {"sim": "scripted-human"}
 SCRIPTED = ServerTable(engine="scripted")
