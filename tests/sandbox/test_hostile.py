@@ -111,7 +111,7 @@ def test_a_crashing_call_does_not_affect_the_others(box: Sandbox) -> None:
 
 
 def test_values_beyond_the_bound_are_cut(call: Runner) -> None:
-    for made in ("'x' * 10 ** 6", "list(range(10 ** 6))", "10 ** 400000", "[[]] * 60000"):
+    for made in ("'x' * 10 ** 6", "list(range(10 ** 5))", "10 ** 400000", "[[]] * 60000"):
         assert call("", made).value == {"toolarge": None}
     assert call("x = []\nx.append(x)", "x").value == {"toolarge": None}
 
