@@ -8,25 +8,29 @@ else.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MANY = 100
+"""Modules from which an import is a large one."""
+
 
 @contextmanager
-def paused(*, freeze: bool = False) -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Collect nothing inside the context, which imports modules. Reference counts free objects as always.
 
-    Args:
-        freeze: later collections do not look through the objects that exist at the end of the context either. For the
-            first imports of a program, before there is any garbage.
+    If it has imported many modules, later collections do not look through the objects that exist at its end either.
+    Garbage among them stays: a process imports so much at most a few times, and when it has not done much yet.
     """
+    before = len(sys.modules)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
-        if freeze:
-            gc.freeze()
     finally:
+        if len(sys.modules) - before >= MANY:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 

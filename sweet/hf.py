@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hints import Hint, option
@@ -39,6 +40,12 @@ def expect_libraries() -> None:
 def import_expected() -> None:
     """Import the libraries, which takes seconds, if this process will need them (`expect_libraries`)."""
     if _expected.is_set():
+        import_libraries()
+
+
+def import_libraries() -> None:
+    """Import what small models need of the libraries."""
+    with collector.paused():
         import transformers.models.llama.modeling_llama  # noqa: F401 - of this kind are small models
 
 

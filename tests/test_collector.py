@@ -41,20 +41,23 @@ def test_an_error_ends_the_pause() -> None:
 
 
 FROZEN = """
-import gc
+import gc, sys, types
 from sweet import collector
 
-with collector.paused():
-    pass
+def imported(count):
+    with collector.paused():
+        sys.modules.update({f"made_{count}_{number}": types.ModuleType("made") for number in range(count)})
+        return {"a": []}
+
+imported(collector.MANY - 1)
 assert gc.get_freeze_count() == 0
-with collector.paused(freeze=True):
-    made = {"a": []}
+made = imported(collector.MANY)
 assert gc.get_freeze_count() > 1000
 assert not any(each is made for each in gc.get_objects())
 """
 
 
-def test_later_collections_skip_what_was_frozen() -> None:
+def test_later_collections_skip_what_a_large_import_has_made() -> None:
     subprocess.run([sys.executable, "-c", FROZEN], check=True)
 
 

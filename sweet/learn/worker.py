@@ -26,7 +26,7 @@ from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
 from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
 
-with collector.paused(freeze=True):
+with collector.paused():
     import torch
 
     from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
@@ -58,7 +58,7 @@ def run(folder: Path) -> None:
     # An adapter to start from must be merged into unpartitioned weights.
     partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
     loading = partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext()
-    with collector.paused(freeze=True), loading:  # it imports transformers
+    with collector.paused(), loading:  # it imports transformers
         trainee = Trainee.load(job.start, job.device if partitioned else "cpu")
     loop = Loop(
         trainee.model,

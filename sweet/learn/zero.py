@@ -61,7 +61,7 @@ class ZeroSettings:
 def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     """Join the other ranks that the launcher has started; return this rank's device."""
     os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would use an available GPU
-    with collector.paused(freeze=True):  # DeepSpeed collects garbage each time that it is initialized
+    with collector.paused():  # DeepSpeed collects garbage each time that it is initialized
         import deepspeed
         from deepspeed.runtime import compiler
 

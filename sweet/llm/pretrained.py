@@ -17,6 +17,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel, check_hub_model, resolve_device, without_progress_bars
@@ -61,7 +62,8 @@ def load_tokenizer(name: str) -> Any:
     Raises:
         UsageError: there is no such model, its tokenizer cannot be read, or it has no chat template.
     """
-    from transformers import AutoTokenizer
+    with collector.paused():
+        from transformers import AutoTokenizer
 
     auto_class: Any = AutoTokenizer
     adapter = find_adapter(name)
@@ -293,9 +295,9 @@ def _unknown(name: str, why: str) -> UnknownModel:
 
 @contextmanager
 def _loading_errors(name: str) -> Iterator[None]:
-    """Hide the library's progress bars, and raise its errors as a UsageError."""
+    """Hide the library's progress bars, and raise its errors as a UsageError. It imports modules while it loads."""
     try:
-        with without_progress_bars():
+        with without_progress_bars(), collector.paused():
             yield
     except UsageError:
         raise

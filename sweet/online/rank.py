@@ -15,7 +15,7 @@ from typing import Any
 
 from sweet import collector
 
-with collector.paused(freeze=True):
+with collector.paused():
     import torch
 
     from sweet.credit.hyperparameters import Hyperparameters
@@ -88,7 +88,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
         with partitioned_loading(zero, CLIP) if partitioned else nullcontext():
             return Trainee.load(start, job.device if partitioned else "cpu")
 
-    with collector.paused(freeze=True):  # it imports transformers
+    with collector.paused():  # it imports transformers
         model = starting_model(config, job.base, load)
     critic = None
     if job.critic is not None:

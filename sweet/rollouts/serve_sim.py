@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from sweet import collector
 from sweet.device import Device
 from sweet.errors import SweetError, UsageError
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
@@ -118,7 +119,8 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
 
 
 def _embedded(config: ServeConfig) -> tuple[ChatClient, Any]:
-    from sweet.llm.embedded import EmbeddedClient
+    with collector.paused():  # it imports torch
+        from sweet.llm.embedded import EmbeddedClient
 
     assert config.model is not None
     client = EmbeddedClient.load(config.model, device=config.device)

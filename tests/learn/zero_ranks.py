@@ -17,7 +17,7 @@ from typing import Any
 
 from sweet import collector
 
-with collector.paused(freeze=True):
+with collector.paused():
     import torch
 
     from sweet.learn import logprobs

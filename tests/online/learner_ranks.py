@@ -12,7 +12,7 @@ from typing import Any
 
 from sweet import collector
 
-with collector.paused(freeze=True):
+with collector.paused():
     import torch
 
     from sweet.learn.metrics import Record

@@ -1,6 +1,9 @@
 import os
 
-from sweet.llm.hosted.program import main
+from sweet import collector
+
+with collector.paused():
+    from sweet.llm.hosted.program import main
 
 if __name__ == "__main__":
     main()

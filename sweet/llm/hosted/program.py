@@ -19,6 +19,7 @@ from typing import get_args
 import torch
 
 from sweet.errors import SweetError, first_line
+from sweet.hf import import_libraries
 from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.hosted.frames import Answer, Frames, Opened, Opening
@@ -27,8 +28,7 @@ from sweet.tasks.base import Message
 
 def main() -> None:
     """Fork a process for each client until the other end of the socket is closed."""
-    import transformers.models.llama.modeling_llama  # noqa: F401 - takes long, and small models are of this kind
-
+    import_libraries()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked
     control = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no other file may become standard input
