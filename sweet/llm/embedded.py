@@ -89,7 +89,9 @@ class EmbeddedClient:
         """Sample continuations of a prompt of token ids, in which no thoughts are looked for. Raises the errors of
         `chat`."""
         generated = await self._result(self.engine.submit(prompt, sampling))
-        return self._completion(prompt, generated, [self._reply(sequence) for sequence in generated])
+        return self._completion(
+            prompt, generated, [self._reply(sequence, self.decode(self._body(sequence))) for sequence in generated]
+        )
 
     def _completion(self, prompt: Sequence[int], generated: Sequence[Generated], replies: list[Reply]) -> Completion:
         return Completion(
@@ -146,18 +148,17 @@ class EmbeddedClient:
         """The ids without the one that ended the reply."""
         return sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
 
-    def _reply(self, sequence: Generated) -> Reply:
-        text = self.decode(self._body(sequence))
+    def _reply(self, sequence: Generated, text: str) -> Reply:
         return Reply(text, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence))
 
     def _chat_reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
         """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
         parts, count = separate_ids(self._body(sequence), self._decode, opened)
-        reply = self._reply(sequence)
+        reply = self._reply(sequence, parts.spoken)
         if parts.thought is None:
             return reply
         tokens = len(sequence.ids) if not parts.closing else count
-        return replace(reply, text=parts.spoken, thought=parts.thought.strip(), thought_tokens=tokens)
+        return replace(reply, thought=parts.thought.strip(), thought_tokens=tokens)
 
     def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
         return self.decode(ids, skip_special=skip_special)

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.llm.base import Effort
+from sweet.llm.pieces import Pieces
 from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message, chat_rows
 
@@ -48,6 +49,7 @@ class ChatTemplate:
         self._fold_system = self._refuses_system()
         self._opened: dict[Effort | None, Marks | bool] = {}
         self._keeps: Literal["field", "inline", "none"] | None = None
+        self._pieces = Pieces.of(tokenizer)
 
     def text(self, messages: Sequence[Message], effort: Effort | None = None) -> str:
         """The rendered prompt.
@@ -73,8 +75,7 @@ class ChatTemplate:
 
     def ids(self, messages: Sequence[Message], effort: Effort | None = None) -> list[int]:
         """The rendered prompt as token ids. Raises the errors of `text`."""
-        ids: list[int] = self.tokenizer(self.text(messages, effort), add_special_tokens=False)["input_ids"]
-        return ids
+        return self._pieces.ids(self.text(messages, effort))
 
     def opened(self, effort: Effort | None = None) -> Marks | bool:
         """The marks of a thought whose opening one ends every prompt; False if none does."""
