@@ -5,14 +5,15 @@ operations: with a small model the calls of a decoding step take longer than the
 are packed, without padding, so rows that are decoded and prompts that are prefilled share one pass. Only attention
 takes the rows apart: the leading rows with one new token each attend by two batched products and a softmax (torch's
 fused attention makes two small products for each row and head instead), the others padded and in the same way, or by
-that fused attention where they have many scores.
+that fused attention where they have many scores. In the last layer only the last token of each row attends, because
+nobody needs the states of the others.
 `sweet.llm.decoder` compares the logits with those of transformers, and otherwise uses its forward pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -65,6 +66,25 @@ class _Tokens:
     masks: tuple[torch.Tensor, torch.Tensor | None]
 
 
+class _Joined:
+    """Linear layers with the same input, computed by one product. Their weights become parts of one tensor."""
+
+    def __init__(self, *layers: torch.nn.Linear) -> None:
+        self._sizes = [layer.out_features for layer in layers]
+        self._weight = self._joined([layer.weight for layer in layers])
+        biases = [layer.bias for layer in layers if layer.bias is not None]
+        self._bias = self._joined(biases) if biases else None
+
+    def _joined(self, parameters: Sequence[torch.nn.Parameter]) -> torch.Tensor:
+        joined = torch.cat([parameter.detach() for parameter in parameters])
+        for parameter, part in zip(parameters, joined.split(self._sizes), strict=True):
+            parameter.data = part  # new weights are copied into it (`EmbeddedEngine.update`)
+        return joined
+
+    def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return functional.linear(x, self._weight, self._bias).split(self._sizes, -1)
+
+
 class LlamaPass:
     """Runs one model (`is_llama`) with a cache."""
 
@@ -74,6 +94,10 @@ class LlamaPass:
         self.heads: int = model.config.num_attention_heads
         self.shared: int = self.heads // model.config.num_key_value_heads
         self.epsilon: float = model.config.rms_norm_eps
+        layers = model.model.layers
+        attentions = [layer.self_attn for layer in layers]
+        self._inputs = [_Joined(each.q_proj, each.k_proj, each.v_proj) for each in attentions]
+        self._gates = [_Joined(layer.mlp.gate_proj, layer.mlp.up_proj) for layer in layers]
 
     def extend(self, first: int, tokens: Sequence[list[int]], cached: Sequence[int]) -> torch.Tensor:
         """Append tokens to rows and return the logits after each row's last one; see `Decoder.extend`."""
@@ -85,17 +109,20 @@ class LlamaPass:
             attention, mlp = layer.self_attn, layer.mlp
             x = self._normed(layer.input_layernorm, hidden)
             query, key, value = (
-                projection(x).view(len(hidden), -1, attention.head_dim)
-                for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+                part.view(len(hidden), -1, attention.head_dim) for part in self._inputs[number](x)
             )
             slot = self.cache.layer(number)
             slot.store(_rotated(key, cos, sin), value, new.rows, new.columns)
+            if number == len(base.layers) - 1 and len(hidden) > len(tokens):
+                # Of the other tokens only the keys and values are needed from here on.
+                ends = torch.tensor([len(row) for row in tokens]).cumsum(0) - 1
+                hidden, query, cos, sin = (each[ends] for each in (hidden, query, cos, sin))
+                new = replace(new, single=len(tokens), masks=(_mask(new.columns[ends, None]), None))
             attended = self._attend(_rotated(query, cos, sin).mul_(attention.scaling), slot.keys, slot.values, new)
             hidden = _added(hidden, attention.o_proj, attended)
             x = self._normed(layer.post_attention_layernorm, hidden)
-            hidden = _added(hidden, mlp.down_proj, functional.silu(mlp.gate_proj(x)).mul_(mlp.up_proj(x)))
-        if len(hidden) > len(tokens):
-            hidden = hidden[torch.tensor([len(row) for row in tokens]).cumsum(0) - 1]
+            gate, up = self._gates[number](x)
+            hidden = _added(hidden, mlp.down_proj, functional.silu(gate).mul_(up))
         logits: torch.Tensor = self.model.lm_head(self._normed(base.norm, hidden))
         return logits
 
