@@ -3,7 +3,7 @@
 Requests wait in a queue. Before each decoding step the worker admits as many of them as fit, in order: prompts of
 similar length are prefilled together (the part that a prompt shares with an earlier sequence is copied, see
 `sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch. A
-row that ends is removed at once, and the last row moves into its slot. So no request waits for another to finish, and
+row that ends is removed at once, and a last row moves into its slot. So no request waits for another to finish, and
 no request depends on another: each has its own random generator. A row whose thought has used up its tokens
 (`ThoughtLimit`) gets the ids of the end of the thought instead of those that are sampled.
 
@@ -347,9 +347,7 @@ class EmbeddedEngine:
         with self._changed:
             if any(request.future.done() for request in self._waiting):
                 self._waiting = deque(request for request in self._waiting if not request.future.done())
-        for slot in reversed(range(len(self._rows))):
-            if self._rows[slot].request.future.done():
-                self._remove_row(slot)
+        self._remove_done()
 
     def _fail_on_error(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
         """Run `work`; if it raises, fail these requests and remove their rows."""
@@ -362,9 +360,7 @@ class EmbeddedEngine:
                 _fail(request, failed)
             with self._changed:
                 self._waiting = deque(request for request in self._waiting if not request.future.done())
-            for slot in reversed(range(len(self._rows))):
-                if self._rows[slot].request.future.done():
-                    self._remove_row(slot)
+            self._remove_done()
 
     def _update_weights(self) -> None:
         """Do the updates that wait, once all replies that have begun have ended."""
@@ -489,8 +485,9 @@ class EmbeddedEngine:
             row.logprobs.append(logprob)
             if token in self.ends or len(row.ids) >= row.request.limit or logprob != logprob:
                 ended.append(slot)
-        for slot in reversed(ended):
+        for slot in ended:
             self._finish_row(slot)
+        self._remove_rows(ended)
 
     def _finish_row(self, slot: int) -> None:
         row = self._rows[slot]
@@ -499,19 +496,27 @@ class EmbeddedEngine:
             _fail(request, EngineFailed(f"The logits of the model {self.name} are not finite.", where=self.name))
         elif row.index == 0:
             self._store_prefix(slot, [*request.prompt, *row.ids[: row.cached - len(request.prompt)]])
-        self._remove_row(slot)
         reason = "stop" if row.ids[-1] in self.ends else "length"
         top = tuple(row.top_logprobs)
         request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, top, self.version)
         if len(request.done) == request.sampling.n:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
-    def _remove_row(self, slot: int) -> None:
-        """Move the last row into the slot of a removed one."""
-        last = self._rows.pop()
-        if slot < len(self._rows):
-            self.decoder.cache.copy_row(len(self._rows), slice(slot, slot + 1), last.cached)
-            self._rows[slot] = last
+    def _remove_done(self) -> None:
+        """Remove the rows of requests that were cancelled or have failed."""
+        self._remove_rows([slot for slot, row in enumerate(self._rows) if row.request.future.done()])
+
+    def _remove_rows(self, slots: Sequence[int]) -> None:
+        """Move the last rows into the slots of removed ones, all at once."""
+        count = len(self._rows) - len(slots)
+        removed = set(slots)
+        free = [slot for slot in slots if slot < count]
+        last = [slot for slot in range(count, len(self._rows)) if slot not in removed]
+        if last:
+            self.decoder.cache.move_rows(last, free, max(self._rows[slot].cached for slot in last))
+        for source, target in zip(last, free, strict=True):
+            self._rows[target] = self._rows[source]
+        del self._rows[count:]
 
     def _store_prefix(self, slot: int, ids: list[int]) -> None:
         if self.decoder.batched and not self._prefixes.covers(ids):

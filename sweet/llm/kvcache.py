@@ -1,7 +1,7 @@
 """Keys and values of many sequences of different lengths, in one buffer per layer.
 
 Each sequence has a row; its token at position p is in column p. Rows have independent lengths, so a new sequence does
-not shift the others, the slot of a finished one is overwritten by the last row, and a decoding step writes one column
+not shift the others, the slots of finished ones are overwritten by the last rows, and a decoding step writes one column
 per row instead of copying the whole cache, which would cost more than the model's arithmetic. Columns beyond a row's
 length hold stale values, which the attention mask hides.
 
@@ -11,6 +11,7 @@ before each forward pass says where they are stored and what is attended to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -150,6 +151,13 @@ class SlotCache(Cache):
             layer.grow()
             for buffer in (layer.keys, layer.values):
                 buffer[targets, :, :length] = buffer[source, :, :length]
+
+    def move_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+        """Copy the first `length` columns of some rows to others, none of which is a source."""
+        rows, places = torch.tensor(sources), torch.tensor(targets)
+        for layer in self.slots:
+            for buffer in (layer.keys, layer.values):
+                buffer[places, :, :length] = buffer[rows, :, :length]
 
     def read_row(self, row: int, length: int) -> list[torch.Tensor]:
         """A copy of the first `length` columns of a row: keys and values of each layer in turn."""

@@ -75,14 +75,14 @@ class _Joined:
         biases = [layer.bias for layer in layers if layer.bias is not None]
         self._bias = self._joined(biases) if biases else None
 
-    def _joined(self, parameters: Sequence[torch.nn.Parameter]) -> torch.Tensor:
+    def _joined(self, parameters: Sequence[torch.Tensor]) -> torch.Tensor:
         joined = torch.cat([parameter.detach() for parameter in parameters])
-        for parameter, part in zip(parameters, joined.split(self._sizes), strict=True):
+        for parameter, part in zip(parameters, torch.split(joined, self._sizes), strict=True):
             parameter.data = part  # new weights are copied into it (`EmbeddedEngine.update`)
         return joined
 
     def __call__(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return functional.linear(x, self._weight, self._bias).split(self._sizes, -1)
+        return torch.split(functional.linear(x, self._weight, self._bias), self._sizes, -1)
 
 
 class LlamaPass:
@@ -108,9 +108,7 @@ class LlamaPass:
         for number, layer in enumerate(base.layers):
             attention, mlp = layer.self_attn, layer.mlp
             x = self._normed(layer.input_layernorm, hidden)
-            query, key, value = (
-                part.view(len(hidden), -1, attention.head_dim) for part in self._inputs[number](x)
-            )
+            query, key, value = (part.view(len(hidden), -1, attention.head_dim) for part in self._inputs[number](x))
             slot = self.cache.layer(number)
             slot.store(_rotated(key, cos, sin), value, new.rows, new.columns)
             if number == len(base.layers) - 1 and len(hidden) > len(tokens):

@@ -184,8 +184,7 @@ class StepPlayer:
     async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
         for _ in range(TRIES):
             agent, human = _Versioned(self.agent), self.human[assignment.human]
-            unpaused = self.live.unpaused
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, self.counts, None, unpaused)
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, self.counts, None, self.live)
             why = ""
             try:
                 async with deadline(self.seconds):

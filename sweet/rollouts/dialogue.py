@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sweet.humans.base import Human, HumanReply, ReferenceFailed
 from sweet.humans.deadline import off_the_clock
@@ -118,13 +118,24 @@ class HumanFailed(RequestFailed):
     """The human's server failed; the dialogue can be played again."""
 
 
+class Pause(Protocol):
+    """What the dialogues of a stage wait for while their user has paused it (`sweet.stages.live`)."""
+
+    @property
+    def paused(self) -> bool: ...
+
+    async def unpaused(self) -> None:
+        """Wait until the stage is not paused."""
+        ...
+
+
 class Dialogue:
     """One dialogue.
 
     Args:
         counts: to which the tokens of each turn are added.
         judge: chooses the agent's replies; required if several are sampled.
-        unpaused: is awaited before each turn; its time does not count for the deadline.
+        pause: is looked at before each turn; the time of a pause does not count for the deadline.
     """
 
     def __init__(
@@ -136,9 +147,9 @@ class Dialogue:
         rules: Rules,
         counts: TokenCounts | None = None,
         judge: GatheringJudge | None = None,
-        unpaused: Callable[[], Awaitable[None]] | None = None,
+        pause: Pause | None = None,
     ) -> None:
-        self.unpaused = unpaused
+        self.pause = pause
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.counts, self.judge = counts or TokenCounts(), judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
@@ -181,9 +192,9 @@ class Dialogue:
         raise AssertionError("unreachable: max_turns is at least 1")
 
     async def _wait_while_paused(self) -> None:
-        if self.unpaused is not None:
+        if self.pause is not None and self.pause.paused:
             with off_the_clock():
-                await self.unpaused()
+                await self.pause.unpaused()
 
     async def _agent_turn(self, number: int, last: bool) -> Move:
         rules = self.rules

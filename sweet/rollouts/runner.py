@@ -309,8 +309,8 @@ class DialogueRunner:
 
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
-        sides, unpaused = (self.agent, human), self.live.unpaused
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.counts, self.judge, unpaused)
+        sides = self.agent, human
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.counts, self.judge, self.live)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()

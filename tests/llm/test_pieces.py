@@ -76,7 +76,8 @@ def at_the_beginning() -> Any:
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokenizer_class: Any = PreTrainedTokenizerFast
+    return tokenizer_class(tokenizer_object=backend)
 
 
 @pytest.mark.parametrize(
