@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.llm.base import Role
-from sweet.llm.http import AnswerError, Channel
 from sweet.llm.response_schema import Served
 from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
 from sweet.tasks.micro import PACKAGED
+
+if TYPE_CHECKING:
+    from sweet.llm.http import Channel
 
 MOST_BYTES = 32 << 20
 """Bytes of the list of models that are accepted: more than 100,000 models need."""
@@ -31,6 +34,8 @@ async def served_names(channel: Channel, url: str, timeout: float) -> list[str]:
         HttpError: the request failed.
         UsageError: it is not an OpenAI-compatible server.
     """
+    from sweet.llm.http import AnswerError
+
     try:
         return Served.model_validate(await channel.get("/models", MOST_BYTES, timeout)).names
     except (AnswerError, ValidationError) as error:
