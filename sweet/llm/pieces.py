@@ -6,8 +6,9 @@ out of a text first and tokenises each piece by itself, so that a piece has the 
 that were not seen before are tokenised.
 
 `Pieces.of` knows the exceptions: tokens that take white space from the piece beside them or that are none within a
-word, and pre-tokenizers that treat the beginning of a text in another way than that of a piece (Metaspace). There, and
-where the first prompt has other ids than as a whole, the whole text is tokenised each time.
+word, and pre-tokenizers that treat the beginning of a text in another way than that of a piece (Metaspace) or may do
+so, because they are written in Python. There, and where the first prompt has other ids than as a whole, the whole text
+is tokenised each time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ class Pieces:
         added = backend.get_added_tokens_decoder()
         if any(token.lstrip or token.rstrip or token.single_word for token in added.values()):
             return cls(tokenizer, {})
-        if backend.pre_tokenizer is not None and _ABOUT_THE_BEGINNING in backend.pre_tokenizer.__getstate__():
+        try:
+            pre_tokenizer: bytes = backend.pre_tokenizer.__getstate__() if backend.pre_tokenizer is not None else b""
+        except Exception:  # that is what the library raises for one that is written in Python
+            return cls(tokenizer, {})
+        if _ABOUT_THE_BEGINNING in pre_tokenizer:
             return cls(tokenizer, {})
         # Normalised ones are looked for within the pieces, once these are normalised.
         return cls(tokenizer, {token.content: id for id, token in added.items() if not token.normalized})

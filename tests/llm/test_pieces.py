@@ -80,8 +80,19 @@ def at_the_beginning() -> Any:
     return tokenizer_class(tokenizer_object=backend)
 
 
+def in_python() -> Any:
+    class AsItIs:
+        def pre_tokenize(self, text: Any) -> None:
+            text.split(lambda _, part: [part])
+
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(AsItIs())
+    return tokenizer
+
+
 @pytest.mark.parametrize(
-    "tokenizer", [changed(lstrip=True), changed(rstrip=True), changed(single_word=True), at_the_beginning()]
+    "tokenizer",
+    [changed(lstrip=True), changed(rstrip=True), changed(single_word=True), at_the_beginning(), in_python()],
 )
 def test_where_pieces_depend_on_what_is_beside_them_the_whole_is_tokenised(tokenizer: Any) -> None:
     counting = Counting(tokenizer)
