@@ -78,6 +78,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage_command.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
+    "llm/pieces.py": "the tokenizer's special tokens, which repeat nothing",
     "report/quote.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
