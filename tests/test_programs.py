@@ -137,6 +137,28 @@ def test_what_the_stand_in_forks_is_like_the_program_of_a_new_interpreter(tmp_pa
     }
 
 
+COMPUTING = """
+import os
+import torch
+from tests import zygote
+zygote.use_one_thread()
+torch.zeros(1 << 20).fill_(1)
+if not os.fork():
+    zygote.apply(dict(os.environ))
+    print(torch.get_num_threads(), torch.zeros(1 << 20).fill_(1).sum().item(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@linux
+def test_a_child_computes_in_threads_after_its_zygote_has_computed() -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", COMPUTING]
+    done = subprocess.run(command, env=environment, cwd=programs.ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "2 1048576.0\n", done.stderr
+
+
 @linux
 def test_the_stand_in_forks_given_code() -> None:
     with by_stand_in("-c", "import os, sys; print(os.getpid(), sys.executable, *sys.argv)", "a b") as process:

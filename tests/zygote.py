@@ -91,9 +91,18 @@ def import_commands() -> None:
         load(split)  # most programs use them
 
 
+def use_one_thread() -> None:
+    """Let torch compute in this thread. A child would wait forever for other threads with which its zygote has computed
+    while it imported modules of tests; `apply` lets it have its own."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def import_training() -> None:
     import transformers
 
+    use_one_thread()
     from sweet.tasks.micro import load
     from sweet.tasks.micro.family import LONG
 
@@ -310,9 +319,8 @@ def apply(environment: Mapping[str, str]) -> None:
         sys.path[1:1] = [folder for folder in folders if folder]
     if environment.get("PYTHONWARNINGS"):
         warnings.simplefilter("ignore")
-    threads = environment.get("OMP_NUM_THREADS")
-    if threads != os.environ.get("OMP_NUM_THREADS") and "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(int(threads or os.cpu_count() or 1))
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(int(environment.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
 
 
 def read_again() -> None:
