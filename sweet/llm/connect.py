@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
@@ -97,8 +96,7 @@ async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClie
         from sweet.llm.hosted.client import HostedClient
 
         return await HostedClient.open(model, device=device, processes=processes)
-    with collector.paused():  # it imports torch
-        from sweet.llm.embedded import EmbeddedClient
+    from sweet.llm.embedded import EmbeddedClient
 
     return EmbeddedClient.load(model, device=device)
 

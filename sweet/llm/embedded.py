@@ -9,15 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from sweet import collector
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, Reply, RequestFailed, Sampling
-from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
 from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.results import LoopResults
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
+
+with collector.paused():  # it imports torch
+    from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
 
 T = TypeVar("T")
 

@@ -446,7 +446,7 @@ class EmbeddedEngine:
             more = [self._new_row(entry.request, index) for index in entry.indices[1:]]
             if more:
                 start = first + len(rows)
-                cache.copy_row(first + number, slice(start, start + len(more)), len(entry.request.prompt))
+                cache.copy_rows(first + number, slice(start, start + len(more)), len(entry.request.prompt))
                 rows += more
                 source += [len(running) + number] * len(more)
         picked = logits if len(source) == len(tokens) else logits[torch.tensor(source, device=logits.device)]
@@ -513,7 +513,7 @@ class EmbeddedEngine:
         free = [slot for slot in slots if slot < count]
         last = [slot for slot in range(count, len(self._rows)) if slot not in removed]
         if last:
-            self.decoder.cache.move_rows(last, free, max(self._rows[slot].cached for slot in last))
+            self.decoder.cache.copy_rows(last, free, max(self._rows[slot].cached for slot in last))
         for source, target in zip(last, free, strict=True):
             self._rows[target] = self._rows[source]
         del self._rows[count:]

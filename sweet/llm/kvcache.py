@@ -11,7 +11,6 @@ before each forward pass says where they are stored and what is attended to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -144,20 +143,14 @@ class SlotCache(Cache):
         self.capacity.reserve(window.first + window.rows, window.width)
         self.capacity.window = window
 
-    def copy_row(self, source: int, targets: slice, length: int) -> None:
-        """Copy the first `length` columns of one row to others."""
-        self.capacity.reserve(targets.stop, length)
+    def copy_rows(self, sources: int | list[int], targets: slice | list[int], length: int) -> None:
+        """Copy the first `length` columns of one row to new ones, or of some rows to as many existing others."""
+        if isinstance(targets, slice):
+            self.capacity.reserve(targets.stop, length)
         for layer in self.slots:
             layer.grow()
             for buffer in (layer.keys, layer.values):
-                buffer[targets, :, :length] = buffer[source, :, :length]
-
-    def move_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
-        """Copy the first `length` columns of some rows to others, none of which is a source."""
-        rows, places = torch.tensor(sources), torch.tensor(targets)
-        for layer in self.slots:
-            for buffer in (layer.keys, layer.values):
-                buffer[places, :, :length] = buffer[rows, :, :length]
+                buffer[targets, :, :length] = buffer[sources, :, :length]
 
     def read_row(self, row: int, length: int) -> list[torch.Tensor]:
         """A copy of the first `length` columns of a row: keys and values of each layer in turn."""

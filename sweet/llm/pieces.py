@@ -5,7 +5,7 @@ text these are pieces between the special tokens that the template writes. A tok
 out of a text first and tokenises each piece by itself, so that a piece has the same ids in every prompt: only pieces
 that were not seen before are tokenised.
 
-`Pieces.of` knows the exceptions: tokens that take white space from the piece beside them or that are none within a
+`_separators` knows the exceptions: tokens that take white space from the piece beside them or that are none within a
 word, and pre-tokenizers that treat the beginning of a text in another way than that of a piece (Metaspace) or may do
 so, because they are written in Python. There, and where the first prompt has other ids than as a whole, the whole text
 is tokenised each time.
@@ -26,35 +26,16 @@ class Pieces:
 
     Args:
         tokenizer: of transformers.
-        special: the tokens at which texts are split, with their ids; none if that is not known to be right.
     """
 
-    def __init__(self, tokenizer: Any, special: dict[str, int]) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._special = special
-        longest_first = sorted(special, key=len, reverse=True)
-        self._split = re.compile(f"({'|'.join(map(re.escape, longest_first))})").split if special else None
+        self._special = _separators(tokenizer)
+        longest_first = sorted(self._special, key=len, reverse=True)
+        self._split = re.compile(f"({'|'.join(map(re.escape, longest_first))})").split if self._special else None
         self._verified = False
         self._kept: dict[str, list[int]] = {}
         self._size = 0
-
-    @classmethod
-    def of(cls, tokenizer: Any) -> Pieces:
-        """Return the fastest way for a tokenizer."""
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None or getattr(tokenizer, "split_special_tokens", False):
-            return cls(tokenizer, {})
-        added = backend.get_added_tokens_decoder()
-        if any(token.lstrip or token.rstrip or token.single_word for token in added.values()):
-            return cls(tokenizer, {})
-        try:
-            pre_tokenizer: bytes = backend.pre_tokenizer.__getstate__() if backend.pre_tokenizer is not None else b""
-        except Exception:  # that is what the library raises for one that is written in Python
-            return cls(tokenizer, {})
-        if _ABOUT_THE_BEGINNING in pre_tokenizer:
-            return cls(tokenizer, {})
-        # Normalised ones are looked for within the pieces, once these are normalised.
-        return cls(tokenizer, {token.content: id for id, token in added.items() if not token.normalized})
 
     def ids(self, text: str) -> list[int]:
         """Return the token ids of a text."""
@@ -86,3 +67,21 @@ class Pieces:
     def _whole(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
+
+
+def _separators(tokenizer: Any) -> dict[str, int]:
+    """Return the tokens at which texts can be split, with their ids; none if that is not known to be right."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or getattr(tokenizer, "split_special_tokens", False):
+        return {}
+    added = backend.get_added_tokens_decoder()
+    if any(token.lstrip or token.rstrip or token.single_word for token in added.values()):
+        return {}
+    try:
+        pre_tokenizer: bytes = backend.pre_tokenizer.__getstate__() if backend.pre_tokenizer is not None else b""
+    except Exception:  # that is what the library raises for one that is written in Python
+        return {}
+    if _ABOUT_THE_BEGINNING in pre_tokenizer:
+        return {}
+    # Normalised ones are looked for within the pieces, once these are normalised.
+    return {token.content: id for id, token in added.items() if not token.normalized}

@@ -49,7 +49,7 @@ class ChatTemplate:
         self._fold_system = self._refuses_system()
         self._opened: dict[Effort | None, Marks | bool] = {}
         self._keeps: Literal["field", "inline", "none"] | None = None
-        self._pieces = Pieces.of(tokenizer)
+        self._pieces = Pieces(tokenizer)
 
     def text(self, messages: Sequence[Message], effort: Effort | None = None) -> str:
         """The rendered prompt.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sweet import collector
 from sweet.device import Device
 from sweet.errors import SweetError, UsageError
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
@@ -119,8 +118,7 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
 
 
 def _embedded(config: ServeConfig) -> tuple[ChatClient, Any]:
-    with collector.paused():  # it imports torch
-        from sweet.llm.embedded import EmbeddedClient
+    from sweet.llm.embedded import EmbeddedClient
 
     assert config.model is not None
     client = EmbeddedClient.load(config.model, device=config.device)

@@ -31,7 +31,7 @@ def whole(tokenizer: Any, text: str) -> list[int]:
 @pytest.mark.parametrize("tokenizer", [CHATML, PLAIN], ids=["chatml", "plain"])
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_any_texts_have_the_ids_of_the_whole(tokenizer: Any, texts: list[str]) -> None:
-    tokenised = Pieces.of(tokenizer)
+    tokenised = Pieces(tokenizer)
     for text in [*texts, *texts]:
         assert tokenised.ids(text) == whole(tokenizer, text)
     assert tokenised._split is not None
@@ -51,7 +51,7 @@ class Counting:
 
 def test_a_piece_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting(load_tokenizer("micro"))
-    tokenised = Pieces.of(counting)
+    tokenised = Pieces(counting)
     begun = "<|user|>A fee.<|end|><|assistant|>"
     tokenised.ids(begun)
     assert counting.texts == ["A fee.", begun], "the first prompt is compared as a whole"
@@ -97,7 +97,7 @@ def in_python() -> Any:
 def test_where_pieces_depend_on_what_is_beside_them_the_whole_is_tokenised(tokenizer: Any) -> None:
     counting = Counting(tokenizer)
     text = "<|im_start|>user\na fee<|im_end|> \n<mask>s<mask> <|im_end|>a fee"
-    assert Pieces.of(counting).ids(text) == whole(tokenizer, text)
+    assert Pieces(counting).ids(text) == whole(tokenizer, text)
     assert counting.texts == [text]
 
 
@@ -106,11 +106,11 @@ def test_a_tokenizer_whose_pieces_have_other_ids_gets_the_whole() -> None:
         def __call__(self, text: str, **options: Any) -> Any:
             return {"input_ids": [len(text)]}
 
-    tokenised = Pieces.of(Odd(CHATML))
+    tokenised = Pieces(Odd(CHATML))
     assert [tokenised.ids("<bos>a fee") for _ in range(2)] == [[10], [10]]
 
 
 def test_a_tokenizer_that_splits_special_tokens_gets_the_whole() -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     tokenizer.split_special_tokens = True
-    assert Pieces.of(tokenizer).ids("<bos>a fee") == whole(tokenizer, "<bos>a fee") != whole(CHATML, "<bos>a fee")
+    assert Pieces(tokenizer).ids("<bos>a fee") == whole(tokenizer, "<bos>a fee") != whole(CHATML, "<bos>a fee")
