@@ -252,12 +252,12 @@ def encode(value: Any, max_bytes: int) -> str:
 
 
 class _Program:
-    """A program, compiled once (or unmarshalled, if the order has its code) and executed again for every call."""
+    """A program, compiled once (or unmarshalled, if its code is known) and executed again for every call."""
 
-    def __init__(self, order: dict[str, Any], start_call: StartCall) -> None:
-        self.scoped, self.uses_random, self.start_call = order["scoped"], order["uses_random"], start_call
-        code = order["code"]
-        self.code = marshal.loads(code) if code else compile(order["source"], FILENAME, "exec", dont_inherit=True)
+    def __init__(self, program: dict[str, Any], start_call: StartCall) -> None:
+        self.scoped, self.uses_random, self.start_call = program["scoped"], program["uses_random"], start_call
+        code = program["code"]
+        self.code = marshal.loads(code) if code else compile(program["source"], FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str, code: bytes | None) -> Any:
         self.start_call(self.uses_random)
@@ -287,7 +287,7 @@ def _raised(error: BaseException) -> str:
 
 
 def run(order: dict[str, Any], report: int, start_call: StartCall) -> None:
-    """Evaluate the calls of `order`, and write a record for each to the file descriptor `report`.
+    """Evaluate the calls of the programs in `order`, and write a record for each to the file descriptor `report`.
 
     Args:
         start_call: called before each call, with whether the program may use random numbers.
@@ -300,12 +300,15 @@ def run(order: dict[str, Any], report: int, start_call: StartCall) -> None:
             data = data[os.write(report, data) :]
 
     send(-1, "begun", "")
-    codes = order["call_codes"] or [None] * len(order["calls"])
-    program: _Program | None = None
-    for index, call in enumerate(order["calls"]):
-        try:
-            program = program or _Program(order, start_call)
-            kind, text = "value", encode(program.value(call, codes[index]), max_bytes)
-        except BaseException as error:
-            kind, text = "raised", _raised(error)
-        send(index, kind, text)
+    index = 0
+    for described in order["programs"]:
+        program: _Program | None = None
+        codes = described["call_codes"] or [None] * len(described["calls"])
+        for call, code in zip(described["calls"], codes):  # noqa: B905  # a keyword takes longer
+            try:
+                program = program or _Program(described, start_call)
+                kind, text = "value", encode(program.value(call, code), max_bytes)
+            except BaseException as error:
+                kind, text = "raised", _raised(error)
+            send(index, kind, text)
+            index += 1

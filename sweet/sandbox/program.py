@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Status = Literal["value", "raised", "timeout", "crash"]
 
@@ -97,6 +97,11 @@ class Program:
         return replace(self, calls=tuple(self.calls[index] for index in indices), code=code)
 
     @property
+    def programs(self) -> tuple[Program, ...]:
+        """The program itself."""
+        return (self,)
+
+    @property
     def size(self) -> int:
         """Bytes of the source and of its code, about."""
         return len(self.source) + (len(self.code.source) if self.code and self.code.source else 0)
@@ -127,7 +132,19 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Result:
+class Batch:
+    """Programs that may share one child, because none can see that another was there (sweet.tasks.code.purity)."""
+
+    programs: tuple[Program, ...]
+    warmth: Warmth = field(default="bare", init=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the sources and of their code, about."""
+        return sum(program.size for program in self.programs)
+
+
+class Result(NamedTuple):
     """The result of one call.
 
     Attributes:
@@ -152,13 +169,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Execution:
-    """The results of a program, one for each call in their order.
+    """The results of a program, one for each call in their order; of a batch, those of its programs in their order.
 
     Attributes:
         seconds: the time that they took together.
         size: bytes of the texts of their values. In memory, a value takes up to 50 times as much.
+        again: the programs of a batch that have no results, because they took long, or may have lacked time or memory
+            only because of those before them. They have to run alone.
     """
 
     results: tuple[Result, ...]
     seconds: float
     size: int = 0
+    again: tuple[Program, ...] = ()

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Protocol
 
-from sweet.sandbox.program import Execution, Program
+from sweet.sandbox.program import Batch, Execution, Program
 
 AHEAD = 1024
 """Maximum number of programs that run or wait for an earlier one, so that one that hangs does not block the others."""
@@ -31,7 +31,7 @@ class Worker(Protocol):
 
     abandoned: bool
 
-    def run(self, program: Program) -> Execution: ...
+    def run(self, program: Program | Batch) -> Execution: ...
 
     def abandon(self) -> None: ...
 
@@ -80,12 +80,13 @@ class IdleWorkers:
 class Stream:
     """The programs of one caller, run on the workers that are idle."""
 
-    def __init__(self, programs: Iterable[Program], idle: IdleWorkers) -> None:
+    def __init__(self, programs: Iterable[Program | Batch], idle: IdleWorkers) -> None:
         self._programs, self._idle = enumerate(programs), idle
         self._taking = threading.Lock()
         self._room = threading.Semaphore(AHEAD)
         self._news = threading.Condition()
         self._done: dict[int, tuple[Execution, int]] = {}
+        self._next = 0  # the execution that the caller waits for
         self._waiting_bytes = 0
         self._busy: set[Worker] = set()
         self._threads: list[threading.Thread] = []
@@ -99,14 +100,15 @@ class Stream:
         for thread in self._threads:
             thread.start()
         try:
-            for index in itertools.count():
+            for self._next in itertools.count():
                 with self._news:
-                    while index not in self._done and self._working:
+                    while self._next not in self._done and self._working:
                         self._news.wait()
-                    done = self._done.pop(index, None)
+                    done = self._done.pop(self._next, None)
                     if done is not None:
+                        if self._waiting_bytes > AHEAD_BYTES:
+                            self._news.notify_all()
                         self._waiting_bytes -= done[1]
-                        self._news.notify_all()
                 if self._broken is not None:
                     raise self._broken
                 if done is None:
@@ -143,7 +145,8 @@ class Stream:
                 with self._news:
                     self._done[index] = execution, size
                     self._waiting_bytes += size
-                    self._news.notify_all()
+                    if index == self._next:
+                        self._news.notify_all()
         except BaseException as error:
             self._broken, self._abandoned = self._broken or error, True
         finally:
@@ -153,7 +156,7 @@ class Stream:
                 self._working -= 1
                 self._news.notify_all()
 
-    def _run(self, program: Program) -> Execution:
+    def _run(self, program: Program | Batch) -> Execution:
         worker = self._idle.take()
         worker.abandoned = self._abandoned
         self._busy.add(worker)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Execution, Limits, Program
+from sweet.sandbox.program import Batch, Execution, Limits, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import References, Scorer
@@ -141,14 +141,14 @@ def test_an_exception_raised_on_purpose_is_an_expected_value(box: Sandbox) -> No
 
 @pytest.fixture
 def ran(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """Record the programs that the sandbox runs from now on."""
+    """Record the programs that the sandbox runs from now on, also those of batches."""
     taken: list[Program] = []
     stream = box.stream
 
-    def noted(programs: Iterable[Program]) -> Iterator[Execution]:
-        def each() -> Iterator[Program]:
+    def noted(programs: Iterable[Program | Batch]) -> Iterator[Execution]:
+        def each() -> Iterator[Program | Batch]:
             for program in programs:
-                taken.append(program)
+                taken.extend(program.programs)
                 yield program
 
         return stream(each())
@@ -162,7 +162,8 @@ def test_expected_values_are_computed_once_for_each_task(box: Sandbox, ran: list
     verdicts = list(scorer.score([(task(), CODE), (task(), "x"), (task(), CODE + "\n")]))
     list(scorer.score([(task(), "y = 1\n" + CODE)]))
     assert [verdict.outcome for verdict in verdicts] == ["passed", "no_answer", "passed"]
-    assert [len(program.calls) for program in ran] == [6, 3, 3, 3]
+    assert [program.source for program in ran] == [CODE, CODE, CODE + "\n", "y = 1\n" + CODE]
+    assert [program.slack for program in ran] == [3.0, 1.0, 1.0, 1.0], "the first is the reference"
 
 
 def test_equal_answers_run_once_unless_load_may_be_the_cause(box: Sandbox, ran: list[Program]) -> None:

@@ -87,9 +87,9 @@ class _Checks:
             what = f"the reference or a test cannot be read: {reference.read.fault}"
             yield _finding(task, "invalid", what, _FIXES["invalid"])
             return
-        count = len(task.test_cases)
-        once = [run.results[:count] for run in runs]
-        faults = [fault_of(reference, run.results[:count], run.results[count:]) for run in runs]
+        both = [reference.both(run.results) for run in runs]
+        once = [results for results, _ in both]
+        faults = [fault_of(reference, *results) for results in both]
         fault = next((fault for fault in faults if fault is not None), None)
         differs = next(
             (
@@ -115,7 +115,7 @@ class _Checks:
         else:
             if _is_constant(once[0]):
                 yield Finding(task.id, "trivial", _constant(once[0]), _FIXES["trivial"])
-            if min(run.seconds for run in runs) / 2 >= NEAR * self._box.limits.call_seconds:
+            if min(run.seconds for run in runs) / reference.times >= NEAR * self._box.limits.call_seconds:
                 yield from self._slow(task)
 
     def _slow(self, task: Task) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """The expected values of code tasks: computed once from each reference, and cached by content in memory and on disk.
 
-A reference runs in its own child, every call twice, so that one that is not deterministic is detected. The results are
-cached under a hash of all that determines them (source, calls, limits, interpreter, numpy, the encoding), but not of
-the sandbox's tier. On disk each is one file, written atomically; a damaged file is computed again, and the oldest files
-are deleted when there are too many. Timeouts and crashes are not cached on disk, since they may not happen again.
+A reference runs in its own child, every call twice, so that one that is not deterministic is detected. Pure ones, which
+are most (sweet.tasks.code.purity), run once, many in one child. The results are cached under a hash of all that
+determines them (source, calls, limits, interpreter, numpy, the encoding), but not of the sandbox's tier. On disk each
+is one file, written atomically; a damaged file is computed again, and the oldest files are deleted when there are too
+many. Timeouts and crashes are not cached on disk, since they may not happen again.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -64,6 +67,16 @@ class Reference:
     expected: Expected | None = None
     running: bool = False
 
+    @property
+    def times(self) -> int:
+        """How often the program makes each call."""
+        return len(self.program.calls) // len(self.name[1])
+
+    def both(self, results: tuple[Result, ...]) -> tuple[tuple[Result, ...], tuple[Result, ...]]:
+        """Return the results of each call, and those of making it again, which are the same if the program is pure."""
+        once, again = results[: len(self.name[1])], results[len(self.name[1]) :]
+        return once, again or once
+
 
 class References:
     """The references of tasks under one scorer's rules, each read from the cache or computed once.
@@ -95,11 +108,14 @@ class References:
             self._known.add(name, reference, size + reference.program.size)
         return reference
 
-    def store(self, reference: Reference, execution: Execution) -> None:
-        """Store the results of the reference's program."""
-        reference.expected = self._expected(reference, execution.results)
-        self._known.grow(reference.name, execution.size)
-        self._to_disk(reference.key, reference.expected)
+    def store(self, references: Sequence[Reference], execution: Execution) -> None:
+        """Store the results of the references' programs, which ran as one program or batch."""
+        results = iter(execution.results)
+        for reference in references:
+            own = tuple(itertools.islice(results, len(reference.program.calls)))
+            reference.expected = self._expected(reference, own)
+            self._known.grow(reference.name, execution.size // len(references))
+            self._to_disk(reference.key, reference.expected)
 
     def _fault_of(self, read: TaskCode) -> str | None:
         """Return why a task that cannot be read is invalid; None if it can, or if no task is considered invalid."""
@@ -111,14 +127,15 @@ class References:
         calls, code = tuple(task.test_cases.values()), read.beside(read.source)
         if self.scorer == "upstream":
             return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK, code=code)
+        if read.pure:
+            return Program(task.ground_truth, calls, slack=_REFERENCE_SLACK, code=code)
         twice = [*range(len(calls))] * 2
         return Program(task.ground_truth, calls, slack=2 * _REFERENCE_SLACK, code=code).only(twice)
 
     def _expected(self, reference: Reference, results: tuple[Result, ...]) -> Expected:
         if self.scorer == "upstream":
             return Expected(results)
-        half = len(results) // 2
-        once, again = results[:half], results[half:]
+        once, again = reference.both(results)
         fault = fault_of(reference, once, again)
         return Expected(once, None if fault is None else fault[1])
 
@@ -139,7 +156,8 @@ class References:
     def _to_disk(self, key: str, expected: Expected) -> None:
         if self.folder is None or any(result.status in ("timeout", "crash") for result in expected.results):
             return
-        content = {"sha256": _hash(asdict(expected)), "expected": asdict(expected)}
+        kept = {"results": [result._asdict() for result in expected.results], "invalid": expected.invalid}
+        content = {"sha256": _hash(kept), "expected": kept}
         with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
             write_whole(self.folder / f"{key}.json", json.dumps(content).encode("utf-8"))
         self._stored += 1
@@ -175,6 +193,8 @@ def fault_of(reference: Reference, once: tuple[Result, ...], again: tuple[Result
     """Return why the reference makes its task invalid, and which problem this is; None if it does not. Exceptions of a
     `raise` statement are intended."""
     for call, a, b in zip(reference.program.calls, once, again, strict=False):
+        if a.status == "value" and a is b and same(a.value, a.value):  # of a pure reference
+            continue
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
             return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.explanation}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 import json
 import os
 import signal
@@ -79,6 +80,7 @@ class TaskCode:
     Attributes:
         names: the names defined by the reference that the tests use.
         raising: the lines of the reference's `raise` statements.
+        pure: whether the reference with the calls is certainly pure (sweet.tasks.code.purity).
         source: the compiled reference; None if the child has to compile it.
         calls: each compiled call; None if the child has to compile it.
         fault: why the task cannot be read, if so; the rest is then empty.
@@ -86,6 +88,7 @@ class TaskCode:
 
     names: frozenset[str]
     raising: frozenset[int]
+    pure: bool
     source: bytes | None
     calls: tuple[bytes | None, ...]
     fault: str | None = None
@@ -148,8 +151,8 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
     try:
         value, (source, *codes) = _reader.ask("read_task", reference, list(calls))
     except Unreadable as error:
-        return TaskCode(frozenset(), frozenset(), None, (None,) * len(calls), str(error))
-    return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
+        return TaskCode(frozenset(), frozenset(), False, None, (None,) * len(calls), str(error))
+    return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), value["pure"], source, tuple(codes))
 
 
 def read_faults(tasks: Iterable[Task]) -> Iterator[tuple[str | None, tuple[str | None, ...]]]:
@@ -302,12 +305,16 @@ class Reader:
         """
         replies: list[Reply | Unreadable] = []
         messages = [_message(request) for request in requests]
-        if len(messages) > 1 and sum(map(len, messages)) <= _TOGETHER_BYTES:
-            with self._lock:
-                replies = self._together(messages)
-        for request in requests[len(replies) :]:
+        while len(replies) < len(messages):
+            short = _fitting(messages[len(replies) :])
+            if len(short) > 1:
+                with self._lock:
+                    answered = self._together(short)
+                replies += answered
+                if len(answered) == len(short):
+                    continue
             try:
-                replies.append(self.ask(*request))
+                replies.append(self.ask(*requests[len(replies)]))
             except Unreadable as unreadable:
                 replies.append(unreadable)
         return replies
@@ -387,6 +394,12 @@ def _ending(status: int) -> str:
 def _message(request: Sequence[Any]) -> bytes:
     data = json.dumps(request).encode("ascii")
     return HEADER.pack(len(data), False) + data
+
+
+def _fitting(messages: list[bytes]) -> list[bytes]:
+    """Return the first messages, as many as may be sent together."""
+    sizes = itertools.accumulate(map(len, messages))
+    return [message for message, size in zip(messages, sizes, strict=True) if size <= _TOGETHER_BYTES]
 
 
 def _texts(request: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """Score answers to code tasks by hidden tests, which run in the sandbox and are judged outside of it.
 
-The reference runs in its own children and returns the expected values, which never enter an answer's child. A test
+References run in children of their own and return the expected values, which never enter an answer's child. A test
 passes if the values are equal (sweet.sandbox.values), or if the reference raises on purpose and the answer raises the
 same type. Scorer `strict` extracts the code from prose and fences, and requires a deterministic reference, else the
 task is invalid. Scorer `upstream` follows the published evaluator: its filters, its extraction, its scoping, its
@@ -19,24 +19,28 @@ from typing import Any
 
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Execution, Program, Result
+from sweet.sandbox.program import Batch, Execution, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import published_code
 from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answers
-from sweet.tasks.scores import JudgedTest, ScoreOutcome, Verdict
+from sweet.tasks.scores import ScoreOutcome, Verdict
 
 _SHOWN = 200
 """Maximum characters of a value or an exception in a row."""
 _MOST_SEEN = 4096
-_READ_TOGETHER = 8
-"""Answers whose code is extracted at a time."""
+_READ_TOGETHER = 32
+"""Answers whose code is extracted at a time, and whose references run in one child."""
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")
 """Placeholder for an answer to a task that is known to be invalid; the reason is added when its verdict is yielded."""
+
+
+_References = tuple[Reference, ...]
+"""References that run as one program or batch."""
 
 
 @dataclass
@@ -81,13 +85,13 @@ class CodeScorer:
         Raises:
             sweet.sandbox.jail.JailError: jails cannot be kept running.
         """
-        jobs: deque[Reference | _Answer] = deque()
+        jobs: deque[_References | _Answer] = deque()
         try:
             for execution in self.box.stream(self._programs(answers, jobs)):
                 yield from self._unrun(jobs)
                 job = jobs.popleft()
-                if isinstance(job, Reference):
-                    self.references.store(job, execution)
+                if isinstance(job, tuple):
+                    self._store(job, execution)
                 else:
                     job.verdict = self._judge(job, execution)
                     job.program = None  # later answers may keep the job for long
@@ -95,10 +99,12 @@ class CodeScorer:
             yield from self._unrun(jobs)
         finally:
             for job in jobs:
-                if isinstance(job, Reference):
-                    job.running = False
+                for reference in job if isinstance(job, tuple) else ():
+                    reference.running = False
 
-    def _programs(self, answers: Iterable[tuple[Task, str]], jobs: deque[Reference | _Answer]) -> Iterator[Program]:
+    def _programs(
+        self, answers: Iterable[tuple[Task, str]], jobs: deque[_References | _Answer]
+    ) -> Iterator[Program | Batch]:
         """Yield the programs to run for the answers, a task's reference before the first answer to it.
 
         Every program has its job in `jobs`, in the same order, and so does every answer that is not run.
@@ -107,15 +113,21 @@ class CodeScorer:
         while group := list(itertools.islice(waiting, _READ_TOGETHER)):
             references = [self.references.of(task) for task, _ in group]
             read = self._read([answer for _, answer in group], references)
+            for together in _to_run(references):
+                jobs.append(together)
+                yield together[0].program if len(together) == 1 else Batch(tuple(each.program for each in together))
             for (task, answer), reference, code in zip(group, references, read, strict=True):
-                if reference.expected is None and not reference.running:
-                    reference.running = True
-                    jobs.append(reference)
-                    yield reference.program
                 job = self._answer(task, answer, reference, code)
                 jobs.append(job)
                 if job.program is not None and job.duplicate_of is None:
                     yield job.program
+
+    def _store(self, references: _References, execution: Execution) -> None:
+        """Store the results of references, and those of the ones that have to run alone."""
+        again = [reference for reference in references if reference.program in execution.again]
+        self.references.store([each for each in references if each not in again], execution)
+        for reference, alone in zip(again, self.box.run(each.program for each in again), strict=True):
+            self.references.store([reference], alone)
 
     def _answer(self, task: Task, answer: str, reference: Reference, read: AnswerCode | Unreadable) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
@@ -132,7 +144,7 @@ class CodeScorer:
             self._seen.add(key, job)
         return job
 
-    def _unrun(self, jobs: deque[Reference | _Answer]) -> Iterator[Verdict]:
+    def _unrun(self, jobs: deque[_References | _Answer]) -> Iterator[Verdict]:
         """Yield the verdicts on the answers at the head of the queue that have no execution."""
         while jobs and isinstance(job := jobs[0], _Answer):
             if job.early_verdict is None and job.duplicate_of is None:
@@ -181,14 +193,14 @@ class CodeScorer:
         expected = known.results
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
-        tests = {
-            name: JudgedTest(passed=ok, expected=_text(want, message=False), got=_text(got))
+        tests = {  # each as sweet.tasks.scores.JudgedTest has it, which takes longer to make
+            name: {"passed": ok, "expected": _text(want, message=False), "got": _text(got)}
             for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
         }
-        detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
-        failed = next((test for test in tests.values() if not test.passed), None)
+        detail: dict[str, Any] = {"tests": tests}
+        failed = next((test for test in tests.values() if not test["passed"]), None)
         if failed is not None:
-            detail["why"] = f"got {failed.got}, expected {failed.expected}"
+            detail["why"] = f"got {failed['got']}, expected {failed['expected']}"
         return Verdict(passed / total, passed, total, _outcome(equal, execution.results), detail)
 
     def _passes(self, want: Result, got: Result) -> bool:
@@ -198,6 +210,17 @@ class CodeScorer:
         if want.status == "raised":
             return got.status == "raised" and got.error == want.error
         return got.status == "value" and same(want.value, got.value, self.tolerance)
+
+
+def _to_run(references: Iterable[Reference]) -> list[_References]:
+    """Return those that have to run, and mark them as running: the pure ones together, the others each alone."""
+    needed: list[Reference] = []
+    for reference in references:
+        if reference.expected is None and not reference.running:
+            reference.running = True
+            needed.append(reference)
+    pure = tuple(reference for reference in needed if reference.read.pure)
+    return [*([pure] if pure else []), *((reference,) for reference in needed if not reference.read.pure)]
 
 
 def _read_as_published(answer: str) -> AnswerCode | Unreadable:
