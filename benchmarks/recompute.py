@@ -1,19 +1,19 @@
-"""Measure the memory that gradient checkpointing saves and the time that it costs.
+"""Measure the memory that computing activations again saves and the time that it costs.
 
     python -m benchmarks.recompute [--pairs 8]                                       (from the project's folder)
 
-Prints one JSON object. One batch of step-level pairs (benchmarks/synthetic.py: a random model of 12M parameters and
-synthetic dialogues) goes through one forward and one backward pass, in a separate process for each combination of trees
-or plain sequences and of activations kept or recomputed. `kept_mib` is the memory of the graph when the backward pass
-begins, without the weights; `above_mib` the peak memory of the process above its memory before; `cpu_s` the processor
-time of both passes. Memory ratios are kept / recomputed, time ratios recomputed / kept; `gradient_difference` is the
-greatest difference between both, relative to the greatest gradient.
+Prints one JSON object. One batch of step-level pairs of one dialogue (benchmarks/synthetic.py: a random model of 12M
+parameters and synthetic dialogues; at most 32 pairs) goes through one forward and one backward pass, in a separate
+process for each combination of trees or plain sequences and of activations kept, computed again layer by layer
+(`--gradient-checkpointing on`), or, of trees, by segments (`--packing segments`). `kept_mib` is the memory of the
+graph when the backward pass begins, without the weights; `above_mib` the peak memory of the process above its memory
+before; `cpu_s` the processor time of both passes. Memory ratios are kept / computed again, time ratios the inverse;
+`gradient_difference` is the greatest difference between both, relative to the greatest gradient.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import subprocess
 import sys
@@ -30,15 +30,18 @@ from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
 
+HOW = {"tree": ("kept", "layers", "segments"), "plain": ("kept", "layers")}
 
-def work(method: str, recompute: bool, pairs: int, gradients: Path) -> dict[str, float]:
+
+def work(method: str, how: str, pairs: int, gradients: Path) -> dict[str, float]:
     """Compute one batch and write its gradients into the file `gradients`."""
     torch.set_num_threads(1)
     pool, examples = make_pairs(Shape(), 0, 4)
     model = make_model(Shape(), 0)
-    if recompute:
+    if how == "layers":
         recompute_layers(model)
     scorer = Scorer(model, share=method == "tree")
+    scorer.replays_segments = how == "segments"
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -76,24 +79,28 @@ def main() -> None:
     args = parser.parse_args()
     if args.work:
         method, how, gradients = args.work
-        sys.stdout.write("\n" + json.dumps(work(method, how == "again", args.pairs, Path(gradients))) + "\n")
+        sys.stdout.write("\n" + json.dumps(work(method, how, args.pairs, Path(gradients))) + "\n")
         return
     results: dict[str, Any] = {"pairs": args.pairs}
     with tempfile.TemporaryDirectory() as folder:
-        for method, how in itertools.product(("tree", "plain"), ("kept", "again")):
-            arguments = [method, how, f"{folder}/{method}-{how}"]
-            command = [sys.executable, "-m", "benchmarks.recompute", f"--pairs={args.pairs}", "--work", *arguments]
-            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            metrics = json.loads(out.splitlines()[-1])
-            results.setdefault(method, {})[how] = {name: round(value, 2) for name, value in metrics.items()}
-        for method in ("tree", "plain"):
-            kept, again = results[method]["kept"], results[method]["again"]
-            results[method] |= {
-                "kept_ratio": round(kept["kept_mib"] / again["kept_mib"], 2),
-                "above_ratio": round(kept["above_mib"] / max(again["above_mib"], 1), 2),
-                "time_ratio": round(again["cpu_s"] / kept["cpu_s"], 2),
-                "gradient_difference": difference(Path(folder, f"{method}-kept"), Path(folder, f"{method}-again")),
-            }
+        for method, ways in HOW.items():
+            found: dict[str, dict[str, float]] = {}
+            for how in ways:
+                arguments = [method, how, f"{folder}/{method}-{how}"]
+                command = [sys.executable, "-m", "benchmarks.recompute", f"--pairs={args.pairs}", "--work", *arguments]
+                out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                metrics = json.loads(out.splitlines()[-1])
+                found[how] = {name: round(value, 2) for name, value in metrics.items()}
+                if how == "kept":
+                    continue
+                kept, again = found["kept"], found[how]
+                again |= {
+                    "kept_ratio": round(kept["kept_mib"] / again["kept_mib"], 2),
+                    "above_ratio": round(kept["above_mib"] / max(again["above_mib"], 1), 2),
+                    "time_ratio": round(again["cpu_s"] / kept["cpu_s"], 2),
+                    "gradient_difference": difference(Path(folder, f"{method}-kept"), Path(folder, f"{method}-{how}")),
+                }
+            results[method] = found
     sys.stdout.write(json.dumps(results, indent=2) + "\n")
 
 

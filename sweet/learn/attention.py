@@ -9,6 +9,9 @@ keys and values; the keys gathered for a block are gathered again in the backwar
 Without gradients a CPU computes a tree segment by segment, each of a few blocks: the model's layers compute the slots
 of the segment, and attention reads the stored keys and values of the slots before it. The numbers are the same; the
 states of a segment stay in the caches, where those of a whole tree would be written to memory between two operations.
+Most of these keys are seen by all slots of the segment, such as a prompt's by its replies. torch's attention reads them
+for all slots together and without a mask, and the others in small blocks, of which it wastes less; both results are
+merged by the log-sum-exp of their scores.
 
 torch's attention is used if the model would use it, with the query heads that share a key head as heads of one row, so
 that keys are never repeated; the backward pass then uses the saved results of the forward pass. A model's eager
@@ -25,7 +28,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -56,6 +58,14 @@ SEGMENT_BLOCKS = 2
 """Blocks of a segment, whose states a CPU's caches hold: with more rows the products of the linear layers wait for the
 memory, and take two to three times as long per row from 2,048 rows on."""
 
+MERGED_BLOCK = 64
+"""Slots of a block beside keys that the whole segment sees."""
+
+
+def segment_size(block: int | None = None) -> int:
+    """Slots of a segment, if a block has `block`; BLOCK by default."""
+    return SEGMENT_BLOCKS * (block or BLOCK)
+
 
 @dataclass
 class Block:
@@ -76,15 +86,36 @@ class Block:
         return self._masks[dtype]
 
 
-def build_blocks(tree: Tree, device: torch.device, size: int) -> Iterator[Block]:
-    """The blocks of a tree, in order."""
-    ends = torch.tensor(tree.ends, device=device)
-    slots = torch.arange(len(tree.ids), device=device)
-    for start in range(0, len(tree.ids), size):
-        stop = min(start + size, len(tree.ids))
-        own = slots[start:stop]
-        keys = torch.cat([(ends[:start] > start).nonzero()[:, 0], own])
-        yield Block(start, stop, keys, (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None]))
+@dataclass
+class Segment:
+    """Consecutive blocks, and the slots before them that all their slots see. These `common` slots are none of the
+    blocks' keys."""
+
+    blocks: list[Block]
+    common: Tensor
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.blocks[0].start, self.blocks[-1].stop)
+
+
+def build_segment(ends: Tensor, slots: slice, block: int, *, merged: bool) -> Segment:
+    """The segment of some slots of a tree, in blocks of `block`; only if `merged`, it has slots in common.
+
+    Args:
+        ends: those of `Tree`, [slots].
+    """
+    numbers = torch.arange(slots.stop, device=ends.device)
+    is_common = ends[: slots.start] >= (slots.stop if merged else sys.maxsize)
+    blocks = []
+    for start in range(slots.start, slots.stop, block):
+        own = numbers[start : start + block]
+        sees = ends[:start] > start
+        sees[: slots.start] &= ~is_common
+        keys = torch.cat([sees.nonzero()[:, 0], own])
+        visible = (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None])
+        blocks.append(Block(start, start + len(own), keys, visible))
+    return Segment(blocks, is_common.nonzero()[:, 0])
 
 
 class BlockTree:
@@ -95,39 +126,82 @@ class BlockTree:
         device: where it is computed.
         block: slots of a block.
         regather: store no gathered keys for the backward pass (see `_regather_in_backward`).
+        merges: whether the keys that all slots of a segment see may be read apart from the others (`_merged`).
+
+    Attributes:
+        segment: the current segment.
+        stored: the keys and values of each layer up to the current segment, each [1, heads, slots, size], stored slot
+            by slot, in which order they are gathered fastest. Empty if there is one segment.
     """
 
-    def __init__(self, tree: Tree, device: torch.device, *, block: int, regather: bool) -> None:
-        self.regather = regather
-        self.blocks: list[Block] = []
-        """Those of the current segment, in order."""
-        self._slots = len(tree.ids)
-        self._unbuilt = build_blocks(tree, device, block)
-        self._stored: dict[Any, tuple[Tensor, Tensor]] = {}
+    segment: Segment
 
-    def segments(self, *, whole: bool) -> Iterator[slice]:
-        """The slots of each segment, one after the other, while attention is computed for these slots only; with
-        `whole` there is one segment."""
-        while blocks := list(islice(self._unbuilt, None if whole else SEGMENT_BLOCKS)):
-            self.blocks = blocks
-            yield slice(blocks[0].start, blocks[-1].stop)
+    def __init__(self, tree: Tree, device: torch.device, *, block: int, regather: bool, merges: bool) -> None:
+        self.regather = regather
+        self.ends = torch.tensor(tree.ends, device=device)
+        self.stored: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._block, self._merges = block, merges
+
+    def segments(self, size: int) -> Iterator[slice]:
+        """The slots of each segment of at most `size` slots, one after the other, while attention is computed for these
+        slots only."""
+        count = len(self.ends)
+        merged = self._merges and count > size
+        for start in range(0, count, size):
+            slots = slice(start, min(start + size, count))
+            block = min(self._block, MERGED_BLOCK) if merged else self._block
+            self.segment = build_segment(self.ends, slots, block, merged=merged)
+            yield slots
 
     def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of a layer up to the current segment, given those of the segment.
-
-        They are stored slot by slot, in which order they are gathered fastest.
-        """
-        segment = slice(self.blocks[0].start, self.blocks[-1].stop)
-        if segment == slice(0, self._slots):
+        """The keys and values of a layer up to the current segment, given those of the segment."""
+        if self.segment.slots == slice(0, len(self.ends)):
             return key, value
-        if module not in self._stored:
-            self._stored[module] = self._empty(key), self._empty(value)
-        for stored, each in zip(self._stored[module], (key, value), strict=True):
-            stored[:, :, segment] = each
-        return self._stored[module]
+        if module not in self.stored:
+            self.stored[module] = self._empty(key), self._empty(value)
+        for stored, each in zip(self.stored[module], (key, value), strict=True):
+            stored[:, :, self.segment.slots] = each
+        return self.stored[module]
 
     def _empty(self, like: Tensor) -> Tensor:
-        return like.new_empty(1, self._slots, like.shape[1], like.shape[3]).transpose(1, 2)
+        return like.new_empty(1, len(self.ends), like.shape[1], like.shape[3]).transpose(1, 2)
+
+
+class ReplayedSegment:
+    """A segment that is computed again with a graph (`sweet.learn.segments`), in which the keys and values of the slots
+    before it are leaves.
+
+    Args:
+        ends: those of the tree.
+        stored: the keys and values of all slots, by layer.
+        slots: those of the segment.
+
+    Attributes:
+        past: the slots before it that it sees: the path of its first slot.
+        leaves: their keys and values, by layer.
+        own: the keys and values of the segment, by layer.
+    """
+
+    regather = False
+
+    def __init__(self, ends: Tensor, stored: dict[Any, tuple[Tensor, Tensor]], slots: slice) -> None:
+        self.past = (ends[: slots.start] > slots.start).nonzero()[:, 0]
+        self.leaves: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.own: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._stored = stored
+        count = len(self.past)
+        seen = torch.cat([ends[self.past], ends[slots]]).clamp(max=slots.stop) - slots.start + count
+        self.segment = build_segment(seen, slice(count, len(seen)), BLOCK, merged=False)
+
+    def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of a layer on the path and in the segment, given those of the segment."""
+        past_key, past_value = (_gather(each, self.past).detach().requires_grad_() for each in self._stored[module])
+        self.leaves[module], self.own[module] = (past_key, past_value), (key, value)
+        return torch.cat([past_key, key], dim=2), torch.cat([past_value, value], dim=2)
+
+
+Plan = BlockTree | ReplayedSegment | FlexTree
+"""How attention is computed while it is replaced."""
 
 
 def _gather(tensor: Tensor, keys: Tensor) -> Tensor:
@@ -135,7 +209,7 @@ def _gather(tensor: Tensor, keys: Tensor) -> Tensor:
     return tensor.transpose(1, 2).index_select(1, keys).transpose(1, 2)
 
 
-_active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attention")
+_active: ContextVar[tuple[str, Plan]] = ContextVar("tree_attention")
 """The model's own attention implementation, and the tree that is being computed."""
 
 
@@ -153,18 +227,31 @@ def tree_attention(
     Raises:
         ValueError: the model's attention cannot be replaced.
     """
-    _register()
-    original = str(model.config.get_text_config()._attn_implementation)
-    if original not in SUPPORTED:
-        raise ValueError(f"attention {original} does not accept a mask")
     if attention == "flex":
         plan: BlockTree | FlexTree = FlexTree(tree, device)
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
         regather = not hasattr(model, LAYERS_RECOMPUTED)
-        plan = BlockTree(tree, device, block=block or BLOCK, regather=regather)
-    with _replaced_attention(model, original, plan):
+        own = model.config.get_text_config()._attn_implementation
+        merges = own == "sdpa" and device.type == "cpu" and not (torch.is_grad_enabled() or model.training)
+        plan = BlockTree(tree, device, block=block or BLOCK, regather=regather, merges=merges)
+    with attention_of(model, plan):
         yield plan
+
+
+@contextmanager
+def attention_of(model: Any, plan: Plan) -> Iterator[None]:
+    """While the context is open, the model computes attention as `plan` says.
+
+    Raises:
+        ValueError: the model's attention cannot be replaced.
+    """
+    _register()
+    original = str(model.config.get_text_config()._attn_implementation)
+    if original not in SUPPORTED:
+        raise ValueError(f"attention {original} does not accept a mask")
+    with _replaced_attention(model, original, plan):
+        yield
 
 
 def current_tree_attention(model: Any) -> AbstractContextManager[None]:
@@ -175,7 +262,7 @@ def current_tree_attention(model: Any) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _replaced_attention(model: Any, original: str, plan: BlockTree | FlexTree) -> Iterator[None]:
+def _replaced_attention(model: Any, original: str, plan: Plan) -> Iterator[None]:
     token = _active.set((original, plan))
     model.set_attn_implementation(NAME)
     try:
@@ -198,14 +285,17 @@ def _attend(
     if isinstance(plan, FlexTree):
         return plan.attend(query, key, value, **kwargs), None
     key, value = plan.extended(module, key, value)
+    if len(plan.segment.common):
+        return _merged(query, key, value, plan.segment, **kwargs), None
     if original == "eager":
         attend = partial(sys.modules[type(module).__module__].eager_attention_forward, module, **kwargs)
         compute = partial(_eager_block, attend)
     else:
         compute = partial(_torch_block, regather=plan.regather, **kwargs)
+    blocks = plan.segment.blocks
     # Split, because the gradient of each slice would be as large as all queries.
-    parts = torch.split(query, [block.stop - block.start for block in plan.blocks], dim=2)
-    outputs = [compute(part, key, value, block) for part, block in zip(parts, plan.blocks, strict=True)]
+    parts = torch.split(query, [block.stop - block.start for block in blocks], dim=2)
+    outputs = [compute(part, key, value, block) for part, block in zip(parts, blocks, strict=True)]
     return torch.cat(outputs, dim=1), None
 
 
@@ -218,13 +308,10 @@ def _torch_block(
     regather: bool,
     scaling: float | None = None,
     dropout: float = 0.0,
-    softcap: float | None = None,
-    position_bias: Tensor | None = None,
-    **_kwargs: Any,
+    **kwargs: Any,
 ) -> Tensor:
     """One block with torch's attention: [1, slots, heads, size]."""
-    if softcap is not None or position_bias is not None:
-        raise ValueError("torch's attention supports neither a soft cap nor a bias")
+    _check(**kwargs)
     heads = key.shape[1]
     part = query[0].reshape(heads, -1, *query.shape[2:])
     mask = block.mask(part.dtype)
@@ -234,6 +321,41 @@ def _torch_block(
     regathers = regather and not sees_all
     with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
+    return result.flatten(0, 1).transpose(0, 1)[None]
+
+
+def _check(*, softcap: float | None = None, position_bias: Tensor | None = None, **_kwargs: Any) -> None:
+    """Refuse what torch's attention does not support."""
+    if softcap is not None or position_bias is not None:
+        raise ValueError("torch's attention supports neither a soft cap nor a bias")
+
+
+def _merged(
+    query: Tensor, key: Tensor, value: Tensor, segment: Segment, scaling: float | None = None, **kwargs: Any
+) -> Tensor:
+    """A segment with torch's attention, over the keys in common and over those of each block: [1, slots, heads, size].
+
+    With Z = sum_k exp(s_k) over all scores and Z_c over those in common, attention is (Z_c / Z) o_c + (1 - Z_c / Z) o_b
+    for the results o_c and o_b over both parts, and Z_c / Z = sigmoid(log Z_c - log Z_b).
+    """
+    _check(**kwargs)
+    heads = key.shape[1]
+    part = query[0].reshape(heads, -1, *query.shape[2:])
+
+    def attend(rows: Tensor, keys: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        selected = [_gather(each, keys)[0, :, None].expand(-1, part.shape[1], -1, -1) for each in (key, value)]
+        found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            rows, *selected, attn_mask=mask, scale=scaling
+        )
+        return found
+
+    rows = torch.split(part, [block.stop - block.start for block in segment.blocks], dim=2)
+    blocks = [
+        attend(each, block.keys, block.mask(part.dtype)) for each, block in zip(rows, segment.blocks, strict=True)
+    ]
+    apart, sums = (torch.cat(results, dim=2) for results in zip(*blocks, strict=True))
+    together, common = attend(part, segment.common)
+    result = torch.lerp(together, apart, torch.sigmoid(sums - common)[..., None].to(part.dtype))
     return result.flatten(0, 1).transpose(0, 1)[None]
 
 

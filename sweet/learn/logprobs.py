@@ -24,10 +24,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
-from sweet.hints import stage
-from sweet.learn.attention import Attention, tree_attention
+from sweet.hints import Hint, option, stage
+from sweet.learn.attention import Attention, segment_size, tree_attention
 from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
+from sweet.learn.segments import segmented_states
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Forest, Tree, build_tree
 from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
@@ -118,6 +119,7 @@ class Scorer:
         self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
         self.in_segments = self.device.type == "cpu"
         """Whether a tree is computed segment by segment if no gradients are needed."""
+        self.replays_segments = False
         self.flex_error: str | None = None
         """Why the fused kernel is not used although it should be; otherwise None."""
         self.max_shared_length = self._longest_shared(config) if share else 0
@@ -143,6 +145,21 @@ class Scorer:
         """
         self._vision = vision
         self.max_shared_length = 0
+
+    def replay_segments(self) -> None:
+        """From now on keep the activations of one segment of a tree at a time, and compute them again in the backward
+        pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.
+
+        Raises:
+            UsageError: the model cannot be computed as a tree.
+        """
+        if not self.max_shared_length:
+            raise UsageError(
+                "This model, or its pictures, cannot be computed as a tree.",
+                where=option("packing", "segments"),
+                fix=Hint(option("packing", "plain"), ", and ", option("gradient_checkpointing", "on")),
+            )
+        self.replays_segments = True
 
     # Output layer ----------------------------------------------------------------------------------------------
 
@@ -276,7 +293,9 @@ class Scorer:
         lengths = [len(sequence.ids) for sequence in sequences]
         max_shared_length = longest_shared(sequences, self.max_shared_length)
         shared = uses_tree(lengths, len(tree.ids), max_shared_length)
-        self.work += computed_work(lengths, len(tree.ids), max_shared_length)
+        if self.replays_segments and torch.is_grad_enabled():
+            shared = max(lengths) <= max_shared_length
+        self.work += Work(len(tree.ids)) if shared else computed_work(lengths, len(tree.ids), max_shared_length)
         rows: list[int] = []
         columns: list[int] = []
         targets_: list[int] = []
@@ -344,11 +363,19 @@ class Scorer:
         """Hidden states of every slot of a tree: [1, slots, width]. `block`: as for `tree_attention`."""
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
+
+        def states(at: slice) -> Tensor:
+            with self._precision():
+                return self._hidden(ids[:, at], position_ids=positions[:, at])
+
+        size = segment_size(block)
+        if self.replays_segments and torch.is_grad_enabled() and len(tree.ids) > size:
+            return segmented_states(self.model, tree, self.device, states, size)
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
             if isinstance(layout, FlexTree):
-                return self._hidden(ids, position_ids=positions)
-            segments = layout.segments(whole=not self.in_segments or torch.is_grad_enabled())
-            parts = [self._hidden(ids[:, at], position_ids=positions[:, at]) for at in segments]
+                return states(slice(None))
+            in_segments = self.in_segments and not torch.is_grad_enabled()
+            parts = [states(at) for at in layout.segments(size if in_segments else len(tree.ids))]
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:

@@ -56,6 +56,7 @@ class LoopSettings:
         together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
             computes more shared prefixes once, and its examples are less varied.
         share: compute once what the sequences of a micro-batch share.
+        replays_segments: keep the activations of one segment of a tree (`Scorer.replay_segments`).
         keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.best_checkpoint`) instead
             of the last.
     """
@@ -71,6 +72,7 @@ class LoopSettings:
     save_every: int | None = None
     together: int | None = 1
     share: bool = True
+    replays_segments: bool = False
     keep_best: bool = False
 
     def steps_per_epoch(self, examples: int) -> int:
@@ -100,6 +102,7 @@ class Loop:
 
     Raises:
         ValueError: `keep_best` without a checkpoint or held-out preferences.
+        UsageError: segments of a tree that this model cannot be computed as.
     """
 
     model: Any
@@ -131,6 +134,8 @@ class Loop:
         self.scorer.computes_logprobs = self.objective.needs_tokens
         if not self.settings.share:
             self.scorer.max_shared_length = 0
+        if self.settings.replays_segments:
+            self.scorer.replay_segments()
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
         self.flops = PASS_FLOPS * self.parameters + WEIGHT_FLOPS * self.trained

@@ -30,7 +30,9 @@ def starting_model(config: TrainOnlineConfig, base: str, load: Callable[..., Tra
     """
     tokenizer = load_tokenizer(base)
     on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
+    recompute = recompute_layers(
+        config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=config.devices is None
+    )
     trainee = load(start_of(base, config.lora_options, recompute=recompute), tokenizer=tokenizer)
     encoder = ChatEncoder(tokenizer, config.turn_tokens or "both", config.effort)
     length = config.max_length or context_length(trainee.model)
@@ -61,8 +63,9 @@ class Assembly:
     def learner(self, model: StartingModel) -> Learner:
         """Return what trains `model`, which has its weights."""
         config = self.config
-        budget, share = model.token_budget(config.micro_batch_tokens), config.packing == "tree"
-        settings = LearnerSettings(config.epochs, config.batch, config.seed, budget, share)
+        budget, share = model.token_budget(config.micro_batch_tokens), config.packing != "plain"
+        replays = config.packing == "segments"
+        settings = LearnerSettings(config.epochs, config.batch, config.seed, budget, share, replays)
 
         def load_reward(encoder: DialogueEncoder) -> RewardModel:
             engine = self._engine(self.load(model.trainee.start, tokenizer=model.encoder.tokenizer))

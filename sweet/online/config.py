@@ -14,7 +14,7 @@ from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, Packing, PlannedConfig, about
+from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, TrainPacking, about
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
@@ -159,8 +159,10 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
         default="auto", json_schema_extra=about("Machine", OPERATIONAL)
     )
     """Recompute the activations of each layer in the backward pass, as for sweet train-actor."""
-    packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
-    """tree: shared prefixes of a step's sequences are computed once. plain: each sequence separately, as a check."""
+    packing: TrainPacking = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
+    """tree: shared prefixes of a step's sequences are computed once. segments: the same, with the activations of one
+    part of the tree in memory at a time, which are computed again in the backward pass. plain: each sequence
+    separately, as a check."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Sandbox tier for the answers, as for sweet eval."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))

@@ -66,6 +66,7 @@ class LearnerSettings:
         seed: of their order.
         token_budget: tokens of one forward pass.
         share: compute once what the sequences of a micro-batch share.
+        replays_segments: keep the activations of one segment of a tree (`Scorer.replay_segments`).
     """
 
     epochs: int
@@ -73,6 +74,7 @@ class LearnerSettings:
     seed: int
     token_budget: int
     share: bool = True
+    replays_segments: bool = False
 
 
 class Learner:
@@ -111,6 +113,8 @@ class Learner:
         self.scorer.computes_logprobs = objective.needs_tokens
         if not settings.share:
             self.scorer.max_shared_length = 0
+        if settings.replays_segments:
+            self.scorer.replay_segments()
         encoder = DialogueEncoder(model.encoder, "paper", model.max_length)
         budget = 2 * settings.token_budget
         self.models = LiveModels(encoder, model.trainee, engine, budget, rule, critic, load_reward)

@@ -88,6 +88,9 @@ OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 
+TrainPacking = Literal[Packing, "segments"]
+"""The same for trainings, which may go through a tree segment by segment (sweet.learn.segments)."""
+
 
 class StageConfig(BaseModel):
     """Base of the configurations of stages: each field is one option of its command (see sweet.cli.options)."""

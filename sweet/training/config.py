@@ -13,7 +13,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.manifest import Kind
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, Packing, PlannedConfig, StageConfig, about, formerly
+from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, PlannedConfig, StageConfig, TrainPacking, about, formerly
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
 
@@ -150,8 +150,10 @@ class TrainConfig(PlannedConfig, PushedConfig):
     )
     """Recompute the activations of each layer in the backward pass instead of keeping them: less memory, about a third
     more work. auto: on a GPU, for models of a billion parameters and more."""
-    packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
-    """tree: shared prefixes of a step's sequences are computed once. plain: each sequence separately, as a check."""
+    packing: TrainPacking = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
+    """tree: shared prefixes of a step's sequences are computed once. segments: the same, with the activations of one
+    part of the tree in memory at a time, which are computed again in the backward pass. plain: each sequence
+    separately, as a check."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Steps between checkpoints; default: one after each epoch."""
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))

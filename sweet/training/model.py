@@ -12,6 +12,7 @@ from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.adapter import find_adapter
+from sweet.stages.base import TrainPacking
 from sweet.training.config import LoraOptions
 
 CPU_TOKENS = 2048
@@ -42,9 +43,25 @@ class StartingModel:
         return given or (GPU_TOKENS if self.on_gpu else CPU_TOKENS)
 
 
-def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:
-    """Return `Start.recompute` for the option `--gradient-checkpointing`."""
-    return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
+def recompute_layers(
+    choice: Literal["auto", "on", "off"], packing: TrainPacking = "tree", *, on_gpu: bool, one_process: bool = True
+) -> bool | None:
+    """Return `Start.recompute` for the options `--gradient-checkpointing` and `--packing`.
+
+    Raises:
+        UsageError: segments are computed again in any case, and only by one process.
+    """
+    if packing != "segments":
+        return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
+    if choice == "on":
+        what = "Segments are computed again in the backward pass anyway."
+        raise UsageError(
+            what, where=option("gradient_checkpointing", "on"), fix=option("gradient_checkpointing", "auto")
+        )
+    if not one_process:
+        what = "Only one process on one device can go through a tree segment by segment."
+        raise UsageError(what, where=option("packing", "segments"), fix=option("packing", "tree"))
+    return False
 
 
 def start_of(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.learn.attention import SUPPORTED
+from sweet.learn.attention import SUPPORTED, segment_size
 from sweet.learn.batches import epoch_order, step_groups, token_count
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
@@ -145,7 +145,7 @@ def _with_time(
         builder.assumed.append(
             "The reward model is not counted: a second model of this size, trained before the policy."
         )
-    if model.trainee.recomputed:
+    if model.trainee.recomputed or training.settings.replays_segments:
         builder.assumed.append("What is computed again in the backward pass is not among the operations.")
 
     def computed(earlier: EarlierAttempt) -> float | None:
@@ -202,6 +202,7 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
                 mixed=model.on_gpu,
                 longest=max(lengths) if as_tree else 0,
                 checkpointing=model.trainee.recomputed,
+                segment=segment_size() if as_tree and settings.replays_segments else None,
             )
             if trains_tower:
                 kept["activations"] += image_activations(

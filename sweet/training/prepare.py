@@ -296,7 +296,7 @@ class _Basis:
                 self.hyperparameters.lr,
                 token_budget=self.model.token_budget(config.micro_batch_tokens),
                 seed=config.seed,
-                share=config.packing == "tree",
+                share=config.packing != "plain",
             )
 
         budget = 2 * self.model.token_budget(config.micro_batch_tokens)
@@ -327,7 +327,8 @@ class _Basis:
             token_budget=self.model.token_budget(config.micro_batch_tokens),
             save_every=config.save_every,
             together=adjacent(order, used.batch),
-            share=config.packing == "tree",
+            share=config.packing != "plain",
+            replays_segments=config.packing == "segments",
             keep_best=keep_best,
         )
         return Training(
@@ -372,7 +373,9 @@ def _load_model(
     elif learner == "regression" and task_kind(run.manifest().task).visual:
         reporter.say(f"The critic reads pages as HTML: {base} does not see pictures.")
     on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
+    recompute = recompute_layers(
+        config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=config.engine == "torch"
+    )
     head = learner == "regression"
     head_seed = config.seed if head and upstream_critic else None
     start = start_of(base, config.lora_options, recompute=recompute, head=head, head_seed=head_seed)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from sweet.learn.attention import segment_size
 from sweet.learn.components import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,
@@ -81,6 +82,7 @@ def measured(
     *,
     mixed: bool = False,
     recompute: bool = False,
+    segments: bool = False,
 ) -> Measured:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -105,7 +107,7 @@ def measured(
     examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(2)]
     # One example per micro-batch, so that gradients exist when the second one is computed; and a second step, in which
     # the optimizer has its state.
-    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1)
+    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1, replays_segments=segments)
     loops: list[Loop] = []
 
     def train() -> None:
@@ -120,7 +122,8 @@ def measured(
     peak, shape, parameters = measured_peak(train), Shape.of(config), loops[0].parameters
     positions, states = shared + 2 * (length - shared), model_states(parameters, parameters)
     supervised, longest = 2 * (length - length // 2), length if shared else 0
-    forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, checkpointing=recompute)
+    how: dict[str, Any] = {"checkpointing": recompute, "segment": segment_size() if segments else None}
+    forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, **how)
     rest = sum(forward.values()) + casts(shape, parameters, mixed=mixed, checkpointing=recompute)
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)
 
@@ -137,6 +140,15 @@ def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recomput
         < found.states + found.rest
         < (RECOMPUTE_TOLERANCE if recompute else TOLERANCE) * found.peak
     )
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_estimate_of_segments_is_near_the_measured_peak(mixed: bool) -> None:
+    sizes = 128, 4, 256, 512, 1500, 300
+    found = measured(*sizes, mixed=mixed, recompute=False, segments=True)
+    whole = measured(*sizes, mixed=mixed, recompute=False)
+    assert found.peak / TOLERANCE < found.states + found.rest < RECOMPUTE_TOLERANCE * found.peak
+    assert found.peak < 0.7 * whole.peak
 
 
 @pytest.mark.parametrize("family", FAMILIES)
