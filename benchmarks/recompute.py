@@ -41,7 +41,8 @@ def work(method: str, how: str, pairs: int, gradients: Path) -> dict[str, float]
     if how == "layers":
         recompute_layers(model)
     scorer = Scorer(model, share=method == "tree")
-    scorer.replays_segments = how == "segments"
+    if how == "segments":
+        scorer.replay_segments()
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -97,6 +97,21 @@ class Segment:
     @property
     def slots(self) -> slice:
         return slice(self.blocks[0].start, self.blocks[-1].stop)
+
+    @cached_property
+    def whole_blocks(self) -> list[Block]:
+        """The blocks with the slots in common among their keys."""
+        if not len(self.common):
+            return self.blocks
+        return [
+            Block(
+                block.start,
+                block.stop,
+                torch.cat([self.common, block.keys]),
+                torch.cat([block.visible.new_ones(len(block.visible), len(self.common)), block.visible], dim=1),
+            )
+            for block in self.blocks
+        ]
 
 
 def build_segment(ends: Tensor, slots: slice, block: int, *, merged: bool) -> Segment:
@@ -285,14 +300,14 @@ def _attend(
     if isinstance(plan, FlexTree):
         return plan.attend(query, key, value, **kwargs), None
     key, value = plan.extended(module, key, value)
-    if len(plan.segment.common):
+    if len(plan.segment.common) and key.shape[3] == value.shape[3]:  # the kernel requires it
         return _merged(query, key, value, plan.segment, **kwargs), None
     if original == "eager":
         attend = partial(sys.modules[type(module).__module__].eager_attention_forward, module, **kwargs)
         compute = partial(_eager_block, attend)
     else:
         compute = partial(_torch_block, regather=plan.regather, **kwargs)
-    blocks = plan.segment.blocks
+    blocks = plan.segment.whole_blocks
     # Split, because the gradient of each slice would be as large as all queries.
     parts = torch.split(query, [block.stop - block.start for block in blocks], dim=2)
     outputs = [compute(part, key, value, block) for part, block in zip(parts, blocks, strict=True)]

@@ -142,12 +142,17 @@ class Scorer:
 
         In a pass whose sequences have no image, the tower computes an additional row with a blank image. Nothing is
         read of this row, so results do not change and its gradients are zero.
+
+        Raises:
+            UsageError: segments of trees were asked for.
         """
         self._vision = vision
         self.max_shared_length = 0
+        if self.replays_segments:
+            self.replay_segments()
 
     def replay_segments(self) -> None:
-        """From now on keep the activations of one segment of a tree at a time, and compute them again in the backward
+        """Keep the activations of one segment of a tree at a time from now on, and compute them again in the backward
         pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.
 
         Raises:

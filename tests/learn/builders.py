@@ -118,6 +118,9 @@ def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: in
         settings |= {"head_dim": 8, "initializer_range": 0.3}
     else:
         settings |= {"initializer_range": 0.2}
+    if family == "deepseek_v3":
+        settings |= {"num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16}
+        settings |= {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16}
     torch.manual_seed(seed)
     make: Any = AutoModelForCausalLM.from_config
     return make(AutoConfig.for_model(family, **settings)).eval()

@@ -235,6 +235,8 @@ def test_in_blocks_each_slot_sees_exactly_its_path(
         for block in each.blocks
         for row in range(block.stop - block.start)
     }
+    whole = [block for each in segments for block in each.whole_blocks]
+    assert seen == {b.start + i: sorted(b.keys[row].tolist()) for b in whole for i, row in enumerate(b.visible)}
     assert merged or not any(len(each.common) for each in segments)
     assert sorted(seen) == list(range(len(tree.ids)))
     for path in tree.paths:
@@ -272,10 +274,13 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
         assert found == pytest.approx(want, abs=1e-5)
 
 
-def test_a_tree_is_computed_in_segments_without_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", ["llama", "gemma", "gemma2", "deepseek_v3"])
+def test_a_tree_is_computed_in_segments_without_gradients_alone(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the model's own attention is eager (gemma2), and where values are smaller than keys (deepseek)."""
     monkeypatch.setattr(attention, "BLOCK", 20)
-    model, rows = build_model(VOCABULARY), dialogue_of()
+    model, rows = build_model(VOCABULARY, family=family), dialogue_of()
     scorer = Scorer(model)
+    assert scorer.max_shared_length
     slots = len(build_tree([row.ids for row in rows]).ids)
     sizes: list[int] = []
     hook = {"hook": lambda _model, _args, kwargs: sizes.append(kwargs["input_ids"].shape[1]), "with_kwargs": True}

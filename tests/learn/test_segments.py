@@ -9,12 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.errors import UsageError
 from sweet.learn import attention
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.tree import build_tree
+from sweet.learn.vision_processor import VisionProcessor
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of
 from tests.learn.test_recompute import nudge
@@ -30,7 +32,8 @@ def gradients(model: Any, rows: list[TokenSequence], *, replays: bool) -> tuple[
     the backward pass."""
     scorer = Scorer(model)
     assert scorer.max_shared_length
-    scorer.replays_segments = replays
+    if replays:
+        scorer.replay_segments()
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -77,13 +80,25 @@ def test_any_tree_has_the_gradients_of_plain_sequences(ids: list[list[int]]) -> 
     found = []
     for share in (False, True):
         scorer = Scorer(model, share=share)
-        scorer.replays_segments = share
+        if share:
+            scorer.replay_segments()
         model.zero_grad()
         scores = scorer(rows)
         torch.autograd.backward([(scores.sums * torch.linspace(-1, 1, len(rows))).sum()])
         found.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
     plain, tree = found
     assert float((plain - tree).norm()) <= 1e-4 * float(plain.norm()) + 1e-6
+
+
+def test_a_model_that_cannot_be_computed_as_a_tree_is_refused() -> None:
+    scorer = Scorer(build_model(VOCABULARY), share=False)
+    with pytest.raises(UsageError, match="as a tree") as caught:
+        scorer.replay_segments()
+    assert "--gradient-checkpointing on" in str(caught.value.fix)
+    scorer = Scorer(build_model(VOCABULARY))
+    scorer.replay_segments()
+    with pytest.raises(UsageError, match="as a tree"):
+        scorer.require_images(VisionProcessor.__new__(VisionProcessor))
 
 
 def test_the_attention_is_restored_afterwards() -> None:
