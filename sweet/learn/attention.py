@@ -58,13 +58,16 @@ SEGMENT_BLOCKS = 2
 """Blocks of a segment, whose states a CPU's caches hold: with more rows the products of the linear layers wait for the
 memory, and take two to three times as long per row from 2,048 rows on."""
 
+GPU_SEGMENT_BLOCKS = 16
+"""The same on a GPU, whose memory holds the activations of a segment, and which larger segments use better."""
+
 MERGED_BLOCK = 64
 """Slots of a block beside keys that the whole segment sees."""
 
 
-def segment_size(block: int | None = None) -> int:
+def segment_size(block: int | None = None, *, on_gpu: bool) -> int:
     """Slots of a segment, if a block has `block`; BLOCK by default."""
-    return SEGMENT_BLOCKS * (block or BLOCK)
+    return (GPU_SEGMENT_BLOCKS if on_gpu else SEGMENT_BLOCKS) * (block or BLOCK)
 
 
 @dataclass

@@ -373,7 +373,7 @@ class Scorer:
             with self._precision():
                 return self._hidden(ids[:, at], position_ids=positions[:, at])
 
-        size = segment_size(block)
+        size = segment_size(block, on_gpu=self.device.type == "cuda")
         if self.replays_segments and torch.is_grad_enabled() and len(tree.ids) > size:
             return segmented_states(self.model, tree, self.device, states, size)
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:

@@ -202,7 +202,7 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
                 mixed=model.on_gpu,
                 longest=max(lengths) if as_tree else 0,
                 checkpointing=model.trainee.recomputed,
-                segment=segment_size() if as_tree and settings.replays_segments else None,
+                segment=segment_size(on_gpu=model.on_gpu) if as_tree and settings.replays_segments else None,
             )
             if trains_tower:
                 kept["activations"] += image_activations(

@@ -122,7 +122,7 @@ def measured(
     peak, shape, parameters = measured_peak(train), Shape.of(config), loops[0].parameters
     positions, states = shared + 2 * (length - shared), model_states(parameters, parameters)
     supervised, longest = 2 * (length - length // 2), length if shared else 0
-    how: dict[str, Any] = {"checkpointing": recompute, "segment": segment_size() if segments else None}
+    how: dict[str, Any] = {"checkpointing": recompute, "segment": segment_size(on_gpu=False) if segments else None}
     forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, **how)
     rest = sum(forward.values()) + casts(shape, parameters, mixed=mixed, checkpointing=recompute)
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)

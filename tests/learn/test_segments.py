@@ -65,7 +65,7 @@ def test_the_gradients_are_those_of_the_whole_tree(kind: str) -> None:
         attach_head(model)
     nudge(model)
     rows = dialogue_of()
-    assert len(build_tree([row.ids for row in rows]).ids) > 8 * attention.segment_size()
+    assert len(build_tree([row.ids for row in rows]).ids) > 8 * attention.segment_size(on_gpu=False)
     scores, expected, whole = gradients(model, rows, replays=False)
     found_scores, found, kept = gradients(model, rows, replays=True)
     torch.testing.assert_close(found_scores, scores, rtol=1e-5, atol=1e-4)
