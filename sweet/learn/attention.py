@@ -1,10 +1,8 @@
 """Attention over a prefix tree: block by block, or with one fused kernel (`sweet.learn.flex`).
 
-Block by block: the slots of a block can only attend to the path of its first slot to the root and to the block itself,
-because a slot before the block whose subtree reaches into the block contains the block's first slot too. So each block
-attends to those keys alone, with the tree's rule (`sweet.learn.tree`) as its mask: time and memory grow with slots
-times depth, while one mask over the whole tree would grow with slots times slots. Gradients flow through the shared
-keys and values; the keys gathered for a block are gathered again in the backward pass instead of being stored.
+Block by block (`sweet.learn.blocks`), each block of slots attends to the keys that its slots see. Gradients flow
+through the shared keys and values; the keys gathered for a block are gathered again in the backward pass instead of
+being stored.
 
 Without gradients a CPU computes a tree segment by segment, each of a few blocks: the model's layers compute the slots
 of the segment, and attention reads the stored keys and values of the slots before it. The numbers are the same; the
@@ -26,8 +24,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -36,6 +33,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from sweet.learn.blocks import Block, BlockTree, ReplayedSegment, Segment, gather
 from sweet.learn.flex import FlexTree
 from sweet.learn.tree import Tree
 
@@ -51,181 +49,8 @@ LAYERS_RECOMPUTED = "_layers_recomputed"
 SUPPORTED = ("sdpa", "eager")
 """Attention implementations that accept any mask."""
 
-BLOCK = 256
-"""Slots of a block. Half of the work on a block's own keys is wasted, while many small blocks cost kernel launches."""
-
-SEGMENT_BLOCKS = 2
-"""Blocks of a segment, whose states a CPU's caches hold: with more rows the products of the linear layers wait for the
-memory, and take two to three times as long per row from 2,048 rows on."""
-
-GPU_SEGMENT_BLOCKS = 16
-"""The same on a GPU, whose memory holds the activations of a segment, and which larger segments use better."""
-
-MERGED_BLOCK = 64
-"""Slots of a block beside keys that the whole segment sees."""
-
-
-def segment_size(block: int | None = None, *, on_gpu: bool) -> int:
-    """Slots of a segment, if a block has `block`; BLOCK by default."""
-    return (GPU_SEGMENT_BLOCKS if on_gpu else SEGMENT_BLOCKS) * (block or BLOCK)
-
-
-@dataclass
-class Block:
-    """The slots `[start, stop)`, the slots they may attend to (`keys`), and which of those each sees: [stop - start,
-    keys]."""
-
-    start: int
-    stop: int
-    keys: Tensor
-    visible: Tensor
-    _masks: dict[torch.dtype, Tensor] = field(default_factory=dict)
-
-    def mask(self, dtype: torch.dtype) -> Tensor:
-        """The additive mask of the scores: [1, 1, slots, keys]."""
-        if dtype not in self._masks:
-            zeros = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
-            self._masks[dtype] = zeros.masked_fill_(~self.visible, torch.finfo(dtype).min)[None, None]
-        return self._masks[dtype]
-
-
-@dataclass
-class Segment:
-    """Consecutive blocks, and the slots before them that all their slots see. These `common` slots are none of the
-    blocks' keys."""
-
-    blocks: list[Block]
-    common: Tensor
-
-    @property
-    def slots(self) -> slice:
-        return slice(self.blocks[0].start, self.blocks[-1].stop)
-
-    @cached_property
-    def whole_blocks(self) -> list[Block]:
-        """The blocks with the slots in common among their keys."""
-        if not len(self.common):
-            return self.blocks
-        return [
-            Block(
-                block.start,
-                block.stop,
-                torch.cat([self.common, block.keys]),
-                torch.cat([block.visible.new_ones(len(block.visible), len(self.common)), block.visible], dim=1),
-            )
-            for block in self.blocks
-        ]
-
-
-def build_segment(ends: Tensor, slots: slice, block: int, *, merged: bool) -> Segment:
-    """The segment of some slots of a tree, in blocks of `block`; only if `merged`, it has slots in common.
-
-    Args:
-        ends: those of `Tree`, [slots].
-    """
-    numbers = torch.arange(slots.stop, device=ends.device)
-    is_common = ends[: slots.start] >= (slots.stop if merged else sys.maxsize)
-    blocks = []
-    for start in range(slots.start, slots.stop, block):
-        own = numbers[start : start + block]
-        sees = ends[:start] > start
-        sees[: slots.start] &= ~is_common
-        keys = torch.cat([sees.nonzero()[:, 0], own])
-        visible = (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None])
-        blocks.append(Block(start, start + len(own), keys, visible))
-    return Segment(blocks, is_common.nonzero()[:, 0])
-
-
-class BlockTree:
-    """A tree as blocks, computed whole or segment by segment.
-
-    Args:
-        tree: the layout.
-        device: where it is computed.
-        block: slots of a block.
-        regather: store no gathered keys for the backward pass (see `_regather_in_backward`).
-        merges: whether the keys that all slots of a segment see may be read apart from the others (`_merged`).
-
-    Attributes:
-        segment: the current segment.
-        stored: the keys and values of each layer up to the current segment, each [1, heads, slots, size], stored slot
-            by slot, in which order they are gathered fastest. Empty if there is one segment.
-    """
-
-    segment: Segment
-
-    def __init__(self, tree: Tree, device: torch.device, *, block: int, regather: bool, merges: bool) -> None:
-        self.regather = regather
-        self.ends = torch.tensor(tree.ends, device=device)
-        self.stored: dict[Any, tuple[Tensor, Tensor]] = {}
-        self._block, self._merges = block, merges
-
-    def segments(self, size: int) -> Iterator[slice]:
-        """The slots of each segment of at most `size` slots, one after the other, while attention is computed for these
-        slots only."""
-        count = len(self.ends)
-        merged = self._merges and count > size
-        for start in range(0, count, size):
-            slots = slice(start, min(start + size, count))
-            block = min(self._block, MERGED_BLOCK) if merged else self._block
-            self.segment = build_segment(self.ends, slots, block, merged=merged)
-            yield slots
-
-    def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of a layer up to the current segment, given those of the segment."""
-        if self.segment.slots == slice(0, len(self.ends)):
-            return key, value
-        if module not in self.stored:
-            self.stored[module] = self._empty(key), self._empty(value)
-        for stored, each in zip(self.stored[module], (key, value), strict=True):
-            stored[:, :, self.segment.slots] = each
-        return self.stored[module]
-
-    def _empty(self, like: Tensor) -> Tensor:
-        return like.new_empty(1, len(self.ends), like.shape[1], like.shape[3]).transpose(1, 2)
-
-
-class ReplayedSegment:
-    """A segment that is computed again with a graph (`sweet.learn.segments`), in which the keys and values of the slots
-    before it are leaves.
-
-    Args:
-        ends: those of the tree.
-        stored: the keys and values of all slots, by layer.
-        slots: those of the segment.
-
-    Attributes:
-        past: the slots before it that it sees: the path of its first slot.
-        leaves: their keys and values, by layer.
-        own: the keys and values of the segment, by layer.
-    """
-
-    regather = False
-
-    def __init__(self, ends: Tensor, stored: dict[Any, tuple[Tensor, Tensor]], slots: slice) -> None:
-        self.past = (ends[: slots.start] > slots.start).nonzero()[:, 0]
-        self.leaves: dict[Any, tuple[Tensor, Tensor]] = {}
-        self.own: dict[Any, tuple[Tensor, Tensor]] = {}
-        self._stored = stored
-        count = len(self.past)
-        seen = torch.cat([ends[self.past], ends[slots]]).clamp(max=slots.stop) - slots.start + count
-        self.segment = build_segment(seen, slice(count, len(seen)), BLOCK, merged=False)
-
-    def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of a layer on the path and in the segment, given those of the segment."""
-        past_key, past_value = (_gather(each, self.past).detach().requires_grad_() for each in self._stored[module])
-        self.leaves[module], self.own[module] = (past_key, past_value), (key, value)
-        return torch.cat([past_key, key], dim=2), torch.cat([past_value, value], dim=2)
-
-
 Plan = BlockTree | ReplayedSegment | FlexTree
 """How attention is computed while it is replaced."""
-
-
-def _gather(tensor: Tensor, keys: Tensor) -> Tensor:
-    """Some slots of [1, heads, slots, size], whose memory is in the order of the slots."""
-    return tensor.transpose(1, 2).index_select(1, keys).transpose(1, 2)
-
 
 _active: ContextVar[tuple[str, Plan]] = ContextVar("tree_attention")
 """The model's own attention implementation, and the tree that is being computed."""
@@ -240,7 +65,7 @@ def tree_attention(
     Args:
         tree: the layout of the row.
         device: where it is computed.
-        block: slots of a block; BLOCK by default.
+        block: slots of a block; `blocks.BLOCK` by default.
 
     Raises:
         ValueError: the model's attention cannot be replaced.
@@ -252,7 +77,7 @@ def tree_attention(
         regather = not hasattr(model, LAYERS_RECOMPUTED)
         own = model.config.get_text_config()._attn_implementation
         merges = own == "sdpa" and device.type == "cpu" and not (torch.is_grad_enabled() or model.training)
-        plan = BlockTree(tree, device, block=block or BLOCK, regather=regather, merges=merges)
+        plan = BlockTree(tree, device, block=block, regather=regather, merges=merges)
     with attention_of(model, plan):
         yield plan
 
@@ -334,7 +159,7 @@ def _torch_block(
     part = query[0].reshape(heads, -1, *query.shape[2:])
     mask = block.mask(part.dtype)
     sees_all = len(block.keys) == key.shape[2]
-    selected = [key, value] if sees_all else [_gather(tensor, block.keys) for tensor in (key, value)]
+    selected = [key, value] if sees_all else [gather(tensor, block.keys) for tensor in (key, value)]
     keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
     regathers = regather and not sees_all
     with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
@@ -361,7 +186,7 @@ def _merged(
     part = query[0].reshape(heads, -1, *query.shape[2:])
 
     def attend(rows: Tensor, keys: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        selected = [_gather(each, keys)[0, :, None].expand(-1, part.shape[1], -1, -1) for each in (key, value)]
+        selected = [gather(each, keys)[0, :, None].expand(-1, part.shape[1], -1, -1) for each in (key, value)]
         found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             rows, *selected, attn_mask=mask, scale=scaling
         )
@@ -388,7 +213,7 @@ def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor],
         if source is None:
             return saved
         shape, stride, offset = saved.shape, saved.stride(), saved.storage_offset()
-        return lambda: _gather(source, keys).as_strided(shape, stride, offset)
+        return lambda: gather(source, keys).as_strided(shape, stride, offset)
 
     return saved_tensors_hooks(pack, lambda saved: saved if isinstance(saved, Tensor) else saved())
 
@@ -397,7 +222,7 @@ def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, valu
     """One block with the model's own attention: [1, slots, heads, size]."""
 
     def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        selected = _gather(keys, block.keys), _gather(values, block.keys)
+        selected = gather(keys, block.keys), gather(values, block.keys)
         result: Tensor = attention(part, *selected, block.mask(part.dtype))[0]
         return result
 

@@ -25,7 +25,8 @@ from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
 from sweet.hints import Hint, option, stage
-from sweet.learn.attention import Attention, segment_size, tree_attention
+from sweet.learn.attention import Attention, tree_attention
+from sweet.learn.blocks import segment_size
 from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
 from sweet.learn.segments import segmented_states

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.learn.attention import BlockTree, ReplayedSegment, attention_of, tree_attention
+from sweet.learn.attention import attention_of, tree_attention
+from sweet.learn.blocks import BlockTree, ReplayedSegment
 from sweet.learn.tree import Tree
 
 

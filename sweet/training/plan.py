@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.learn.attention import SUPPORTED, segment_size
+from sweet.learn.attention import SUPPORTED
 from sweet.learn.batches import epoch_order, step_groups, token_count
+from sweet.learn.blocks import segment_size
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles

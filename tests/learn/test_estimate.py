@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from sweet.learn.attention import segment_size
+from sweet.learn.blocks import segment_size
 from sweet.learn.components import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,

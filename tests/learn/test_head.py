@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.learn import attention
+from sweet.learn import blocks
 from sweet.learn.head import FILE, attach_head, detached_head, get_head, load_head, prefix_means
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.tokens import Span, TokenSequence
@@ -66,7 +66,7 @@ def test_scores_and_gradients_are_those_of_the_mean_of_the_states(
     family: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In trees, whole and divided, and in plain sequences of different lengths."""
-    monkeypatch.setattr(attention, "BLOCK", 37)
+    monkeypatch.setattr(blocks, "BLOCK", 37)
     model = with_head(build_model(VOCABULARY, family=family))
     rows = dialogue_of()
     weights = torch.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.learn import attention, logprobs
+from sweet.learn import blocks, logprobs
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs, token_logprobs, token_scores
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
@@ -126,7 +126,7 @@ def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
 @pytest.mark.parametrize("family", [*FAMILIES, "gpt2", "mamba"])
 def test_shared_prompts_give_the_same_means(family: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, and in segments of two blocks."""
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     model = build_model(VOCABULARY, family=family)
     scorer = Scorer(model)
     assert bool(scorer.max_shared_length) == (family != "mamba")
@@ -182,7 +182,7 @@ def test_a_tree_gives_the_means_and_gradients_of_plain_sequences(
     family: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole and cut at subtrees; the tree has several blocks, and none ends where a branch does."""
-    monkeypatch.setattr(attention, "BLOCK", 37)
+    monkeypatch.setattr(blocks, "BLOCK", 37)
     model = build_model(VOCABULARY, family=family)
     rows = dialogue_of()
     weights = torch.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2)
@@ -228,7 +228,7 @@ def test_in_blocks_each_slot_sees_exactly_its_path(
     tree = build_tree(sequences)
     count, ends = len(tree.ids), torch.tensor(tree.ends)
     slots = [slice(start, min(start + segment, count)) for start in range(0, count, segment)]
-    segments = [attention.build_segment(ends, each, size, merged=merged) for each in slots]
+    segments = [blocks.build_segment(ends, each, size, merged=merged) for each in slots]
     seen = {
         block.start + row: sorted([*each.common.tolist(), *block.keys[block.visible[row]].tolist()])
         for each in segments
@@ -277,7 +277,7 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
 @pytest.mark.parametrize("family", ["llama", "gemma", "gemma2", "deepseek_v3"])
 def test_a_tree_is_computed_in_segments_without_gradients_alone(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the model's own attention is eager (gemma2), and where values are smaller than keys (deepseek)."""
-    monkeypatch.setattr(attention, "BLOCK", 20)
+    monkeypatch.setattr(blocks, "BLOCK", 20)
     model, rows = build_model(VOCABULARY, family=family), dialogue_of()
     scorer = Scorer(model)
     assert scorer.max_shared_length

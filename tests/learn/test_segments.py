@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.learn import attention
+from sweet.learn import blocks
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import LoraSettings, add_lora
@@ -24,7 +24,7 @@ from tests.learn.test_recompute import nudge
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", 13)  # no block or segment of 26 ends where a branch does
+    monkeypatch.setattr(blocks, "BLOCK", 13)  # no block or segment of 26 ends where a branch does
 
 
 def gradients(model: Any, rows: list[TokenSequence], *, replays: bool) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -65,7 +65,7 @@ def test_the_gradients_are_those_of_the_whole_tree(kind: str) -> None:
         attach_head(model)
     nudge(model)
     rows = dialogue_of()
-    assert len(build_tree([row.ids for row in rows]).ids) > 8 * attention.segment_size(on_gpu=False)
+    assert len(build_tree([row.ids for row in rows]).ids) > 8 * blocks.segment_size(on_gpu=False)
     scores, expected, whole = gradients(model, rows, replays=False)
     found_scores, found, kept = gradients(model, rows, replays=True)
     torch.testing.assert_close(found_scores, scores, rtol=1e-5, atol=1e-4)

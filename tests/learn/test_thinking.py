@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet.learn import attention
+from sweet.learn import blocks
 from sweet.learn.components import Example, Objective
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.data import losses
@@ -99,7 +99,7 @@ def test_a_tree_gives_the_means_and_gradients_of_what_was_sampled(
     tokenizers: dict[str, Any], family: str, counted: TurnTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three dialogues, two of which are of one opening, against each turn alone by the model's own forward pass."""
-    monkeypatch.setattr(attention, "BLOCK", 37)
+    monkeypatch.setattr(blocks, "BLOCK", 37)
     model = thinking_model(tokenizers[family])
     dialogues = [play(tokenizers[family], family, turns, name=f"t{turns}") for turns in (1, 3, 4)]
     turns = [turn for dialogue in dialogues for turn in sampled(dialogue)]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sweet.errors import InputError, SweetError, UsageError
-from sweet.learn import attention
+from sweet.learn import blocks
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
@@ -270,7 +270,7 @@ def test_a_large_model_passes_over_whole_dialogues_as_often_as_the_kind_of_task_
 
 
 def test_each_packing_trains_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", 40)  # the trees have several segments
+    monkeypatch.setattr(blocks, "BLOCK", 40)  # the trees have several segments
     packings: tuple[TrainPacking, ...] = ("tree", "segments", "plain")
     by_packing = {}
     for packing in packings:
