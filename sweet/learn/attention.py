@@ -155,15 +155,29 @@ def _torch_block(
 ) -> Tensor:
     """One block with torch's attention: [1, slots, heads, size]."""
     _check(**kwargs)
-    heads = key.shape[1]
-    part = query[0].reshape(heads, -1, *query.shape[2:])
+    part = _grouped(query, key)
     mask = block.mask(part.dtype)
     sees_all = len(block.keys) == key.shape[2]
     selected = [key, value] if sees_all else [gather(tensor, block.keys) for tensor in (key, value)]
-    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
+    keys, values = [_expanded(each, part) for each in selected]
     regathers = regather and not sees_all
     with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
+    return _ungrouped(result)
+
+
+def _grouped(query: Tensor, key: Tensor) -> Tensor:
+    """[1, heads, slots, size] as [key heads, heads of one key head, slots, size]."""
+    return query[0].reshape(key.shape[1], -1, *query.shape[2:])
+
+
+def _expanded(key: Tensor, query: Tensor) -> Tensor:
+    """[1, key heads, slots, size] for a query as `_grouped` returns it, without a copy."""
+    return key[0, :, None].expand(-1, query.shape[1], -1, -1)
+
+
+def _ungrouped(result: Tensor) -> Tensor:
+    """The result for a query as `_grouped` returns it, as [1, slots, heads, size]."""
     return result.flatten(0, 1).transpose(0, 1)[None]
 
 
@@ -182,11 +196,10 @@ def _merged(
     for the results o_c and o_b over both parts, and Z_c / Z = sigmoid(log Z_c - log Z_b).
     """
     _check(**kwargs)
-    heads = key.shape[1]
-    part = query[0].reshape(heads, -1, *query.shape[2:])
+    part = _grouped(query, key)
 
     def attend(rows: Tensor, keys: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        selected = [gather(each, keys)[0, :, None].expand(-1, part.shape[1], -1, -1) for each in (key, value)]
+        selected = [_expanded(gather(each, keys), part) for each in (key, value)]
         found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             rows, *selected, attn_mask=mask, scale=scaling
         )
@@ -198,8 +211,7 @@ def _merged(
     ]
     apart, sums = (torch.cat(results, dim=2) for results in zip(*blocks, strict=True))
     together, common = attend(part, segment.common)
-    result = torch.lerp(together, apart, torch.sigmoid(sums - common)[..., None].to(part.dtype))
-    return result.flatten(0, 1).transpose(0, 1)[None]
+    return _ungrouped(torch.lerp(together, apart, torch.sigmoid(sums - common)[..., None].to(part.dtype)))
 
 
 def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor], keys: Tensor) -> saved_tensors_hooks:

@@ -152,6 +152,13 @@ class Scorer:
         if self.replays_segments:
             self.replay_segments()
 
+    def set_packing(self, *, share: bool, replays_segments: bool = False) -> None:
+        """Compute trees, or each sequence separately if not `share`; with `replays_segments` as `replay_segments`."""
+        if not share:
+            self.max_shared_length = 0
+        if replays_segments:
+            self.replay_segments()
+
     def replay_segments(self) -> None:
         """Keep the activations of one segment of a tree at a time from now on, and compute them again in the backward
         pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.

@@ -132,10 +132,7 @@ class Loop:
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
-        if not self.settings.share:
-            self.scorer.max_shared_length = 0
-        if self.settings.replays_segments:
-            self.scorer.replay_segments()
+        self.scorer.set_packing(share=self.settings.share, replays_segments=self.settings.replays_segments)
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
         self.flops = PASS_FLOPS * self.parameters + WEIGHT_FLOPS * self.trained

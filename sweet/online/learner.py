@@ -111,10 +111,7 @@ class Learner:
         self.engine, self.rank = engine, engine.rank
         self.scorer = engine.scorer
         self.scorer.computes_logprobs = objective.needs_tokens
-        if not settings.share:
-            self.scorer.max_shared_length = 0
-        if settings.replays_segments:
-            self.scorer.replay_segments()
+        self.scorer.set_packing(share=settings.share, replays_segments=settings.replays_segments)
         encoder = DialogueEncoder(model.encoder, "paper", model.max_length)
         budget = 2 * settings.token_budget
         self.models = LiveModels(encoder, model.trainee, engine, budget, rule, critic, load_reward)

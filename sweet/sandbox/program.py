@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 Status = Literal["value", "raised", "timeout", "crash"]
 
@@ -135,8 +135,8 @@ class Program:
 class Batch:
     """Programs that may share one child, because none can see that another was there (sweet.tasks.code.purity)."""
 
+    warmth: ClassVar[Warmth] = "bare"
     programs: tuple[Program, ...]
-    warmth: Warmth = field(default="bare", init=False)
 
     @property
     def size(self) -> int:

@@ -269,12 +269,18 @@ def tally(tests: Mapping[str, JudgedTest]) -> Verdict:
     if not tests:
         raise ValueError("an answer cannot be judged without tests")
     passed = sum(test.passed for test in tests.values())
-    detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
-    failed = next((test for test in tests.values() if not test.passed), None)
-    if failed is not None:
-        detail["why"] = f"got {failed.got}, expected {failed.expected}"
-    outcome: ScoreOutcome = "failed" if failed else "passed"
+    outcome: ScoreOutcome = "passed" if passed == len(tests) else "failed"
+    detail = tests_detail({name: test.model_dump() for name, test in tests.items()})
     return Verdict(passed / len(tests), passed, len(tests), outcome, detail)
+
+
+def tests_detail(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the detail of a score by tests with the fields of `JudgedTest`: the tests, and why the first failed."""
+    detail: dict[str, Any] = {"tests": tests}
+    failed = next((test for test in tests.values() if not test["passed"]), None)
+    if failed is not None:
+        detail["why"] = f"got {failed['got']}, expected {failed['expected']}"
+    return detail
 
 
 def nothing_delivered(task: Task) -> Verdict:

@@ -102,8 +102,7 @@ class RewardModel:
     ) -> None:
         self.engine = engine
         self.scorer: Scorer = engine.scorer
-        if not share:
-            self.scorer.max_shared_length = 0
+        self.scorer.set_packing(share=share)
         self._encoder, self._policy_lr, self._budget, self._seed = encoder, policy_lr, token_budget, seed
         self.epochs = 0
         self.figures: RewardFigures | None = None

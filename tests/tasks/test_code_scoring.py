@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Batch, Execution, Limits, Program
+from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import References, Scorer
@@ -19,6 +19,7 @@ from sweet.tasks.code.extract import FORBIDDEN_IN_PUBLISHED, LONGEST, extract_co
 from sweet.tasks.code.reader import read_task
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.scores import Verdict
+from tests.tasks.recorded import watch
 
 CODE = "def price(hours):\n    return 3 * hours"
 FENCE = "```"
@@ -143,17 +144,7 @@ def test_an_exception_raised_on_purpose_is_an_expected_value(box: Sandbox) -> No
 def ran(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """Record the programs that the sandbox runs from now on, also those of batches."""
     taken: list[Program] = []
-    stream = box.stream
-
-    def noted(programs: Iterable[Program | Batch]) -> Iterator[Execution]:
-        def each() -> Iterator[Program | Batch]:
-            for program in programs:
-                taken.extend(program.programs)
-                yield program
-
-        return stream(each())
-
-    monkeypatch.setattr(box, "stream", noted)
+    watch(box, monkeypatch, lambda each: taken.extend(each.programs))
     return taken
 
 

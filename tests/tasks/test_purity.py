@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from sweet.sandbox import child, pool
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Batch, Execution, Limits, Program
+from sweet.sandbox.program import Batch, Limits, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.purity import is_pure
 from sweet.tasks.code.reader import read_task
 from sweet.tasks.code.scoring import CodeScorer
+from tests.tasks.recorded import watch
 
 
 def pure(source: str, *calls: str) -> bool:
-    return is_pure(ast.parse(source), [ast.parse(call, mode="eval") for call in calls or ("f(1)",)])
+    return is_pure(ast.parse(source), calls or ("f(1)",))
 
 
 PURE = {
@@ -179,7 +180,7 @@ def test_the_values_of_pure_programs_do_not_depend_on_addresses(first: str, seco
         tree = ast.parse(source)
     except SyntaxError:
         return
-    if not is_pure(tree, [ast.parse("f(2)", mode="eval")]):
+    if not is_pure(tree, ["f(2)"]):
         return
     before = dict(vars(builtins))
     kept: list[Any] = []
@@ -269,17 +270,7 @@ def test_references_that_are_pure_run_once_and_together(box: Sandbox, monkeypatc
     ]
     assert [read_task(task).pure for task in tasks] == [True] * (len(SHARED) + 1) + [False]
     ran: list[Program | Batch] = []
-    stream = box.stream
-
-    def noted(programs: Iterable[Program | Batch]) -> Iterator[Execution]:
-        def each() -> Iterator[Program | Batch]:
-            for program in programs:
-                ran.append(program)
-                yield program
-
-        return stream(each())
-
-    monkeypatch.setattr(box, "stream", noted)
+    watch(box, monkeypatch, ran.append)
     verdicts = list(CodeScorer(box, "strict").score([(task, task.ground_truth) for task in tasks]))
     assert [verdict.outcome for verdict in verdicts] == ["passed"] * len(SHARED) + ["invalid", "passed"]
     (batch,) = [each for each in ran if isinstance(each, Batch)]

@@ -108,14 +108,19 @@ class References:
             self._known.add(name, reference, size + reference.program.size)
         return reference
 
-    def store(self, references: Sequence[Reference], execution: Execution) -> None:
-        """Store the results of the references' programs, which ran as one program or batch."""
-        results = iter(execution.results)
+    def store(self, references: Sequence[Reference], execution: Execution) -> list[Reference]:
+        """Store the results of the references' programs, which ran as one program or batch, and return those references
+        that have no results: they have to run alone."""
+        results, again = iter(execution.results), []
         for reference in references:
+            if reference.program in execution.again:
+                again.append(reference)
+                continue
             own = tuple(itertools.islice(results, len(reference.program.calls)))
             reference.expected = self._expected(reference, own)
             self._known.grow(reference.name, execution.size // len(references))
             self._to_disk(reference.key, reference.expected)
+        return again
 
     def _fault_of(self, read: TaskCode) -> str | None:
         """Return why a task that cannot be read is invalid; None if it can, or if no task is considered invalid."""
@@ -193,8 +198,6 @@ def fault_of(reference: Reference, once: tuple[Result, ...], again: tuple[Result
     """Return why the reference makes its task invalid, and which problem this is; None if it does not. Exceptions of a
     `raise` statement are intended."""
     for call, a, b in zip(reference.program.calls, once, again, strict=False):
-        if a.status == "value" and a is b and same(a.value, a.value):  # of a pure reference
-            continue
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
             return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.explanation}"

@@ -62,15 +62,14 @@ _CAUGHT = frozenset(
 _RAISED = _CAUGHT | {"Exception", "NotImplementedError", "RuntimeError"}
 
 
-def is_pure(program: ast.Module, calls: Iterable[ast.Expression]) -> bool:
+def is_pure(program: ast.Module, calls: Iterable[str]) -> bool:
     """Return whether the program with these calls is certainly pure; False where it cannot be seen."""
-    calls = list(calls)
     try:
-        checker = _Checker([program, *calls])
+        expressions = [ast.parse(call, mode="eval") for call in calls]
+        checker = _Checker([program, *expressions])
         checker.statements(program.body)
-        for call in calls:
-            checker.data(call.body)
-    except (_Impure, RecursionError):
+        checker.all_data(expression.body for expression in expressions)
+    except (_Impure, SyntaxError, ValueError, RecursionError):
         return False
     return True
 
@@ -106,7 +105,7 @@ class _Checker:
                 self.annotation(node.returns)
                 self.statements(node.body)
             case ast.Return(value=value):
-                self.optional(value)
+                self.data(value)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self.target(target)
@@ -114,10 +113,9 @@ class _Checker:
                 self.iterated(value) if unpacked else self.data(value)
             case ast.AnnAssign(target=ast.Name(), annotation=annotation, value=value):
                 self.annotation(annotation)
-                self.optional(value)
-            case ast.AugAssign(target=target, op=op, value=value):
+                self.data(value)
+            case ast.AugAssign(target=target, op=op, value=value) if not isinstance(op, ast.MatMult):
                 self.target(target)
-                self.operator(op)
                 self.iterated(value) if isinstance(op, ast.Add) else self.data(value)
             case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
                 self.target(target)
@@ -129,8 +127,7 @@ class _Checker:
             case ast.Expr(value=value):
                 self.data(value)
             case ast.Assert(test=test, msg=message):
-                self.data(test)
-                self.optional(message)
+                self.all_data((test, message))
             case ast.Raise(exc=exception, cause=None | ast.Constant(value=None)):
                 self.exception(exception)
             case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=[]):
@@ -155,14 +152,12 @@ class _Checker:
             case ast.Starred(value=value):
                 self.target(value)
             case ast.Subscript(value=value, slice=index):
-                self.data(value)
-                self.data(index)
+                self.all_data((value, index))
             case _:
                 raise _Impure
 
     def arguments(self, node: ast.arguments) -> None:
-        for default in (*node.defaults, *node.kw_defaults):
-            self.optional(default)
+        self.all_data((*node.defaults, *node.kw_defaults))
         for each in (*node.posonlyargs, *node.args, *node.kwonlyargs, node.vararg, node.kwarg):
             self.annotation(each.annotation if each else None)
 
@@ -188,8 +183,7 @@ class _Checker:
             case ast.Name(id=name) if name in _RAISED:
                 pass
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _RAISED:
-                for argument in arguments:
-                    self.data(argument)
+                self.all_data(arguments)
             case _:
                 raise _Impure
 
@@ -199,25 +193,20 @@ class _Checker:
             raise _Impure
         self.statements(node.body)
 
-    def optional(self, node: ast.expr | None) -> None:
-        if node is not None:
-            self.data(node)
-
     def all_data(self, nodes: Iterable[ast.expr | None]) -> None:
         for node in nodes:
-            self.optional(node)
+            self.data(node)
 
-    def data(self, node: ast.expr) -> None:
-        """Check an expression whose value may go anywhere."""
+    def data(self, node: ast.expr | None) -> None:
+        """Check an expression whose value may go anywhere, if there is one."""
         match node:
-            case ast.Constant():
+            case None | ast.Constant():
                 pass
             case ast.Name(id=name) if name in self.variables:
                 pass
             case ast.Call():
                 self.call(node, lazy=False)
-            case ast.BinOp(left=left, op=op, right=right):
-                self.operator(op)
+            case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.MatMult):
                 self.all_data((left, right))
             case ast.BoolOp(values=parts):
                 self.all_data(parts)
@@ -276,10 +265,6 @@ class _Checker:
             self.iterated(each.iter)
             self.all_data(each.ifs)
         self.all_data(results)
-
-    def operator(self, node: ast.operator) -> None:
-        if isinstance(node, ast.MatMult):
-            raise _Impure
 
     def comparison(self, node: ast.Compare) -> None:
         """Check comparisons. Identity says whether two objects are one only for the constants that exist once."""

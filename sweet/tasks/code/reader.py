@@ -37,6 +37,8 @@ _WAIT_SECONDS = 60.0
 """A process that is silent for so long, thirty times its processor time, has been stopped."""
 _TOGETHER_BYTES = 64 * 2**10
 """Bytes of requests that are sent before a reply is read; a socket takes more than that."""
+_AHEAD = 32
+"""Tasks that are looked at together."""
 _ROOT = Path(__file__).parents[3]
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from sweet.tasks.code.reading import main; main()"
 
@@ -157,16 +159,10 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
 
 def read_faults(tasks: Iterable[Task]) -> Iterator[tuple[str | None, tuple[str | None, ...]]]:
     """Yield for each task why its reference does not compile, None if it does, and the same for each of its calls."""
-    requests: list[tuple[str, str, list[str]]] = []
-    size = 0
-    for task in tasks:
-        request = ("read_faults", task.ground_truth, list(task.test_cases.values()))
-        size += 2 * sum(map(len, _texts(request)))  # a message has escapes
-        if requests and size > _TOGETHER_BYTES:
-            yield from map(_faults_in, _reader.ask_all(requests))
-            requests, size = [], 2 * sum(map(len, _texts(request)))
-        requests.append(request)
-    yield from map(_faults_in, _reader.ask_all(requests))
+    waiting = iter(tasks)
+    while group := list(itertools.islice(waiting, _AHEAD)):
+        requests = [("read_faults", task.ground_truth, list(task.test_cases.values())) for task in group]
+        yield from map(_faults_in, _reader.ask_all(requests))
 
 
 def _faults_in(reply: Reply | Unreadable) -> tuple[str | None, tuple[str | None, ...]]:

@@ -82,12 +82,8 @@ def read_task(reference: str, calls: list[str]) -> Reply:
 def _is_pure(reference: str, calls: list[str]) -> bool:
     """Return whether the reference with these calls is certainly pure. Long ones are not looked at."""
     tree = parsed(reference)
-    if tree is None or len(reference) + sum(map(len, calls)) > _LONGEST_PURE:
-        return False
-    try:
-        return is_pure(tree, [ast.parse(call, mode="eval") for call in calls])
-    except (SyntaxError, ValueError, RecursionError):
-        return False
+    short = len(reference) + sum(map(len, calls)) <= _LONGEST_PURE
+    return tree is not None and short and is_pure(tree, calls)
 
 
 def read_faults(reference: str, calls: list[str]) -> Reply:

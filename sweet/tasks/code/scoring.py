@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
@@ -26,7 +25,7 @@ from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import published_code
 from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answers
-from sweet.tasks.scores import ScoreOutcome, Verdict
+from sweet.tasks.scores import ScoreOutcome, Verdict, tests_detail
 
 _SHOWN = 200
 """Maximum characters of a value or an exception in a row."""
@@ -124,10 +123,9 @@ class CodeScorer:
 
     def _store(self, references: _References, execution: Execution) -> None:
         """Store the results of references, and those of the ones that have to run alone."""
-        again = [reference for reference in references if reference.program in execution.again]
-        self.references.store([each for each in references if each not in again], execution)
-        for reference, alone in zip(again, self.box.run(each.program for each in again), strict=True):
-            self.references.store([reference], alone)
+        if again := self.references.store(references, execution):
+            for reference, alone in zip(again, self.box.run(each.program for each in again), strict=True):
+                self.references.store([reference], alone)
 
     def _answer(self, task: Task, answer: str, reference: Reference, read: AnswerCode | Unreadable) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
@@ -197,11 +195,7 @@ class CodeScorer:
             name: {"passed": ok, "expected": _text(want, message=False), "got": _text(got)}
             for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
         }
-        detail: dict[str, Any] = {"tests": tests}
-        failed = next((test for test in tests.values() if not test["passed"]), None)
-        if failed is not None:
-            detail["why"] = f"got {failed['got']}, expected {failed['expected']}"
-        return Verdict(passed / total, passed, total, _outcome(equal, execution.results), detail)
+        return Verdict(passed / total, passed, total, _outcome(equal, execution.results), tests_detail(tests))
 
     def _passes(self, want: Result, got: Result) -> bool:
         if self.scorer == "upstream":
@@ -214,13 +208,16 @@ class CodeScorer:
 
 def _to_run(references: Iterable[Reference]) -> list[_References]:
     """Return those that have to run, and mark them as running: the pure ones together, the others each alone."""
-    needed: list[Reference] = []
+    pure: list[Reference] = []
+    others: list[_References] = []
     for reference in references:
         if reference.expected is None and not reference.running:
             reference.running = True
-            needed.append(reference)
-    pure = tuple(reference for reference in needed if reference.read.pure)
-    return [*([pure] if pure else []), *((reference,) for reference in needed if not reference.read.pure)]
+            if reference.read.pure:
+                pure.append(reference)
+            else:
+                others.append((reference,))
+    return [tuple(pure), *others] if pure else others
 
 
 def _read_as_published(answer: str) -> AnswerCode | Unreadable:
