@@ -7,9 +7,9 @@ tiles follow from the ends alone, without a mask of slots times slots. Let i be 
 some q sees some k exactly when the greatest end in j reaches beyond the first slot of i, and every q sees every k
 exactly when the least end in j reaches at least the end of i. Tiles on the diagonal are partially visible.
 
-A tree is padded to a whole number of tiles with slots that see only themselves. The kernel is compiled for the first
-length and once more, for any length, at the second; the backward pass has its own kernel. On a CPU the same call is not
-compiled and serves as the reference in tests: it computes all scores, and torch does not support gradients there.
+A tree is padded to a whole number of tiles with slots that see only themselves. The kernel is compiled once, for any
+number of tiles above one, and once more with its backward pass where gradients are needed. On a CPU the same call is
+not compiled and serves as the reference in tests: it computes all scores, and torch has no gradients there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ from sweet.learn.tree import Tree
 TILE = 128
 """Slots of a tile; a size that the kernel supports on every GPU."""
 
+KERNELS = 64
+"""Kernels of a process at most: torch compiles one for each number of heads, size of a head, type of numbers, soft cap
+and set of inputs that need gradients. Its own limit is 8, after which it raises an error."""
+
+OPTIONS = {"ROWS_GUARANTEED_SAFE": True}
+"""Every slot sees itself, so that no sum of weights is zero."""
+
 UNSUPPORTED = ("s_aux", "sinks", "position_bias")
 """Arguments that some models pass to their attention and this kernel does not support."""
 
@@ -42,7 +49,8 @@ class FlexTree:
     def __init__(self, tree: Tree, device: torch.device) -> None:
         from torch.nn.attention.flex_attention import BlockMask
 
-        self._padding = -len(tree.ids) % TILE
+        tiles = max(2, -(-len(tree.ids) // TILE))  # torch compiles a kernel apart for a size of 1
+        self._padding = tiles * TILE - len(tree.ids)
         length = len(tree.ids) + self._padding
         ends = torch.tensor([*tree.ends, *range(len(tree.ids) + 1, length + 1)], device=device)
 
@@ -71,10 +79,15 @@ class FlexTree:
         unsupported = [name for name in UNSUPPORTED if kwargs.get(name) is not None] + ["dropout"] * (dropout > 0)
         if unsupported:
             raise ValueError(f"FlexAttention cannot express {', '.join(unsupported)}")
-        inputs = [pad(heads, (0, 0, 0, self._padding)) for heads in (query, key, value)]
+        padded = [pad(heads, (0, 0, 0, self._padding)) for heads in (query, key, value)]
         score = None if softcap is None else _capped(softcap)
         result: Tensor = _kernel(query.device.type)(
-            *inputs, score_mod=score, block_mask=self._mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+            *padded,
+            score_mod=score,
+            block_mask=self._mask,
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+            kernel_options=OPTIONS,
         )
         return result[:, :, : query.shape[2]].transpose(1, 2)
 
@@ -118,6 +131,34 @@ def _capped(cap: float) -> Callable[..., Tensor]:
 def _kernel(device: str) -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    # fullgraph: fail if the kernel cannot be compiled, instead of silently computing all scores.
     kernel: Any = flex_attention
-    return torch.compile(kernel, fullgraph=True) if device == "cuda" else kernel
+    return compiled() if device == "cuda" else kernel
+
+
+def compiled(backend: str = "inductor") -> Callable[..., Any]:
+    """FlexAttention as torch compiles it when it is called first, for heads of a whole number of tiles.
+
+    All sizes but the number of tiles are marked as static. The compiler would take two equal ones for the same, and it
+    does not find out by itself that the number of slots is a multiple of TILE, so that no kernel needs to look for the
+    end of the slots within a tile.
+    """
+    from torch.nn.attention.flex_attention import flex_attention
+
+    kernel: Any = flex_attention
+    compiler: Any = torch._dynamo
+    compiler.config.recompile_limit = max(compiler.config.recompile_limit, KERNELS)
+
+    # fullgraph: fail if the kernel cannot be compiled, instead of silently computing all scores. dynamic: otherwise
+    # there is a kernel for the first length alone, and layers that are computed again may get the other one.
+    @torch.compile(fullgraph=True, dynamic=True, backend=backend)
+    def attend_tiles(*tiled: Tensor, **options: Any) -> Any:
+        return kernel(*(heads.flatten(2, 3) for heads in tiled), **options)
+
+    def attend(*padded: Tensor, **options: Any) -> Any:
+        tiled = [heads.view(*heads.shape[:2], -1, TILE, heads.shape[3]) for heads in padded]
+        for heads, tiles in zip(padded, tiled, strict=True):
+            compiler.mark_static(heads, [0, 1, 3])
+            compiler.mark_static(tiles, [0, 1, 3, 4])
+        return attend_tiles(*tiled, **options)
+
+    return attend

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._dynamo.utils import counters
 from torch.nn.attention import flex_attention
 
 from sweet.learn import flex
@@ -96,6 +97,25 @@ def test_blocks_are_used_if_flex_attention_is_not_supported(monkeypatch: pytest.
     assert scorer.flex_error is not None
     assert "backward on CPU" in scorer.flex_error
     assert scorer.max_shared_length
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch's compiler reads it
+def test_models_of_several_shapes_and_types_are_compiled_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch compiles the kernel for each of them, up to a limit of its own: with gradients, without, and for no length
+    again."""
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_heads: None)
+    monkeypatch.setattr("torch._dynamo.config.recompile_limit", 2)
+    monkeypatch.setattr(flex, "_kernel", lambda _device: flex.compiled("aot_eager"))
+    before = counters["stats"]["unique_graphs"]
+    for dtype in (torch.float32, torch.bfloat16):
+        scorer = Scorer(build_model(VOCABULARY).to(dtype), attention="flex")
+        for turns in (1, 3, 4):
+            rows = dialogue_of(turns)
+            with torch.no_grad():
+                scorer(rows)
+            torch.autograd.backward([scorer(rows).sums.sum()])
+        assert (scorer.attention, scorer.flex_error) == ("flex", None)
+    assert counters["stats"]["unique_graphs"] - before == 4
 
 
 @pytest.mark.parametrize("more", [{"s_aux": torch.zeros(2)}, {"dropout": 0.1}])
