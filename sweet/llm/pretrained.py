@@ -222,7 +222,9 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         warnings.simplefilter("ignore", FutureWarning)  # raised by peft about transformers
         # peft initialises missing adapter weights and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        merged: Any = PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
+        # peft would load the adapter to a GPU wherever there is one.
+        with_adapter = PeftModel.from_pretrained(model, str(adapter.path), torch_device=model.device.type)
+        merged: Any = with_adapter.merge_and_unload()
     return merged.requires_grad_(True)  # frozen by the adapter; a training may start from the merged model
 
 

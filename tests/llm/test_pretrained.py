@@ -20,6 +20,7 @@ from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.packages import hide_package
+from tests.simulated_gpu import GPU, simulated_gpu
 
 
 @pytest.fixture
@@ -162,6 +163,13 @@ def test_an_adapter_is_merged_into_its_base(adapted: Path, checkpoint: Path) -> 
     tokenizer.chat_template = "other"
     tokenizer.save_pretrained(adapted)
     assert load_tokenizer(str(adapted)).chat_template == "other", "the adapter's own template is used if there is one"
+
+
+def test_an_adapter_is_loaded_where_the_model_is(adapted: Path) -> None:
+    with simulated_gpu() as devices:
+        load_model(str(adapted), "cpu")
+        assert not devices.gpu_is_used
+        assert load_model(str(adapted), "cuda").device == GPU
 
 
 def test_an_adapter_that_lacks_matrices(adapted: Path) -> None:

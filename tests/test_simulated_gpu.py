@@ -1,0 +1,102 @@
+"""The stages on a simulated GPU (tests/simulated_gpu.py): no operation takes tensors of two devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import sweet
+from sweet.learn import blocks
+from sweet.learn.logprobs import Scorer
+from sweet.learn.recompute import recompute_layers
+from tests.learn.builders import build_model
+from tests.learn.test_logprobs import VOCABULARY, dialogue_of
+from tests.simulated_gpu import GPU, DeviceMixError, simulated_gpu
+
+
+@pytest.fixture
+def gpu() -> Iterator[None]:
+    with simulated_gpu():
+        yield
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_a_gpu_refuses_is_refused() -> None:
+    here, there = torch.ones(3), torch.ones(3, device="cuda")
+    assert (here.device.type, there.device, (there * 2)[0].device) == ("cpu", GPU, GPU)
+    with pytest.raises(DeviceMixError, match="same device"):
+        here + there
+    with pytest.raises(DeviceMixError, match="same device"):
+        there.index_select(0, torch.tensor([0]))
+    with pytest.raises(DeviceMixError, match="same device"):
+        here[torch.tensor([0], device="cuda")]
+    with pytest.raises(DeviceMixError, match="generator"):
+        torch.rand(2, device="cuda", generator=torch.Generator())
+    with pytest.raises(TypeError, match="to numpy"):
+        there.numpy()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_a_gpu_accepts_is_accepted() -> None:
+    here, there = torch.ones(3), torch.ones(3).to("cuda")
+    assert there[torch.tensor([0])].device == (there + torch.tensor(1)).device == there.to(torch.float64).device == GPU
+    here.copy_(there)
+    there.cpu().zero_()
+    assert there.tolist() == [1, 1, 1], "a copy"
+    assert there.cpu().numpy().sum() == 3
+    drawn = torch.rand(2, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
+    torch.autograd.backward([(there.requires_grad_() * drawn.sum()).sum()])
+    assert there.grad is not None
+    assert there.grad.device == GPU
+    with torch.device("cuda"):
+        assert torch.nn.Linear(2, 2).weight.device == GPU
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("how", ["flex", "blocks", "plain", "segments", "layers recomputed", "mixed"])
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_log_probabilities_and_gradients(family: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = dialogue_of(turns=4)
+    with torch.no_grad():
+        expected = Scorer(build_model(VOCABULARY, family=family), share=False)(rows).sums
+    model = build_model(VOCABULARY, family=family).to("cuda")
+    if how == "layers recomputed":
+        recompute_layers(model)
+    by_blocks = how in ("blocks", "segments")
+    scorer = Scorer(model, share=how != "plain", attention="blocks" if by_blocks else None)
+    assert scorer._mixed, "weights in fp32 are computed with in bf16"
+    scorer._mixed = how == "mixed"
+    assert (scorer.flex_error, scorer.attention) == (None, "blocks" if by_blocks else "flex")
+    if how == "segments":
+        monkeypatch.setattr(blocks, "GPU_SEGMENT_BLOCKS", 1)
+        scorer.replay_segments()
+    scores = scorer(rows)
+    torch.autograd.backward([scores.sums.sum()])
+    assert scores.sums.device == next(model.parameters()).grad.device == GPU
+    error = (scores.sums.detach().cpu() - expected).abs().max() / expected.abs().max()
+    assert float(error) < (2e-2 if how == "mixed" else 1e-5)
+    with torch.no_grad():
+        scores = scorer(rows, others=torch.zeros(len(scores.tokens), 2, dtype=torch.long), top=3)
+    assert scores.others is not None
+    assert scores.top_ids is not None
+    assert scores.others.device == scores.top_ids.device == GPU
+
+
+def test_the_pipeline(tmp_path: Path, gpu: None) -> None:
+    run = sweet.Run.create(tmp_path / "run")
+    sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=24, samples=5, device="cuda"))
+    sweet.evaluate(run)
+    sweet.label(run)
+    for variant in ("regression", "advantage"):
+        sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, batch=32, device="cuda"))
+    sweet.rank(run, sweet.RankConfig(candidates=4, fraction=0.03, device="cuda"))
+    sweet.pair(run)
+    for more in ({"packing": "segments"}, {"lora": 4}):
+        sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", **more))
+    few = {"tasks": "micro", "num_tasks": 2, "device": "cuda"}
+    sweet.rollout(run, sweet.RolloutConfig(agent=str(run.path / "actor/actor-1"), best_of=2, **few))
+    for algorithm in ("grpo", "istar"):
+        sweet.train_online(run, sweet.TrainOnlineConfig(algorithm=algorithm, steps=1, tasks_per_step=2, group=4, **few))
