@@ -6,6 +6,8 @@ unrelated package on PyPI whose module is called `sweet` too: no message may sug
 
 from __future__ import annotations
 
+import importlib.metadata
+
 VERSION = "0.1.0"
 
 PACKAGE = __file__.removesuffix("installation.py").rstrip("/\\")
@@ -21,3 +23,37 @@ FORMER_DISTRIBUTION = "sweet-rl"
 def install_command(extra: str = "") -> str:
     """Return the command that installs the program, with an optional extra of pyproject.toml such as `gpu`."""
     return f"pip install '.[{extra}]' in the checkout of sweet" if extra else "pip install . in the checkout of sweet"
+
+
+NOT_USED = {"docs", "openrlhf", "test"}
+"""Extras whose packages no command imports."""
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def unsuitable_versions() -> dict[str, str]:
+    """Return the installed packages whose versions pyproject.toml does not allow, each with its version and those that
+    are allowed. pip compares them only when it installs this program, and not when it installs another one afterwards.
+
+    Without metadata, as in a checkout that is not installed, nothing is known and nothing returned.
+    """
+    from packaging.requirements import Requirement
+
+    try:
+        metadata = importlib.metadata.metadata(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    extras = ["", *(extra for extra in metadata.get_all("Provides-Extra", ()) if extra not in NOT_USED)]
+    found = {}
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist", ())):
+        marker, version = requirement.marker, installed_version(requirement.name)
+        applies = marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+        if applies and version is not None and not requirement.specifier.contains(version, prereleases=True):
+            found[requirement.name] = f"{requirement.name} {version} (allowed: {requirement.specifier})"
+    return found

@@ -49,10 +49,11 @@ def imported(count):
         sys.modules.update({f"made_{count}_{number}": types.ModuleType("made") for number in range(count)})
         return {"a": []}
 
+before = gc.get_freeze_count()  # Python 3.12 has frozen some objects
 imported(collector.MANY - 1)
-assert gc.get_freeze_count() == 0
+assert gc.get_freeze_count() == before
 made = imported(collector.MANY)
-assert gc.get_freeze_count() > 1000
+assert gc.get_freeze_count() > before + 1000
 assert not any(each is made for each in gc.get_objects())
 """
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from sweet.inspection.doctor import Check, installed_version
-from sweet.installation import DISTRIBUTION, VERSION
+from sweet.inspection.doctor import Check
+from sweet.installation import DISTRIBUTION, VERSION, installed_version
 from sweet.redaction import redacted
 from sweet.units import format_bytes
 

@@ -29,7 +29,15 @@ from pydantic import Field
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
-from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, PACKAGE, VERSION, install_command
+from sweet.installation import (
+    DISTRIBUTION,
+    FORMER_DISTRIBUTION,
+    PACKAGE,
+    VERSION,
+    install_command,
+    installed_version,
+    unsuitable_versions,
+)
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
@@ -89,6 +97,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
         first = [
             submit("Python", check_python, required=True),
             submit("sweet", check_installation, required=True),
+            submit("packages", check_packages),
             submit("torch", partial(check_torch, config.import_timeout), required=True),
             submit("micro agent", check_micro_agent, required=True),
             submit("disk", partial(check_disk, config.runs), required=True),
@@ -125,13 +134,6 @@ def _guarded(name: str, check: CheckFunction, required: bool = False) -> list[Ch
     except Exception as error:
         what = f"the check itself failed: {type(error).__name__}: {error}"
         return [Check(name, "problem", what, "unknown", "report this as a bug in sweet", required)]
-
-
-def installed_version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _run_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:
@@ -198,9 +200,17 @@ print(json.dumps({"torch": torch.__version__, "gpus": gpus, "threads": torch.get
 """
 
 
+def check_packages() -> list[Check]:
+    why = "the versions that were tested; others may fail, or compute other numbers"
+    wrong = unsuitable_versions()
+    if wrong:
+        return [Check("packages", "problem", ", ".join(wrong.values()), why, install_command())]
+    return [Check("packages", "ok", "all versions are those that sweet allows", why)]
+
+
 def check_torch(timeout: float) -> list[Check]:
     why = "the embedded engine and all training"
-    fix = "pip install 'torch>=2.6,<2.14'"
+    fix = install_command()
     version = installed_version("torch")
     if version is None:
         return [Check("torch", "missing", "not installed", why, fix, required=True)]
@@ -212,7 +222,6 @@ def check_torch(timeout: float) -> list[Check]:
     transformers = installed_version("transformers")
     checks = [Check("torch", "ok", f"{facts['torch']}, {device}", why, required=True)]
     if transformers is None:
-        fix = "pip install 'transformers>=5.0,<6'"
         return [*checks, Check("transformers", "missing", "not installed", why, fix, required=True)]
     return [*checks, Check("transformers", "ok", transformers, why, required=True)]
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.installation import install_command
+from sweet.installation import install_command, unsuitable_versions
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
 from sweet.learn.heartbeat import HEARTBEAT, Heartbeat
@@ -77,14 +77,19 @@ class Layout:
 
 
 def check_deepspeed(where: Hint | None = None) -> None:
-    """Raise UsageError if deepspeed is not installed.
+    """Raise UsageError if deepspeed is not installed, or in a version that computes wrong weights.
 
     Args:
         where: the option that needs it.
     """
+    where = where or option("engine", "deepspeed")
     if find_spec("deepspeed") is None:
-        where = where or option("engine", "deepspeed")
         raise UsageError("deepspeed is not installed.", where=where, fix=install_command("gpu"))
+    wrong = unsuitable_versions().get("deepspeed")
+    if wrong is not None:
+        raise UsageError(
+            f"Trainings need another version of deepspeed: {wrong}.", where=where, fix=install_command("gpu")
+        )
 
 
 def check_hostfile(path: Path) -> None:

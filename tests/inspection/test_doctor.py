@@ -214,6 +214,33 @@ def test_a_check_that_fails_is_a_problem_and_no_crash(monkeypatch: pytest.Monkey
     assert healthy([checks["vllm"]]), "vllm is not"
 
 
+def test_packages_that_sweet_does_not_allow_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {})
+    needs = [
+        "Provides-Extra: gpu",
+        "Provides-Extra: test",
+        "Requires-Dist: alpha>=2,<3",
+        "Requires-Dist: beta>=1",
+        "Requires-Dist: gamma>=0.5; extra == 'gpu'",
+        "Requires-Dist: delta>=9; extra == 'test'",
+        "Requires-Dist: epsilon>=9; sys_platform == 'no such system'",
+        "Requires-Dist: absent>=1; extra == 'gpu'",
+    ]
+    [own] = site.glob("*.dist-info/METADATA")
+    own.write_text(own.read_text() + "\n".join([*needs, ""]))
+    for name, version in {"alpha": "2.5+cpu", "beta": "1", "gamma": "0.5", "delta": "1", "epsilon": "1"}.items():
+        write_metadata(site, name, version, {})
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    [check] = doctor.check_packages()
+    assert check.status == "ok"
+    for name, version in {"alpha": "3.0", "gamma": "0.4"}.items():
+        shutil.rmtree(next(site.glob(f"{name}-*.dist-info")))
+        write_metadata(site, name, version, {})
+    [check] = doctor.check_packages()
+    assert (check.status, check.required) == ("problem", False)
+    assert check.found == "alpha 3.0 (allowed: <3,>=2), gamma 0.4 (allowed: >=0.5)"
+
+
 @pytest.mark.usefixtures("forked_python")
 def test_this_machine_has_what_the_pipeline_needs() -> None:
     checks = run_doctor(DoctorConfig())

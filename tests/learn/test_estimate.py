@@ -41,7 +41,7 @@ P, T = 1000, 100
 def measured_peak(make: Any) -> int:
     """Bytes of tensors that lived at once while `make()` worked."""
     gc.collect()  # tensors of an earlier measurement that are freed meanwhile would lower the peak
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
         make()
     changes = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
     level = peak = 0

@@ -221,6 +221,14 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
     assert caught.value.fix == "pip install '.[gpu]' in the checkout of sweet"
 
 
+def test_a_deepspeed_that_computes_wrong_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "find_spec", lambda name: object())
+    wrong = {"deepspeed": "deepspeed 0.19.7 (allowed: >=0.19.8,<0.20)"}
+    monkeypatch.setattr(distributed, "unsuitable_versions", lambda: wrong)
+    with pytest.raises(UsageError, match=r"another version of deepspeed: deepspeed 0\.19\.7"):
+        layout_of(TrainConfig(engine="deepspeed").layout_options)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
