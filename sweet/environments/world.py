@@ -108,9 +108,15 @@ async def open_world(
     check_human(kind, tasks, config)
     planned = plan_humans(kind, config)
     rendering = rendering_of(kind, config, reporter)
-    looks = {} if rendering is None else {"window": window_name(rendering), "pictures": rendering.pictures}
+    looks: dict[str, Any] = {}
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet-environment-")))
+        if rendering is not None:
+            from sweet.render.shared import open_shared_browsers
+
+            browsers = open_shared_browsers(temporary / SCREENSHOTS, settings.workers, rendering)
+            looks = {"window": window_name(rendering), "pictures": rendering.pictures}
+            looks["renderer"] = stack.enter_context(browsers)
         local = _serving(kind, config, planned, reporter)
         check_vision(kind, config, local)
         players = await open_players(config, planned, local, stack)
@@ -122,6 +128,7 @@ async def open_world(
             say=reporter.say,
             settings=rendering,
             tries=config.human_tries,
+            renderer=looks.get("renderer"),
         )
         humans = planned.by_name(await stack.enter_async_context(opening))
         request = _request(kind, settings, temporary, reporter.say, looks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,19 @@ def open_shared_browsers(
     """Open a pool of browsers for the duration of the block; arguments and errors are those of `open_browsers`."""
     opened: Future[Renderer] = Future()
     closing = asyncio.Event()
+    loop = asyncio.new_event_loop()
 
     async def hold() -> None:
         async with browsers.open_browsers(store, count, settings or RenderSettings()) as pool:
             opened.set_result(pool)
             await closing.wait()
 
-    with asyncio.Runner() as runner, ThreadPoolExecutor(1, "browsers") as thread:
-        loop = runner.get_loop()
-        holding = thread.submit(runner.run, hold())
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(hold())
+
+    with ThreadPoolExecutor(1, "browsers") as thread:
+        holding = thread.submit(run)
         either: set[Future[Any]] = {opened, holding}
         try:
             wait(either, return_when=FIRST_COMPLETED)
@@ -56,5 +60,6 @@ def open_shared_browsers(
                 holding.result()
             yield SharedRenderer(opened.result(), loop)
         finally:  # also where the wait is interrupted
-            loop.call_soon_threadsafe(closing.set)
+            with suppress(RuntimeError):  # the loop is closed: they could not be opened
+                loop.call_soon_threadsafe(closing.set)
         holding.result()

@@ -15,10 +15,14 @@ from sweet.environments.exporting import run_environment_export
 from sweet.environments.settings import SETTINGS, EnvironmentSettings
 from sweet.environments.world import kind_of, open_world, read_tasks
 from sweet.errors import InputError, UsageError
+from sweet.render import browsers
+from sweet.render.browsers import open_browsers
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests import programs
 from tests.environments.conftest import TURNS, Played
+from tests.online.page_writer import PAGES, write_tasks
+from tests.render.real_browser import needs_firefox
 from tests.stages.heard import Heard
 
 
@@ -112,6 +116,34 @@ def test_a_dataset_needs_no_run(tmp_path: Path) -> None:
     settings = EnvironmentSettings.read(package)
     assert (settings.max_turns, settings.sim) == (10, "scripted")
     assert len(read_tasks(kind_of(settings, package), package)) > 100
+
+
+@needs_firefox
+@pytest.mark.usefixtures("one_browser")
+def test_human_and_scorer_of_pages_share_the_browsers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweet.render.requirements.ASSETS", ())
+    opened = []
+
+    def counted(*given: Any) -> Any:
+        opened.append(given)
+        return open_browsers(*given)
+
+    monkeypatch.setattr(browsers, "open_browsers", counted)
+    package = exported(None, tmp_path / "env", task="html", tasks=write_tasks(tmp_path / "tasks.jsonl"))
+    settings = EnvironmentSettings.read(package).model_copy(update={"similarity": "pixels", "max_turns": 2})
+    tasks = read_tasks(kind_of(settings, package), package)
+
+    async def play() -> tuple[bool, float | None]:
+        async with open_world(package, settings, tasks) as world:
+            episode = world.episode(tasks[0])
+            await episode.start()
+            said = await episode.reply(f"```html\n{PAGES[0]}\n```")
+            await episode.reply(f"```html\n{tasks[0].ground_truth}\n```")
+            assert episode.trajectory is not None
+            return bool(said), (await world.score(episode.trajectory)).reward
+
+    assert asyncio.run(play()) == (True, 1.0)
+    assert len(opened) == 1
 
 
 def test_test_tasks_are_warned_of(played: Played, tmp_path: Path) -> None:
