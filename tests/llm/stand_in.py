@@ -58,6 +58,8 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(5)
         if "--never-answer" in args:
             time.sleep(600)
+        if "prompt" in body:  # of plain completions, whose replies end with their last token
+            return self.answer({{"usage": {{"completion_tokens": body["max_tokens"] * len(body["prompt"])}}}})
         content = body["messages"][0]["content"]
         human = (content if isinstance(content, str) else content[-1]["text"]).startswith("You play")
         asked = "I do not know," if human else "What else?"
