@@ -228,15 +228,7 @@ def of_the_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dense_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    score_mod: Any,
-    block_mask: Any,
-    scale: float | None,
-    enable_gqa: bool,
-    kernel_options: dict[str, Any],
+    query: Tensor, key: Tensor, value: Tensor, *, score_mod: Any, block_mask: Any, scale: float | None, enable_gqa: bool
 ) -> Tensor:
     """FlexAttention by a mask of slots times slots, after a check that its tiles are on the device."""
     for tiles in (block_mask.kv_num_blocks, block_mask.kv_indices, block_mask.full_kv_indices, block_mask.q_indices):

@@ -31,9 +31,6 @@ KERNELS = 64
 """Kernels of a process at most: torch compiles one for each number of heads, size of a head, type of numbers, soft cap
 and set of inputs that need gradients. Its own limit is 8, after which it raises an error."""
 
-OPTIONS = {"ROWS_GUARANTEED_SAFE": True}
-"""Every slot sees itself, so that no sum of weights is zero."""
-
 UNSUPPORTED = ("s_aux", "sinks", "position_bias")
 """Arguments that some models pass to their attention and this kernel does not support."""
 
@@ -87,7 +84,6 @@ class FlexTree:
             block_mask=self._mask,
             scale=scaling,
             enable_gqa=query.shape[1] != key.shape[1],
-            kernel_options=OPTIONS,
         )
         return result[:, :, : query.shape[2]].transpose(1, 2)
 
