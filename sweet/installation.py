@@ -6,8 +6,6 @@ unrelated package on PyPI whose module is called `sweet` too: no message may sug
 
 from __future__ import annotations
 
-import importlib.metadata
-
 VERSION = "0.1.0"
 
 PACKAGE = __file__.removesuffix("installation.py").rstrip("/\\")
@@ -31,6 +29,8 @@ NOT_USED = {"docs", "openrlhf", "test"}
 
 def installed_version(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -43,6 +43,8 @@ def unsuitable_versions() -> dict[str, str]:
 
     Without metadata, as in a checkout that is not installed, nothing is known and nothing returned.
     """
+    import importlib.metadata
+
     from packaging.requirements import Requirement
 
     try:
