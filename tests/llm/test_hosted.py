@@ -73,6 +73,13 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture(autouse=True)
+def _none_of_an_earlier_test() -> None:
+    """Its processes end when they have read that the client is closed."""
+    if Path("/proc/self/stat").exists():
+        wait_until(lambda: not running(os.getpid()))
+
+
 def test_replies_are_those_of_an_engine_in_this_process(model: str) -> None:
     tasks = [f"Task {number}?" for number in range(6)]
     seen: list[Completion] = []
