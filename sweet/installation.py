@@ -1,4 +1,5 @@
-"""What is installed: the version and folder of the package, its distribution, and the command that installs an extra.
+"""What is installed: the version and folder of the package, its distribution, the command that installs an extra, and
+the versions of other packages.
 
 The distribution is not published, so it is installed from a checkout. Its former name, sweet-rl, is the name of an
 unrelated package on PyPI whose module is called `sweet` too: no message may suggest installing that.
@@ -35,6 +36,11 @@ def installed_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def installed_versions(packages: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of those of the packages that are installed, by name."""
+    return {name: version for name in packages if (version := installed_version(name)) is not None}
 
 
 def unsuitable_versions() -> dict[str, str]:

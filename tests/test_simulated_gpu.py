@@ -14,13 +14,13 @@ from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of
-from tests.simulated_gpu import GPU, DeviceMixError, simulated_gpu
+from tests.simulated_gpu import GPU, DeviceMixError, Devices, simulated_gpu
 
 
 @pytest.fixture
-def gpu() -> Iterator[None]:
-    with simulated_gpu():
-        yield
+def gpu() -> Iterator[Devices]:
+    with simulated_gpu() as devices:
+        yield devices
 
 
 @pytest.mark.usefixtures("gpu")
@@ -85,9 +85,10 @@ def test_log_probabilities_and_gradients(family: str, how: str, monkeypatch: pyt
     assert scores.others.device == scores.top_ids.device == GPU
 
 
-def test_the_pipeline(tmp_path: Path, gpu: None) -> None:
+def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
     run = sweet.Run.create(tmp_path / "run")
     sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=24, samples=5, device="cuda"))
+    assert gpu.gpu_is_used
     sweet.evaluate(run)
     sweet.label(run)
     for variant in ("regression", "advantage"):

@@ -6,22 +6,17 @@ network may lack what an installation is built with.
 
 from __future__ import annotations
 
-import importlib.metadata
 import tomllib
 from pathlib import Path
 
-from sweet.installation import DISTRIBUTION, VERSION
+from sweet.installation import DISTRIBUTION, VERSION, installed_version
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def is_installed() -> bool:
     """Whether Python knows the distribution."""
-    try:
-        importlib.metadata.distribution(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return installed_version(DISTRIBUTION) is not None
 
 
 def write_metadata(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.results import Figures, Part, Settings
-from sweet.installation import VERSION
+from sweet.installation import VERSION, installed_version
 from sweet.learn.engine import peak_flops
 
 LIBRARIES = ("torch", "transformers", "triton", "peft", "trl", "deepspeed", "flash-attn", "vllm")
@@ -31,14 +30,6 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def version(library: str) -> str | None:
-    """The installed version of a library; None if it is not installed."""
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def describe() -> Figures:
     """Return the device and the versions that a stage was measured with."""
     where = device()
@@ -52,7 +43,7 @@ def describe() -> Figures:
         "python": platform.python_version(),
         "sweet": VERSION,
         "cuda": torch.version.cuda,
-        **{library: version(library) for library in LIBRARIES},
+        **{library: installed_version(library) for library in LIBRARIES},
     }
 
 

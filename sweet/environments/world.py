@@ -115,8 +115,8 @@ async def open_world(
             from sweet.render.shared import open_shared_browsers
 
             browsers = open_shared_browsers(temporary / SCREENSHOTS, settings.workers, rendering)
-            looks = {"window": window_name(rendering), "pictures": rendering.pictures}
-            looks["renderer"] = stack.enter_context(browsers)
+            renderer = stack.enter_context(browsers)
+            looks = {"window": window_name(rendering), "pictures": rendering.pictures, "renderer": renderer}
         local = _serving(kind, config, planned, reporter)
         check_vision(kind, config, local)
         players = await open_players(config, planned, local, stack)

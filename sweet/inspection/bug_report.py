@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from sweet.inspection.doctor import Check
-from sweet.installation import DISTRIBUTION, VERSION, installed_version
+from sweet.installation import DISTRIBUTION, VERSION, installed_versions
 from sweet.redaction import redacted
 from sweet.units import format_bytes
 
@@ -51,7 +51,7 @@ def libraries() -> dict[str, str]:
     """Return the versions of the installed libraries that this program requires, extras included, by name."""
     lines = importlib.metadata.requires(DISTRIBUTION) or ()
     names = sorted({"".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", line)) for line in lines})
-    return {name: version for name in names if (version := installed_version(name)) is not None}
+    return installed_versions(names)
 
 
 def _cell(text: str) -> str:

@@ -18,16 +18,15 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.files import write_whole
 from sweet.hints import Hint, option
-from sweet.installation import VERSION
+from sweet.installation import VERSION, installed_versions
 from sweet.learn import slurm
 from sweet.learn.failure import LOG_PREFIX, error_fields, error_of, error_paths, has_known_error, write_error
 from sweet.learn.heartbeat import ENDED, HEARTBEAT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
@@ -49,11 +48,8 @@ POLL_INTERVAL = 0.1
 
 def versions() -> dict[str, str]:
     """The versions that must be the same on all nodes."""
-    found = {"sweet": VERSION, "python": platform.python_version()}
-    for name in ("torch", "transformers", "deepspeed"):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+    own = {"sweet": VERSION, "python": platform.python_version()}
+    return own | installed_versions(("torch", "transformers", "deepspeed"))
 
 
 @dataclass(frozen=True)

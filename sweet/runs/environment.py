@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import platform
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from sweet.device import CORES, usable_cores
-from sweet.installation import VERSION
+from sweet.installation import VERSION, installed_versions
 from sweet.plugins import package_of
 from sweet.redaction import redacted_json
 from sweet.runs.jsonl import plain
@@ -41,13 +40,7 @@ NODES = "nodes"
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return installed_versions(PACKAGES)
 
 
 def environment(task: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import itertools
 import json
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.files import write_whole
+from sweet.installation import installed_version
 from sweet.sandbox import chance, child
 from sweet.sandbox.program import Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
@@ -182,12 +182,8 @@ class References:
 @cache
 def _environment() -> tuple[str, str | None, str]:
     """Return the versions of the interpreter and of numpy, and the hash of the modules that determine values."""
-    try:
-        numpy = importlib.metadata.version("numpy")
-    except importlib.metadata.PackageNotFoundError:
-        numpy = None
     modules = b"".join(Path(file).read_bytes() for file in (child.__file__, chance.__file__))
-    return sys.version, numpy, hashlib.sha256(modules).hexdigest()
+    return sys.version, installed_version("numpy"), hashlib.sha256(modules).hexdigest()
 
 
 def _hash(value: Any) -> str:
