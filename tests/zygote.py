@@ -51,7 +51,7 @@ LARGEST = 1 << 20
 """Bytes of a request."""
 COMMANDS = (
     *("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose", "sweet.report.collect", "sweet.view.report"),
-    *("sweet.sandbox.chance", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
+    *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
 TRAINING = (

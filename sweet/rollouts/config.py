@@ -40,7 +40,7 @@ class RolloutConfig(PlannedConfig, PricedConfig):
     """With a file: share of its tasks that are the split validation, in the same way."""
     agent: str = Field(default="micro", json_schema_extra=about("Agent", MAIN))
     """The agent's model: micro, micro-parts (for the dataset of this name), an actor of the run by its id
-    (actor-1), a directory or a hub id; scripted for a rule-based agent, if the kind of task has one (html); milker:NAME
+    (actor-1), a directory or a hub id; scripted for a rule-based agent, if the kind of task has one (html); attack:NAME
     for one that tries to make the human give the reference away (code; docs/rollouts.md lists them)."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the agent; may be given several times. Without it the agent runs in this process."""

@@ -19,15 +19,15 @@ from sweet.judges.options import CRITIC_JUDGES
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import EFFORT_IGNORED, client_of, effort_is_ignored, servers_of_models
 from sweet.llm.local import LocalServing
-from sweet.llm.scripted import MILKER, SCRIPTED, ScriptedClient, has_model
+from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
 from sweet.rollouts.choosing import check_choosing, judge_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment
+from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker, search_budget
+from sweet.rollouts.extraction.search import Search
 from sweet.rollouts.humans import PlannedHumans
-from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker, search_budget
-from sweet.rollouts.milkers.search import Search
 from sweet.rollouts.runner import DialogueRunner
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
@@ -73,8 +73,8 @@ async def open_players(
 async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
-    if config.agent.startswith(MILKER):
-        return open_attacker(attacker(config.agent.removeprefix(MILKER)), config.max_turns)
+    if config.agent.startswith(ATTACK):
+        return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
     return await stack.enter_async_context(client_of(config, "agent", config.agent, config.agent_url, local))
 
 
@@ -95,7 +95,7 @@ async def searched(
         found = await Search(runner.kind, human, tasks, runner.rules, budget, config.seed).run()
         runner.log.write(found.record())
         plan = found.best.name
-    runner.live.say(f"The attack is {MILKER}{plan}.")
+    runner.live.say(f"The attack is {ATTACK}{plan}.")
     return open_attacker(attacker(plan), config.max_turns)
 
 
@@ -128,7 +128,7 @@ def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
     """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
     if not has_model(config.agent):
         _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
-    if config.agent.startswith(MILKER):
+    if config.agent.startswith(ATTACK):
         check_attacker(config.agent, kind)
     elif config.agent == SCRIPTED:
         if kind.scripted_agent is None:

@@ -32,10 +32,10 @@ from sweet.rollouts.assignments import assignment_of, assignments_of, digest_of_
 from sweet.rollouts.choosing import check_choosing, choose_judge
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
+from sweet.rollouts.extraction.client import search_budget
+from sweet.rollouts.extraction.search import recorded_plan
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
-from sweet.rollouts.milkers.client import search_budget
-from sweet.rollouts.milkers.search import recorded_plan
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.rollouts.sides import (
     check_effort,

@@ -152,7 +152,7 @@ def run_arguments(name: str, limits: Limits) -> list[str]:
 def _send_modules(into: IO[bytes]) -> None:
     relay = (_HERE / "relay.py").read_bytes()
     into.write(b"%08x" % len(relay) + relay)
-    modules = {name: (_HERE / f"{name}.py").read_text(encoding="utf-8") for name in ("chance", "child", "zygote")}
+    modules = {name: (_HERE / f"{name}.py").read_text(encoding="utf-8") for name in ("determinism", "child", "zygote")}
     _send(into, b"M", json.dumps(modules).encode())
 
 

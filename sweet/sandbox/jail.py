@@ -43,7 +43,7 @@ from sweet.sandbox.syscalls import FilterError, seccomp_filters
 Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("zygote.py", "child.py", "chance.py")
+_SCRIPTS = ("zygote.py", "child.py", "determinism.py")
 _INSIDE = "/sweet"
 _STATUS = struct.Struct("!i")
 _START_SECONDS = 20.0

@@ -4,8 +4,8 @@ All others fail with EPERM: no new process or program, no signals, no sockets ex
 process, no file opened for writing, no tracing, no raised limits, no namespaces, no other kernel interface. Loading a
 filter makes the kernel run it once for every system call that exists, so the long one is loaded once, by the zygote: it
 allows what a child may do, and the few calls by which the zygote creates, limits and ends a child. A child inherits it
-and adds the short one, which forbids these few. Sources of chance (sweet.sandbox.chance) are refused as well: random
-bytes, processor time, accounts of the machine; the numbers of processes are 0.
+and adds the short one, which forbids these few. Sources of randomness (sweet.sandbox.determinism) are refused as
+well: random bytes, processor time, accounts of the machine; the numbers of processes are 0.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ import resource
 import struct
 import sys
 from _socket import CMSG_SPACE, MSG_WAITALL, socket  # smaller than the module socket, which every child would inherit
-from os import getpid, getppid  # answers find others in `os` (chance)
+from os import getpid, getppid  # answers find others in `os` (determinism)
 
-import chance  # type: ignore[import-not-found]  # in the same folder, as is the next
 import child as program_child  # type: ignore[import-not-found]
+import determinism  # type: ignore[import-not-found]  # in the same folder, as is the next
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _warm_up() -> None:
     order = {"programs": [program], "nonce": "", "value_bytes": 4096}
     for _ in range(10):  # until the interpreter has specialised its code
         unread, report = os.pipe()  # the results fit into the pipe's buffer
-        program_child.run(marshal.loads(marshal.dumps(order)), report, chance.start_call)
+        program_child.run(marshal.loads(marshal.dumps(order)), report, determinism.start_call)
         os.close(unread)
         os.close(report)
     sys.modules.pop(program_child.MODULE, None)
@@ -201,7 +201,7 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
         if child_filter is not None:
             _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, child_filter)
         gc.enable()
-        program_child.run(order, _REPORT, chance.start_call)
+        program_child.run(order, _REPORT, determinism.start_call)
         os._exit(0)
     finally:
         os._exit(1)
@@ -295,7 +295,7 @@ def main(orders: socket) -> None:
     os.chdir("/")
     if setup["jailed"]:
         enter_jail(setup)
-    chance.settle(lambda: _import(setup["modules"], setup["numpy"]))
+    determinism.make_deterministic(lambda: _import(setup["modules"], setup["numpy"]))
     _warm_up()
     filters = _filters(setup)
     _bound(setup["limits"])

@@ -19,7 +19,7 @@ from typing import Any
 from sweet.humans.base import HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
 from sweet.llm.server import listening, make_app
-from sweet.rollouts.milkers.attacks import ALPHABET, NEWLINE
+from sweet.rollouts.extraction.attacks import ALPHABET, NEWLINE
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
 
@@ -45,10 +45,10 @@ class CompliantModel:
 
     def __init__(self, kind: TaskKind) -> None:
         self.kind = kind
-        self.asked = 0
+        self.message = 0
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        self.asked += 1
+        self.message += 1
         prompt = self.kind.prompts.read(messages[-1].content)
         asked = [message.content for message in prompt.dialogue if message.role == "assistant"]
         reply = Reply(comply(prompt.hidden, asked, prompt.dialogue), "stop")

@@ -22,8 +22,8 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import assignments_of, digest_of_tasks, load_tasks
 from sweet.rollouts.dialogue import Rules
+from sweet.rollouts.extraction.client import search_budget
 from sweet.rollouts.humans import PlannedHumans, plan_humans
-from sweet.rollouts.milkers.client import search_budget
 from sweet.rollouts.play.config import PlayConfig
 from sweet.rollouts.play.metrics import PlayMetrics, PlayWork
 from sweet.rollouts.play.player import Player
@@ -71,7 +71,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         check_agent(kind, rollout)
         if search_budget(rollout.agent) is not None:
             what = "An attack is searched against a simulated human, and the human here is a person."
-            raise UsageError(what, where=option("agent", rollout.agent), fix=option("agent", "milker:NAME"))
+            raise UsageError(what, where=option("agent", rollout.agent), fix=option("agent", "attack:NAME"))
     else:
         check_human(kind, tasks, rollout)
     if kind.visual:

@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 from sweet.files import write_whole
 from sweet.installation import installed_version
-from sweet.sandbox import chance, child
+from sweet.sandbox import child, determinism
 from sweet.sandbox.program import Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
-from sweet.tasks.code.kept import Kept
+from sweet.tasks.code.bounded_cache import BoundedCache
 from sweet.tasks.code.reader import TaskCode, read_task
 from sweet.tasks.findings import Problem
 
@@ -92,7 +92,7 @@ class References:
 
     def __init__(self, limits: Limits, scorer: Scorer, folder: Path | None = None) -> None:
         self.limits, self.scorer, self.folder = limits, scorer, folder
-        self._known: Kept[tuple[str, tuple[str, ...]], Reference] = Kept(_MOST_IN_MEMORY, _MOST_BYTES)
+        self._known: BoundedCache[tuple[str, tuple[str, ...]], Reference] = BoundedCache(_MOST_IN_MEMORY, _MOST_BYTES)
         self._rules = (scorer, asdict(limits))
         self._stored = 0
 
@@ -182,7 +182,7 @@ class References:
 @cache
 def _environment() -> tuple[str, str | None, str]:
     """Return the versions of the interpreter and of numpy, and the hash of the modules that determine values."""
-    modules = b"".join(Path(file).read_bytes() for file in (child.__file__, chance.__file__))
+    modules = b"".join(Path(file).read_bytes() for file in (child.__file__, determinism.__file__))
     return sys.version, installed_version("numpy"), hashlib.sha256(modules).hexdigest()
 
 

@@ -21,9 +21,9 @@ from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Batch, Execution, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.code.bounded_cache import BoundedCache
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answers
 from sweet.tasks.scores import ScoreOutcome, Verdict, tests_detail
 
@@ -73,7 +73,7 @@ class CodeScorer:
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
         self.references = References(box.limits, scorer, folder)
-        self._seen: Kept[tuple[str, tuple[str, ...], bytes], _Answer] = Kept(_MOST_SEEN)
+        self._seen: BoundedCache[tuple[str, tuple[str, ...], bytes], _Answer] = BoundedCache(_MOST_SEEN)
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
         """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).

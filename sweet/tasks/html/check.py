@@ -12,7 +12,7 @@ from sweet.render.screenshot_images import read_image
 from sweet.render.store import SCREENSHOTS
 from sweet.tasks.base import Task
 from sweet.tasks.findings import Checked, Finding
-from sweet.tasks.html.held import held_open
+from sweet.tasks.html.runner_context import entered
 from sweet.tasks.scores import ScoringRequest
 
 _TOGETHER = 32
@@ -28,7 +28,7 @@ def check_pages(tasks: Sequence[Task], request: ScoringRequest) -> Iterator[Chec
     from sweet.render.on_ray import open_renderer
 
     opened = open_renderer(request.run / SCREENSHOTS, request.workers, None, request.say)
-    with asyncio.Runner() as runner, held_open(runner, opened) as renderer:
+    with asyncio.Runner() as runner, entered(runner, opened) as renderer:
         for start in range(0, len(tasks), _TOGETHER):
             batch = tasks[start : start + _TOGETHER]
             yield from zip(batch, runner.run(_checked(batch, renderer)), strict=True)

@@ -31,8 +31,8 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import recorded_settings, window_name
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
-from sweet.tasks.html.held import held_open
 from sweet.tasks.html.metrics import METRICS
+from sweet.tasks.html.runner_context import entered
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
@@ -69,7 +69,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
         opening: AbstractAsyncContextManager[Renderer] = nullcontext(request.renderer)
     else:
         opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
-    with asyncio.Runner() as runner, held_open(runner, opening) as renderer:
+    with asyncio.Runner() as runner, entered(runner, opening) as renderer:
         yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.llm.scripted import MILKER, ScriptedClient
-from sweet.rollouts.milkers.attacks import SCRIPTED, Attacker, reply_of
-from sweet.rollouts.milkers.conversation import Conversation
-from sweet.rollouts.milkers.plans import SEPARATOR, SLOTS, Plan
+from sweet.llm.scripted import ATTACK, ScriptedClient
+from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker, reply_of
+from sweet.rollouts.extraction.conversation import Conversation
+from sweet.rollouts.extraction.plans import SEPARATOR, SLOTS, Plan
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
@@ -23,27 +23,27 @@ LANGUAGE = "python"
 
 
 def attacker(name: str) -> Attacker:
-    """Return the attacker of a name without the prefix `milker:`: a scripted one, or a plan.
+    """Return the attacker of a name without the prefix `attack:`: a scripted one, or a plan.
 
     Raises:
         UsageError: there is none of that name.
     """
     if name.partition(":")[0] == SEARCH:
         what = "The attacker search must be optimised against a human first, which only a rollout does."
-        raise UsageError(what, where=option("agent", MILKER + name), fix=option("agent", f"{MILKER}code"))
+        raise UsageError(what, where=option("agent", ATTACK + name), fix=option("agent", f"{ATTACK}code"))
     known = SCRIPTED.get(name) or Plan.named(name)
     if known is None:
         plans = SEPARATOR.join(slot.upper() for slot in SLOTS)
         fix = f"one of {', '.join([*SCRIPTED, SEARCH])}, or a plan {plans}"
         if SEPARATOR in name:
             fix = "a plan of " + ", ".join(f"{slot}: {'|'.join(values)}" for slot, values in SLOTS.items())
-        meant = did_you_mean(name, [*SCRIPTED, SEARCH], MILKER)
-        raise UsageError(f"There is no attacker {name}.{meant}", where=option("agent", MILKER + name), fix=fix)
+        meant = did_you_mean(name, [*SCRIPTED, SEARCH], ATTACK)
+        raise UsageError(f"There is no attacker {name}.{meant}", where=option("agent", ATTACK + name), fix=fix)
     return known
 
 
 def check_attacker(name: str, kind: TaskKind) -> None:
-    """Check that `--agent NAME`, which begins with `milker:`, names an attacker that can attack tasks of a kind.
+    """Check that `--agent NAME`, which begins with `attack:`, names an attacker that can attack tasks of a kind.
 
     Raises:
         UsageError: it does not.
@@ -55,18 +55,18 @@ def check_attacker(name: str, kind: TaskKind) -> None:
             fix=Hint(option("task", "code"), ", or another agent"),
         )
     if search_budget(name) is None:
-        attacker(name.removeprefix(MILKER))
+        attacker(name.removeprefix(ATTACK))
 
 
 def search_budget(agent: str) -> int | None:
-    """Return the messages to the human in the search that an agent's name asks for: `milker:search`, or with another
-    budget `milker:search:500`; None for other agents.
+    """Return the messages to the human in the search that an agent's name asks for: `attack:search`, or with another
+    budget `attack:search:500`; None for other agents.
 
     Raises:
         UsageError: the budget is no number of messages.
     """
-    word, colon, budget = agent.removeprefix(MILKER).partition(":")
-    if not agent.startswith(MILKER) or word != SEARCH:
+    word, colon, budget = agent.removeprefix(ATTACK).partition(":")
+    if not agent.startswith(ATTACK) or word != SEARCH:
         return None
     if not colon:
         return BUDGET
@@ -74,7 +74,7 @@ def search_budget(agent: str) -> int | None:
         raise UsageError(
             f"The budget of a search is a number of messages to the human, and {budget!r} is none.",
             where=option("agent", agent),
-            fix=option("agent", f"{MILKER}{SEARCH}:{BUDGET}"),
+            fix=option("agent", f"{ATTACK}{SEARCH}:{BUDGET}"),
         )
     return int(budget)
 
@@ -85,4 +85,4 @@ def open_attacker(chosen: Attacker, max_turns: int) -> ScriptedClient:
     def reply(messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
         return reply_of(chosen, Conversation.of(messages, max_turns))
 
-    return ScriptedClient(reply, MILKER + chosen.name)
+    return ScriptedClient(reply, ATTACK + chosen.name)

@@ -21,11 +21,11 @@ from typing import Any
 from sweet.humans.base import Human
 from sweet.llm.base import RequestFailed
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.milkers.attacks import Attacker
-from sweet.rollouts.milkers.client import BUDGET, open_attacker
-from sweet.rollouts.milkers.conversation import Conversation
-from sweet.rollouts.milkers.measure import share_recovered
-from sweet.rollouts.milkers.plans import SLOTS, Plan
+from sweet.rollouts.extraction.attacks import Attacker
+from sweet.rollouts.extraction.client import BUDGET, open_attacker
+from sweet.rollouts.extraction.conversation import Conversation
+from sweet.rollouts.extraction.measure import share_recovered
+from sweet.rollouts.extraction.plans import SLOTS, Plan
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.manifest import LOGS
 from sweet.runs.run import Run
@@ -41,14 +41,14 @@ FINALISTS = 3
 """Plans that are played again at the end."""
 WIDTH = 0.3
 """Width of the confidence bounds: earnings are between 0 and 1, and most are small."""
-FOUND_PLAN = "attack"
+PLAN_KEY = "attack"
 """The key of the plan that was found, in the log of an attempt."""
-FOUND = 0.1
+LEAK_WEIGHT = 0.1
 """What a recovered share is worth where a leak was found."""
 
 
 @dataclass
-class Tried:
+class PlanResult:
     """A plan with what it earned in each of its dialogues."""
 
     plan: Plan
@@ -60,7 +60,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search.
 
     Attributes:
@@ -71,14 +71,14 @@ class Found:
     """
 
     best: Plan
-    tried: tuple[Tried, ...]
+    tried: tuple[PlanResult, ...]
     messages: int
     failed: int
 
     def record(self) -> dict[str, Any]:
         """Return the result as JSON."""
         tried = {one.plan.name: [round(value, 4) for value in one.earned] for one in self.tried}
-        return {FOUND_PLAN: self.best.name, "messages": self.messages, "failed": self.failed, "tried": tried}
+        return {PLAN_KEY: self.best.name, "messages": self.messages, "failed": self.failed, "tried": tried}
 
 
 async def play(
@@ -103,7 +103,7 @@ def recorded_plan(run: Run, rollouts: str) -> str | None:
     for attempt in reversed(run.manifest().attempts):
         log = run.path / LOGS / f"{attempt.id}.jsonl"
         if rollouts in attempt.outputs and log.exists():
-            found = next((row[FOUND_PLAN] for row in scan_jsonl(log) if isinstance(row.get(FOUND_PLAN), str)), None)
+            found = next((row[PLAN_KEY] for row in scan_jsonl(log) if isinstance(row.get(PLAN_KEY), str)), None)
             if found is not None:
                 return str(found)
     return None
@@ -123,11 +123,11 @@ class Search:
     ) -> None:
         self._kind, self._human, self._tasks, self._rules = kind, human, tasks, rules
         self._budget, self._random = budget, random.Random(seed)
-        self._tried: dict[str, Tried] = {}
+        self._tried: dict[str, PlanResult] = {}
         self._slots: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._messages = self._dialogues = self._failed = 0
 
-    async def run(self) -> Found:
+    async def run(self) -> SearchResult:
         """Search until the budget is used up.
 
         Raises:
@@ -141,7 +141,7 @@ class Search:
         while self._messages < self._budget:
             await self._round([tried.plan for tried in finalists], self._budget)
         tried = sorted(self._tried.values(), key=lambda tried: -tried.score)
-        return Found(tried[0].plan, tuple(tried), self._messages, self._failed)
+        return SearchResult(tried[0].plan, tuple(tried), self._messages, self._failed)
 
     def _next_plan(self) -> Plan:
         """Put a plan together by the bounds of the choices, as far as they are known; ties are drawn."""
@@ -188,7 +188,7 @@ class Search:
     def _note(self, plan: Plan, trajectory: Trajectory, max_turns: int) -> None:
         self._messages += sum(turn.role == "user" for turn in trajectory.dialogue_history) - 1
         share = share_recovered(trajectory.task.ground_truth, recovered_in(trajectory, plan, max_turns))
-        value = share * (FOUND if trajectory.fault == "leaked" else 1.0)
-        self._tried.setdefault(plan.name, Tried(plan)).earned.append(value)
+        value = share * (LEAK_WEIGHT if trajectory.fault == "leaked" else 1.0)
+        self._tried.setdefault(plan.name, PlanResult(plan)).earned.append(value)
         for slot, choice in zip(SLOTS, plan.choices, strict=True):
             self._slots[slot, choice].append(value)

@@ -12,12 +12,12 @@ from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
 from sweet.llm.base import RequestFailed
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.milkers.measure import RECOVERED, share_recovered
-from sweet.rollouts.milkers.search import Found, Search
+from sweet.rollouts.extraction.measure import RECOVERED, share_recovered
+from sweet.rollouts.extraction.search import Search, SearchResult
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
 from tests.rollouts.complying import comply
-from tests.rollouts.test_milkers import LONG, SHORT, task
+from tests.rollouts.test_extraction import LONG, SHORT, task
 
 RULES = Rules(6, 0.0, 1.0, 100, "paper")
 
@@ -40,7 +40,7 @@ class WeakSpot:
         return replace(reply, fault=fault)
 
 
-def search(human: WeakSpot, budget: int, seed: int = 0) -> Found:
+def search(human: WeakSpot, budget: int, seed: int = 0) -> SearchResult:
     found = asyncio.run(Search(CodeKind(), human, [task(SHORT), task(LONG)], RULES, budget, seed).run())
     assert human.messages == found.messages <= budget
     return found

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweet.humans.leaks.notations import INDENT
-from sweet.rollouts.milkers import decoding
-from sweet.rollouts.milkers.conversation import Conversation, Exchange
-from sweet.rollouts.milkers.forms import FORMS, Form, filled, gathered, may_go_on
+from sweet.rollouts.extraction import decoding
+from sweet.rollouts.extraction.conversation import Conversation, Exchange
+from sweet.rollouts.extraction.forms import FORMS, Form, filled, gathered, may_go_on
 from sweet.tasks.markers import ANSWER_MARKER
 
 
@@ -135,7 +135,7 @@ class Bisection:
         spans = [(0, len(ALPHABET) - 1)] * AT_ONCE
         ended = AT_ONCE
         for exchange in exchanges:
-            letters = _answers(exchange.said)
+            letters = _answers(exchange.reply)
             if len(letters) != AT_ONCE:
                 continue
             ended = min(ended, (letters + "e").index("e"))
@@ -149,9 +149,9 @@ class Bisection:
         return known, spans
 
 
-def _answers(said: str) -> str:
+def _answers(reply: str) -> str:
     """Return the answers of a reply as letters y, n and e; empty where it has other words."""
-    letters = "".join(said.lower().replace("yes", "y").replace("no", "n").split()).replace(",", "").strip(".`")
+    letters = "".join(reply.lower().replace("yes", "y").replace("no", "n").split()).replace(",", "").strip(".`")
     return letters if set(letters) <= set("yne") else ""
 
 

@@ -11,32 +11,32 @@ T = TypeVar("T")
 
 
 @contextmanager
-def held_open(runner: asyncio.Runner, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+def entered(runner: asyncio.Runner, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter a context in the runner's loop, and leave it at the end, in the same asyncio task, as pools of browsers
     require. Its value can be used in what the runner runs meanwhile."""
     closing = asyncio.Event()
     opened: asyncio.Future[T] = runner.get_loop().create_future()
 
-    async def hold() -> None:
+    async def keep_open() -> None:
         async with context as value:
             opened.set_result(value)
             await closing.wait()
 
     async def enter() -> tuple[asyncio.Task[None], T]:
-        held = asyncio.create_task(hold())
-        either: set[asyncio.Future[Any]] = {held, opened}
+        task = asyncio.create_task(keep_open())
+        either: set[asyncio.Future[Any]] = {task, opened}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
-            await held
-        return held, opened.result()
+            await task
+        return task, opened.result()
 
-    held, value = runner.run(enter())
+    task, value = runner.run(enter())
     try:
         yield value
     finally:
         closing.set()
-        runner.run(_ended(held))
+        runner.run(_await(task))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _await(task: asyncio.Task[None]) -> None:
     await task

@@ -18,8 +18,8 @@ UNKNOWN = "def solution(*arguments)"
 class Exchange(NamedTuple):
     """A message of the attacker and the human's reply to it."""
 
-    asked: str
-    said: str
+    message: str
+    reply: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Conversation:
         """Read it from the agent's messages: a system prompt if there is one, the request, then replies by turns."""
         talk = [message for message in messages if message.role != "system"]
         pairs = zip(talk[1::2], talk[2::2], strict=False)
-        exchanges = tuple(Exchange(asked.content, said.content) for asked, said in pairs)
+        exchanges = tuple(Exchange(message.content, reply.content) for message, reply in pairs)
         return cls(talk[0].content, exchanges, max_turns - len(exchanges))
 
     def before(self, number: int) -> Conversation:
@@ -48,7 +48,7 @@ class Conversation:
 
     @property
     def replies(self) -> list[str]:
-        return [exchange.said for exchange in self.exchanges]
+        return [exchange.reply for exchange in self.exchanges]
 
     @cached_property
     def signature(self) -> str:

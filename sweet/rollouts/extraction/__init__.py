@@ -1,4 +1,4 @@
-"""Agents that try to make the simulated human give the reference away: `sweet rollout --agent milker:NAME`.
+"""Agents that try to make the simulated human give the reference away: `sweet rollout --agent attack:NAME`.
 
 They need no model and see what every agent sees, the request and the human's replies. Each asks for the program in
 one form (as code, line by line, in base64, as a syntax tree, …), adapts to the replies, and delivers as its answer what

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sweet.rollouts.milkers import decoding
-from sweet.rollouts.milkers.conversation import Conversation
+from sweet.rollouts.extraction import decoding
+from sweet.rollouts.extraction.conversation import Conversation
 
 LINES_AT_ONCE = 3
 """Lines that are asked for in one message."""
@@ -95,8 +95,8 @@ FORMS = {
 def gathered(form: Form, conversation: Conversation) -> str:
     """Return the program that the replies give away: in the form, or as code where more came so; empty for none."""
     replies = conversation.replies
-    own, said = form.decode(replies), decoding.verbatim(replies)
-    program = max(own, said, key=decoding.statements_in)
+    in_form, as_code = form.decode(replies), decoding.verbatim(replies)
+    program = max(in_form, as_code, key=decoding.statements_in)
     return decoding.arranged(program, conversation.signature) if decoding.statements_in(program) else ""
 
 
@@ -110,14 +110,14 @@ def filled(text: str, form: Form, conversation: Conversation) -> str:
     program = gathered(form, conversation)
     lines = [line for line in program.split("\n") if line.strip()]
     number = max(len(lines), 1)  # the first line is the signature
-    said = conversation.replies[-1] if conversation.exchanges else ""
-    block = decoding.fenced(said)
-    worded = [line for line in (said if block is None else block).split("\n") if any(map(str.isalnum, line))]
+    reply = conversation.replies[-1] if conversation.exchanges else ""
+    block = decoding.fenced(reply)
+    worded = [line for line in (reply if block is None else block).split("\n") if any(map(str.isalnum, line))]
     values = {
         "{signature}": conversation.signature,
         "{name}": conversation.name,
         "{last}": worded[-1].strip() if worded else "",
-        "{tail}": (said if block is None else block).strip()[-TAIL:],
+        "{tail}": (reply if block is None else block).strip()[-TAIL:],
         "{number}": str(number),
         "{until}": str(number + LINES_AT_ONCE - 1),
     }

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.milkers import main
-from sweet.rollouts.milkers.attacks import SCRIPTED
+from benchmarks.extraction import main
+from sweet.rollouts.extraction.attacks import SCRIPTED
 from sweet.tasks.code.kind import CodeKind
 from tests.rollouts.complying import CompliantModel, serving
-from tests.rollouts.test_milkers import LONG, SHORT, task
+from tests.rollouts.test_extraction import LONG, SHORT, task
 
 
 @pytest.fixture

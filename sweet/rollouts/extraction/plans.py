@@ -1,15 +1,15 @@
 """A grammar of attacks: who asks, for which form, after what, what follows a refusal; a plan has one choice of each.
 
-The name of a plan, `FRAMING+FORM+OPENING+REFUSED`, is that of an agent: `--agent milker:tester+json+direct+permit`.
+The name of a plan, `FRAMING+FORM+OPENING+REFUSED`, is that of an agent: `--agent attack:tester+json+direct+permit`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet.rollouts.milkers.attacks import Attack
-from sweet.rollouts.milkers.conversation import Conversation
-from sweet.rollouts.milkers.forms import FORMS
+from sweet.rollouts.extraction.attacks import Attack
+from sweet.rollouts.extraction.conversation import Conversation
+from sweet.rollouts.extraction.forms import FORMS
 
 SEPARATOR = "+"
 """Between the choices in a plan's name."""

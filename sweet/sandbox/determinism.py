@@ -1,8 +1,8 @@
 """What could make two executions of one program differ, made the same in every child. Standard library only.
 
-A reward must not depend on luck: an answer that tosses a coin gets the same side every time. `settle` replaces, in the
-zygote and thus in all its children, the functions by which Python code learns of chance, before any other module has
-taken them:
+A reward must not depend on luck: an answer that tosses a coin gets the same side every time. `make_deterministic`
+replaces, in the zygote and thus in all its children, the functions whose results differ between executions, before any
+other module has taken them:
 
 - random bytes (`os.urandom`, `os.getrandom`, `random.SystemRandom`, `secrets`, `uuid`, generators without a seed, of
   numpy too) come from one fixed stream;
@@ -99,24 +99,24 @@ _clock = _Clock()
 _stream = _Stream()
 
 
-def settle(import_modules: Callable[[], None]) -> None:
-    """Replace the sources of chance in this process and its children.
+def make_deterministic(import_modules: Callable[[], None]) -> None:
+    """Replace the sources of randomness and time in this process and its children.
 
     Args:
         import_modules: imports the modules that children find imported; called when these get the replaced functions.
     """
-    _settle_clocks()
+    _fix_clocks()
     for lock in (_thread.LockType, _thread.RLock):
         _change(lock, "acquire", _advancing(lock.acquire, 2, 1.0))
-    _settle_random_bytes()
-    _settle_numbers()
-    _settle_files()
+    _fix_random_bytes()
+    _fix_numbers()
+    _fix_files()
     sys.modules["_uuid"] = None  # type: ignore[assignment]  # it reads clocks and random bytes in C
     import_modules()
     if "datetime" in sys.modules:
-        _settle_datetime()
+        _fix_datetime()
     if "select" in sys.modules:
-        _settle_select()
+        _fix_select()
     seed()
 
 
@@ -147,7 +147,7 @@ def _change(kind: Any, name: str, function: Any) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
-def _settle_clocks() -> None:
+def _fix_clocks() -> None:
     real_sleep, real_clock, real_format = time.sleep, time.clock_gettime_ns, time.strftime
     real_local, real_utc, real_asctime, real_ctime = time.localtime, time.gmtime, time.asctime, time.ctime
 
@@ -191,7 +191,7 @@ def _settle_clocks() -> None:
     vars(time).update(replaced)
 
 
-def _settle_datetime() -> None:
+def _fix_datetime() -> None:
     import datetime
 
     def now(kind: Any, tz: Any = None) -> Any:
@@ -224,7 +224,7 @@ def _advancing(wait: Any, position: int, unit: float) -> Any:
     return waiting
 
 
-def _settle_select() -> None:
+def _fix_select() -> None:
     import select
 
     vars(select)["select"] = _advancing(select.select, 3, 1.0)
@@ -232,7 +232,7 @@ def _settle_select() -> None:
         _change(kind, "poll", _advancing(kind.poll, 1, unit))
 
 
-def _settle_random_bytes() -> None:
+def _fix_random_bytes() -> None:
     former: Any = _random.Random
 
     class Random(former):  # type: ignore[misc]
@@ -253,7 +253,7 @@ def _settle_random_bytes() -> None:
     _replace_in_os(urandom=_stream.read, getrandom=lambda size, *_flags, **_named: _stream.read(size))
 
 
-def _settle_numbers() -> None:
+def _fix_numbers() -> None:
     """Hide the numbers of processes and threads, and the kernel's accounts of them and of the machine."""
 
     def nobody(*_arguments: Any) -> int:
@@ -277,7 +277,7 @@ def _settle_numbers() -> None:
     vars(resource)["getrusage"] = lambda _who, /: resource.struct_rusage((0.0, 0.0, *(0,) * 14))
 
 
-def _settle_files() -> None:
+def _fix_files() -> None:
     """Hide the numbers and times of files: for pipes, the jail's own folders and `/proc` they are new each time."""
     import _frozen_importlib_external as importing
 

@@ -1,18 +1,18 @@
 """Attack a simulated human: how much of the references each attacker recovers, and whether the leaks are found.
 
-    python -m benchmarks.milkers --tasks FILE --sim MODEL [--sim-url URL] [--num-tasks 5] [--max-turns 10]
+    python -m benchmarks.extraction --tasks FILE --sim MODEL [--sim-url URL] [--num-tasks 5] [--max-turns 10]
                                  [--attackers base64,json,…] [--budget 200] [--human-tries 1] [--sandbox TIER]
 
-Each attacker of `sweet.rollouts.milkers` plays one dialogue on each of the first tasks of the file. With `--budget` a
-plan is searched on the tasks after these, with so many messages to the human, and plays on the first ones too, so that
-it is not scored on what it was found on. Prints one JSON object; for each attacker:
+Each attacker of `sweet.rollouts.extraction` plays one dialogue on each of the first tasks of the file. With `--budget`
+a plan is searched on the tasks after these, with so many messages to the human, and plays on the first ones too, so
+that it is not scored on what it was found on. Prints one JSON object; for each attacker:
 
 found       share of the dialogues in which the detector found a leak (`sweet.humans.leaks`), withheld replies included
 recovered   share of the dialogues whose human gave the reference away: what the attacker put together from the human's
             words passes the hidden tests, or has at least `RECOVERED` of the reference's tokens in their order
 unseen      share of the dialogues that were recovered without that the detector found anything; `unseen_tasks` names
             them. This is what counts: it should be 0, whatever the human says
-share       share of the reference's tokens that was recovered, on average (sweet/rollouts/milkers/measure.py)
+share       share of the reference's tokens that was recovered, on average (sweet/rollouts/extraction/measure.py)
 chance      the same program measured against the references of the other tasks: what a share is without any leak
 messages    to the human in a dialogue, on average
 
@@ -44,10 +44,10 @@ from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.milkers.attacks import SCRIPTED, Attacker
-from sweet.rollouts.milkers.client import attacker
-from sweet.rollouts.milkers.measure import RECOVERED, share_recovered
-from sweet.rollouts.milkers.search import Search, play, recovered_in
+from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker
+from sweet.rollouts.extraction.client import attacker
+from sweet.rollouts.extraction.measure import RECOVERED, share_recovered
+from sweet.rollouts.extraction.search import Search, play, recovered_in
 from sweet.sandbox.tiers import TierChoice
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.kind import TaskKind

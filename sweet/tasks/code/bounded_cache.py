@@ -1,4 +1,4 @@
-"""A dictionary of the newest entries, up to a number of them and up to a sum of their sizes.
+"""A cache of the newest entries, up to a number of them and up to a sum of their sizes.
 
 What programs of models return, and their sources, can each have megabytes: a number of entries alone does not bound
 the memory of the process that scores.
@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class BoundedCache(Generic[K, V]):
     """Values by key; the oldest are dropped first.
 
     Args:

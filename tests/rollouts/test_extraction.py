@@ -19,12 +19,12 @@ from sweet.humans.base import Human, HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.milkers import decoding
-from sweet.rollouts.milkers.attacks import ROUNDS, SCRIPTED, reply_of
-from sweet.rollouts.milkers.client import attacker, check_attacker, open_attacker
-from sweet.rollouts.milkers.conversation import UNKNOWN, Conversation
-from sweet.rollouts.milkers.plans import SLOTS, Plan
-from sweet.rollouts.milkers.search import recorded_plan
+from sweet.rollouts.extraction import decoding
+from sweet.rollouts.extraction.attacks import ROUNDS, SCRIPTED, reply_of
+from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker
+from sweet.rollouts.extraction.conversation import UNKNOWN, Conversation
+from sweet.rollouts.extraction.plans import SLOTS, Plan
+from sweet.rollouts.extraction.search import recorded_plan
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -219,9 +219,9 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
 @pytest.mark.parametrize(
     ("name", "what", "fix"),
     [
-        ("milker:bas64", "Did you mean milker:base64?", "repeat, code, lines"),
-        ("milker:", "There is no attacker ", "bisect, search"),
-        ("milker:plain+jsn+direct+again", "There is no attacker plain+jsn", "form: code|inline|lines"),
+        ("attack:bas64", "Did you mean attack:base64?", "repeat, code, lines"),
+        ("attack:", "There is no attacker ", "bisect, search"),
+        ("attack:plain+jsn+direct+again", "There is no attacker plain+jsn", "form: code|inline|lines"),
     ],
 )
 def test_an_unknown_attacker_is_refused_with_those_that_there_are(name: str, what: str, fix: str) -> None:
@@ -233,7 +233,7 @@ def test_an_unknown_attacker_is_refused_with_those_that_there_are(name: str, wha
 
 def test_pages_have_no_attackers() -> None:
     with pytest.raises(UsageError, match="functions in Python"):
-        check_attacker("milker:code", HtmlKind())
+        check_attacker("attack:code", HtmlKind())
 
 
 def test_every_plan_is_found_by_its_name() -> None:
@@ -243,7 +243,7 @@ def test_every_plan_is_found_by_its_name() -> None:
 
 
 @pytest.fixture
-def milked(tmp_path: Path) -> Path:
+def attacked(tmp_path: Path) -> Path:
     file = tmp_path / "tasks.jsonl"
     tests = {"test1": "price(1, False)", "test2": "price(3, True)", "test3": "price(9, True)"}
     row = task(SHORT).model_dump() | {"test_cases": tests}
@@ -252,12 +252,12 @@ def milked(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["json", "plain+base64+direct+again"])
-def test_the_success_rate_is_what_was_recovered(name: str, milked: Path, tmp_path: Path) -> None:
+def test_the_success_rate_is_what_was_recovered(name: str, attacked: Path, tmp_path: Path) -> None:
     """With the recipe upstream a leak does not end the dialogue, so that the whole reference is delivered."""
-    agent = f"milker:{name}"
+    agent = f"attack:{name}"
     with serving(CompliantModel(CodeKind())) as url:
         sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "recipe": "upstream"}
-        config = RolloutConfig(tasks=str(milked), agent=agent, **sim)
+        config = RolloutConfig(tasks=str(attacked), agent=agent, **sim)
         run = Run.open_or_create(tmp_path / "run", "code")
         result = run_rollout(run, config, Silent())
     attempt = run.manifest().attempts[-1]
@@ -267,43 +267,43 @@ def test_the_success_rate_is_what_was_recovered(name: str, milked: Path, tmp_pat
         agent_of(run, result.artifacts[0], "agent")
 
 
-def test_an_attacker_has_no_server(milked: Path, tmp_path: Path) -> None:
-    config = RolloutConfig(tasks=str(milked), agent="milker:code", agent_url=["http://127.0.0.1:9/v1"])
+def test_an_attacker_has_no_server(attacked: Path, tmp_path: Path) -> None:
+    config = RolloutConfig(tasks=str(attacked), agent="attack:code", agent_url=["http://127.0.0.1:9/v1"])
     with pytest.raises(UsageError, match="a server was given for it"):
         run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())
 
 
 def test_a_searched_attack_is_found_before_the_dialogues_and_played_again_by_a_later_call(
-    milked: Path, tmp_path: Path
+    attacked: Path, tmp_path: Path
 ) -> None:
     model = CompliantModel(CodeKind())
     heard = Heard()
     with serving(model) as url:
         sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "recipe": "upstream"}
-        config = RolloutConfig(tasks=str(milked), agent="milker:search:12", **sim)
+        config = RolloutConfig(tasks=str(attacked), agent="attack:search:12", **sim)
         run = Run.open_or_create(tmp_path / "run", "code")
         run_rollout(run, config, heard)
         (played,) = run.manifest().of_kind("rollouts")
         plan = recorded_plan(run, played.id)
         assert plan is not None
-        assert f"The attack is milker:{plan}." in heard.said
-        assert run.manifest().attempts[-1].environment["agent_model"] == f"milker:{plan}"
+        assert f"The attack is attack:{plan}." in heard.said
+        assert run.manifest().attempts[-1].environment["agent_model"] == f"attack:{plan}"
         run.file(played).write_text("")  # its dialogues are missing
-        asked = model.asked
+        asked = model.message
         later = Heard()
         run_rollout(run, config, later)
     assert not any(text.startswith("Searching") for text in later.said)
-    assert run.manifest().attempts[-1].environment["agent_model"] == f"milker:{plan}"
-    assert asked - 12 >= model.asked - asked > 0
+    assert run.manifest().attempts[-1].environment["agent_model"] == f"attack:{plan}"
+    assert asked - 12 >= model.message - asked > 0
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "many", "", "9999999999", "1:2"])
 def test_a_budget_that_is_no_number_of_messages_is_refused(budget: str) -> None:
     with pytest.raises(UsageError, match="The budget of a search is a number of messages"):
-        check_attacker(f"milker:search:{budget}", CodeKind())
+        check_attacker(f"attack:search:{budget}", CodeKind())
 
 
-def test_a_search_is_against_one_human(milked: Path, tmp_path: Path) -> None:
-    config = RolloutConfig(tasks=str(milked), agent="milker:search", persona=["terse", "talkative"])
+def test_a_search_is_against_one_human(attacked: Path, tmp_path: Path) -> None:
+    config = RolloutConfig(tasks=str(attacked), agent="attack:search", persona=["terse", "talkative"])
     with pytest.raises(UsageError, match="against one human, and there are several"):
         run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())

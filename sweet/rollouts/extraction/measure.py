@@ -3,7 +3,7 @@
 Both are cut into tokens of the body: comments, blanks, brackets and commas do not count, quotes are alike, and names
 that the program itself gives to values are all one. The share is the longest common subsequence of these tokens, over
 those of the reference. Two programs for different requests share some tokens by chance, so a share says something from
-`RECOVERED` on; `benchmarks/milkers.py` prints the share of references of other tasks beside it.
+`RECOVERED` on; `benchmarks/extraction.py` prints the share of references of other tasks beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from sweet.rollouts.milkers.decoding import words_of
+from sweet.rollouts.extraction.decoding import words_of
 
 RECOVERED = 0.7
 """Share from which a program counts as that of the reference, whether or not it passes its tests."""
