@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from sweet.cli.declaration import OptionSpec, complete_help, env_prefix, variable_part
 from sweet.errors import UsageError
-from sweet.stages.base import StageConfig, former_spellings, has_mark, option_key, recorded
+from sweet.stages.base import StageConfig, has_mark, option_key, recorded
 from sweet.suggestions import did_you_mean
 
 C = TypeVar("C", bound=StageConfig)
@@ -51,7 +51,6 @@ def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
 
 def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    former_name, former_values = former_spellings(info)
     required = info.is_required()
     kind, is_list = _value_type(info.annotation)
     choices = tuple(str(choice) for choice in typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
@@ -72,8 +71,8 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
         main=has_mark(info, "main"),
         rare=has_mark(info, "rare"),
         hidden=has_mark(info, "hidden"),
-        former_key=option_key(former_name),
-        former_values=former_values,
+        former_key="",
+        former_values={},
     )
 
 

@@ -46,7 +46,7 @@ from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, is_model, recorded_model
-from sweet.stages.base import ADDED, Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
@@ -67,33 +67,33 @@ _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
 
 
 class DataExportConfig(StageConfig):
-    to: Target = Field(default="published", json_schema_extra=ADDED)
+    to: Target = "published"
     """published: dialogues in the published format. verifiers, gymnasium: tasks, human and scorer as an environment
     package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
     from_: str | None = None
     """Rollouts to export, or with --to trl pairs; default: the newest."""
     out: Path | None = None
     """File to write; default: stdout. With another --to: the directory to create."""
-    name: str | None = Field(default=None, json_schema_extra=ADDED)
+    name: str | None = None
     """With --to verifiers or gymnasium: name of the package, sweet-env-NAME; default: the kind of task and the
     dataset."""
-    task: str | None = Field(default=None, json_schema_extra=ADDED)
+    task: str | None = None
     """With --tasks: kind of task; default: that of the run, else code."""
-    tasks: str | None = Field(default=None, json_schema_extra=ADDED)
+    tasks: str | None = None
     """With --to verifiers or gymnasium: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No
     run is needed then."""
-    split: str | None = Field(default=None, json_schema_extra=ADDED)
+    split: str | None = None
     """With --tasks: the split of the dataset; default: train."""
-    sim: str | None = Field(default=None, json_schema_extra=ADDED)
+    sim: str | None = None
     """With --to verifiers or gymnasium: the simulated human; default: that of the dialogues, else scripted."""
-    sim_url: list[str] = Field(default_factory=list, json_schema_extra=ADDED)
+    sim_url: list[str] = Field(default_factory=list)
     """OpenAI-compatible server of the simulated human; may be given several times."""
     tokenizer: str | None = None
     """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""
     incomplete: Literal["keep", "drop"] = "keep"
     """Tasks with fewer dialogues than others: keep their rows after the blocks, or drop them."""
-    thoughts: bool = Field(default=False, json_schema_extra=ADDED)
+    thoughts: bool = False
     """Also write the agent's thoughts, and the token ids that contain them."""
 
 

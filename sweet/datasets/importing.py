@@ -25,7 +25,7 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED, given_prompts
-from sweet.stages.base import ADDED, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.base import NO_ANSWER
@@ -42,10 +42,10 @@ MOST_PROMPTS = 10
 class DataImportConfig(StageConfig):
     task: str = "code"
     """Kind of task of a new run: code, html, or a kind of an installed package."""
-    format: Format = Field(default="auto", json_schema_extra=ADDED)
+    format: Format = "auto"
     """Format of the file: published, verifiers (traces.jsonl, or results.jsonl of earlier versions) or inspect (a log
     of inspect_ai); auto looks at the file."""
-    score: str | None = Field(default=None, json_schema_extra=ADDED)
+    score: str | None = None
     """Of a log of inspect_ai: the scorer whose value is the reward; default: the first of each sample."""
     prompts: Path | None = None
     """Folder with agent.txt: the agent's system prompt in rows that record none; default: the packaged one."""

@@ -30,7 +30,6 @@ from sweet.rollouts.sides import check_human
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.scoring.config import EvalConfig
 from sweet.stages.artifacts import given_prompts
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import RolloutsMeta
@@ -114,7 +113,7 @@ def _settings(
     prompts = personas = None
     if run is not None and rollouts is not None and attempt is not None:
         meta = RolloutsMeta.of(rollouts)
-        played = RolloutConfig.current(attempt.config) if attempt.stage in _PLAYED_BY else {}
+        played = attempt.config if attempt.stage in _PLAYED_BY else {}
         known = {"max_turns": meta.max_turns, "recipe": meta.recipe, "human": meta.human}
         found |= {name: value for name, value in known.items() if value is not None}
         found |= {name: played[name] for name in _OF_ROLLOUT if played.get(name) is not None}
@@ -133,7 +132,7 @@ def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
         attempt = manifest.attempt(scores.attempt)
         of_rollouts = any(source.id == rollouts.id for source in scores.inputs)
         if of_rollouts and attempt is not None and attempt.stage == "eval":
-            used = EvalConfig.current(attempt.config)
+            used = attempt.config
             found = {name: used[name] for name in _OF_EVAL if used.get(name) is not None}
             return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})
     return {}

@@ -41,7 +41,7 @@ from sweet.installation import (
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
-from sweet.stages.base import StageConfig, formerly
+from sweet.stages.base import StageConfig
 from sweet.tasks.registry import task_kind
 from sweet.units import count, format_bytes
 
@@ -58,7 +58,7 @@ class DoctorConfig(StageConfig):
     """Folder of the runs, for the free disk space."""
     timeout: float = Field(default=5.0, gt=0)
     """Seconds to wait for the model hub."""
-    import_timeout: float = Field(default=120.0, gt=0, json_schema_extra=formerly("patience"))
+    import_timeout: float = Field(default=120.0, gt=0)
     """Seconds to wait for another Python to import torch."""
     ray: str | None = None
     """Check every node of a Ray cluster instead: auto (the cluster of this machine), HOST:PORT, or local."""

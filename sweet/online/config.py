@@ -14,7 +14,7 @@ from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import ADDED, BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, TrainPacking, about
+from sweet.stages.base import BEHIND_DASHES, MAIN, OPERATIONAL, OneOrMore, PlannedConfig, TrainPacking, about
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import HumanSees, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
@@ -32,7 +32,7 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     """The credit rule: grpo, rloo, istar, opsd, sweet-pg, rft, or that of an installed package (docs/credit.md)."""
     rule_option: list[str] = Field(default=[], json_schema_extra=about("Method"))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
-    critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    critic: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The critic of the run that a rule asks, such as sweet-pg; default: the newest finished one."""
     tasks_per_step: int = Field(default=16, ge=1, json_schema_extra=about("Method", MAIN))
     """Tasks that are played for each step."""
@@ -53,7 +53,7 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     validate_every: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
     """Play validation tasks after every N steps and keep the actor that solves most of them, or whose mean reward is
     highest where no task counts as solved (html); 0 never does."""
-    keep: Literal["best", "last"] = Field(default="best", json_schema_extra=about("Method", ADDED))
+    keep: Literal["best", "last"] = Field(default="best", json_schema_extra=about("Method"))
     """With validation, the weights that are the actor: those that did best on validation tasks, or the last."""
     validation_tasks: int = Field(default=100, ge=1, json_schema_extra=about("Method"))
     """Validation tasks to play, at most."""
@@ -99,12 +99,12 @@ class TrainOnlineConfig(PlannedConfig, PricedConfig, PushedConfig):
     """TOML file of personas, as for sweet rollout."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
     """Folder with prompts instead of the packaged ones, as for sweet rollout."""
-    window: Window | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    window: Window | None = Field(default=None, json_schema_extra=about("Pages"))
     """Pages: size of the browser's window, WIDTHxHEIGHT, for the human and the scores; default: 1280x720."""
-    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages"))
     """Pages: what is shown for images of picsum.photos: placeholder (gradients; default), or photo, as for sweet
     rollout."""
-    similarity: str | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    similarity: str | None = Field(default=None, json_schema_extra=about("Pages"))
     """Pages: the model that compares screenshots, as for sweet eval: clip, a directory or hub id, or pixels. Default:
     clip if its weights are on this machine, otherwise pixels."""
     lr: float | None = Field(default=None, gt=0, json_schema_extra=about("Optimization"))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, OneOrMore, about
+from sweet.stages.base import MAIN, OPERATIONAL, OneOrMore, about
 from sweet.stages.prices import PricedConfig
 from sweet.training.config import PushedConfig
 from sweet.training.dialogue_tables import ROWS
@@ -21,7 +21,7 @@ class LoopConfig(PricedConfig, PushedConfig):
     """An option of a stage, as STAGE.OPTION=VALUE (rank.fraction=0.2), instead of the recipe's; may be given several
     times. evaluation.OPTION is one of the rollouts that only evaluate; servers.sim.OPTION, slurm.OPTION and
     prices.agent.OPTION are those of the other tables."""
-    algorithm: str = Field(default="sweet", json_schema_extra=about("Method", MAIN, ADDED))
+    algorithm: str = Field(default="sweet", json_schema_extra=about("Method", MAIN))
     """What the actor learns by: sweet; a credit rule that learns online in many small steps (grpo, rloo, rft, …); one
     that learns from recorded dialogues (multi-turn-dpo); or that of an installed package. docs/credit.md lists all."""
     task: str = Field(default="code", json_schema_extra=about("Data", MAIN))
@@ -38,11 +38,11 @@ class LoopConfig(PricedConfig, PushedConfig):
     """The simulated human: scripted, or a model that sees the reference; may be given several times, as in rollout."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", MAIN, OPERATIONAL))
     """OpenAI-compatible server of the simulated human; may be given several times."""
-    eval_sim: list[str] = Field(default=[], json_schema_extra=about("Simulated human", ADDED))
+    eval_sim: list[str] = Field(default=[], json_schema_extra=about("Simulated human"))
     """Evaluate each agent on the test tasks with this human too, which it does not learn with; both rates are shown."""
     eval_sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", OPERATIONAL))
     """OpenAI-compatible server of that human; may be given several times. Without --eval-sim it is that of --sim."""
-    eval_persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human", ADDED))
+    eval_persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human"))
     """How that human speaks, as in rollout; without --eval-sim it is the human of --sim with this persona."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method", MAIN))
     """Actors trained one after the other: each plays the training tasks for the next, which learns from all rounds. An

@@ -15,8 +15,7 @@ decides (`MANAGED`) cannot be set: which artifacts a stage reads, and what `[tra
 
 A call merges, each overriding the one before: a packaged recipe, a file or the run's own recipe; `--set`, which counts
 for every rule and judge; the options of the command line. The result is written to RUN/recipe.toml with every option,
-the defaults as comments. A default that an earlier version had otherwise is written as a value: where a run's recipe
-does not have the option, the former default counts for the whole run (`sweet.stages.base.formerly`).
+the defaults as comments.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from sweet.redaction import redacted
 from sweet.regular import read_regular
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
-from sweet.stages.base import StageConfig, former_spellings, option_key
+from sweet.stages.base import StageConfig, option_key
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
@@ -192,8 +191,6 @@ class Recipe:
                     continue
                 if name in given and given[name] is not None:
                     lines.append(_line(name, given[name]))
-                elif name in config.former_defaults():
-                    lines.append(_line(name, default))
                 elif table == "evaluation":
                     continue  # what is not given is as in [rollout]
                 else:
@@ -241,21 +238,8 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
 
 
 def read_run(run: Path) -> Recipe | None:
-    """Return the recipe of a run; None where it has none. Of options whose default has changed since it was written, it
-    has the former one."""
-    if not (run / RECIPE).exists():
-        return None
-    found = read_recipe(run / RECIPE)
-    former = {table: config.former_defaults() for table, config in TABLES.items()}
-    return replace(found, options={table: former[table] | dict(own) for table, own in found.options.items()})
-
-
-def _begun_with(own: Recipe, recipe: Recipe) -> Recipe:
-    """Return a recipe with the settings of the run's own where it names no option whose default has changed."""
-    kept = {
-        table: {name: own.options[table][name] for name in TABLES[table].former_defaults()} for table in own.options
-    }
-    return replace(recipe, options={table: kept[table] | dict(given) for table, given in recipe.options.items()})
+    """Return the recipe of a run; None where it has none."""
+    return read_recipe(run / RECIPE) if (run / RECIPE).exists() else None
 
 
 def write_run(recipe: Recipe, run: Path) -> None:
@@ -265,10 +249,8 @@ def write_run(recipe: Recipe, run: Path) -> None:
 
 
 def _base(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> Recipe:
-    own = None if run is None else read_run(run)
-    if own is not None:
-        return own if config.recipe is None else _begun_with(own, _named(config, given))
-    return _named(config, given)
+    own = None if run is None or config.recipe is not None else read_run(run)
+    return _named(config, given) if own is None else own
 
 
 def _named(config: LoopConfig, given: Mapping[str, Any]) -> Recipe:
@@ -410,13 +392,8 @@ def _with_extra(recipe: Recipe, table: str, path: Sequence[str], value: Any, sou
 
 
 def _field(config: type[StageConfig], key: str) -> str | None:
-    """Return the field of an option's key, also of its former one; None if there is none."""
-    wanted = spelled(key)
-    for name, info in config.model_fields.items():
-        former, _ = former_spellings(info)
-        if wanted in (option_key(name), option_key(former) if former else None):
-            return name
-    return None
+    """Return the field of an option's key; None if there is none."""
+    return next((name for name in config.model_fields if option_key(name) == spelled(key)), None)
 
 
 def _option(table: str, key: str, source: str) -> str:

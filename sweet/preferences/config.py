@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import ADDED, HIDDEN, OPERATIONAL, PlannedConfig, about
+from sweet.stages.base import HIDDEN, OPERATIONAL, PlannedConfig, about
 
 Strategy = Literal["random-halves", "best-worst"]
 Unpaired = Literal["omit", "best"]
@@ -24,7 +24,7 @@ class _ShortConfig(PlannedConfig):
 class LabelConfig(_ShortConfig):
     from_: str | None = None
     """Scores to label by; default: the newest finished ones that are not of the test split."""
-    allow_test: bool = Field(default=False, json_schema_extra=ADDED)
+    allow_test: bool = False
     """Also accept scores of dialogues on test tasks; an actor that learns from them cannot be measured on these
     tasks."""
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -43,10 +43,10 @@ class PairConfig(_ShortConfig):
     min_gap: float = Field(default=0.0, ge=0)
     """Least difference of the advantages of a pair, in nats per token of the critic, scores of a regression head, or
     points of an LLM judge."""
-    min_gap_share: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED)
+    min_gap_share: float = Field(default=0.0, ge=0, le=1)
     """Least difference of the advantages of a pair, as a share of that between the best and the worst reply of its
     turn: a turn with a single good reply then gives fewer pairs than one with several."""
-    unpaired: Unpaired = Field(default="omit", json_schema_extra=ADDED)
+    unpaired: Unpaired = "omit"
     """A turn that gives no pair. omit: nothing is learned from it. best: its best reply is kept without a rejected one,
     and the actor learns its likelihood; of equally good replies one is drawn."""
     fraction: float = Field(default=1.0, gt=0, le=1)

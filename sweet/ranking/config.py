@@ -14,14 +14,12 @@ from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import (
-    ADDED,
     BEHIND_DASHES,
     MAIN,
     OPERATIONAL,
     Packing,
     PlannedConfig,
     about,
-    formerly,
 )
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import Recipe, ReferenceContext, TurnTokens
@@ -33,7 +31,7 @@ class RankConfig(PlannedConfig, PricedConfig):
     control. lookahead: how much likelier the human's next reply makes the solution, and the reward of answers; it needs
     no critic. oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the
     critic starts from, by how much likelier the training-time information makes the reply."""
-    sim: str | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
+    sim: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """With --judge lookahead: the simulated human that is asked, scripted or a model; default: the dialogues' own."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
     """OpenAI-compatible server of that human; may be given several times. Without one it runs on this machine."""
@@ -55,7 +53,7 @@ class RankConfig(PlannedConfig, PricedConfig):
     judge the newest ones of the split train."""
     replies: str | None = Field(default=None, json_schema_extra=about("Data"))
     """Candidates of an earlier ranking: their replies are judged again, and nothing is sampled."""
-    allow_test: bool = Field(default=False, json_schema_extra=about("Data", ADDED))
+    allow_test: bool = Field(default=False, json_schema_extra=about("Data"))
     """Also accept dialogues on test tasks, and a critic that learned from them; an actor that learns from their turns
     cannot be measured on these tasks."""
     candidates: int = Field(default=16, ge=2, json_schema_extra=about("Agent", MAIN))
@@ -72,20 +70,20 @@ class RankConfig(PlannedConfig, PricedConfig):
     reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The frozen model that the advantage is measured against; default: the critic's starting model. For --judge
     untrained and lookahead the model that judges; default: the agent of the dialogues."""
-    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge"))
     """What the reference reads before a reply. hidden: the training-time information and the dialogue, as the critic
     does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic has
     learned nothing. Default: hidden with the recipe paper, dialogue with upstream."""
-    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Judge", ADDED))
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Judge"))
     """Of a thinking agent's replies, the tokens that the mean of a critic's log-ratios runs over: both (thought and
     reply together), reply, or separate (the mean of both means). Default: what the critic was trained with."""
     temperature: float = Field(default=1.0, gt=0, json_schema_extra=about("Agent"))
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Agent"))
     """Tokens of one reply at most; the agent's thoughts count too, except with --max-thought-tokens."""
-    max_thought_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Agent", ADDED))
+    max_thought_tokens: int | None = Field(default=None, ge=1, json_schema_extra=about("Agent"))
     """Tokens after which a thought is ended, in addition to --max-tokens; default: as in the dialogues."""
-    effort: Effort | None = Field(default=None, json_schema_extra=about("Agent", ADDED))
+    effort: Effort | None = Field(default=None, json_schema_extra=about("Agent"))
     """How much an agent that can think is asked to; default: as in the dialogues."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Judge"))
     """Tokens of a scored sequence at most; longer ones lose early turns. Default: the critic's context."""
@@ -99,9 +97,7 @@ class RankConfig(PlannedConfig, PricedConfig):
     """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
     packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
     """tree: shared prefixes of a dialogue's replies are computed once. plain: each reply separately, as a check."""
-    retry_timeout: float = Field(
-        default=20.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("patience"))
-    )
+    retry_timeout: float = Field(default=20.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server, until all of its answer has come."""
@@ -117,9 +113,7 @@ class RankConfig(PlannedConfig, PricedConfig):
     engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """The engine of an agent without an address: vllm, started and stopped here, where it is installed and fits the
     machine (auto), always, or never (embedded). The agent micro is always embedded."""
-    startup_timeout: float = Field(
-        default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL, formerly("start_up"))
-    )
+    startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds to wait for a vllm that is started here."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", BEHIND_DASHES))
     """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""

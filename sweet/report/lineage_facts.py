@@ -8,7 +8,7 @@ from datetime import datetime
 from sweet.inspection.status import report as status
 from sweet.json_value import JsonValue
 from sweet.report.schema import ArtifactFact, AttemptFact, Link, words
-from sweet.runs.commands import command_of, current_settings, default_settings
+from sweet.runs.commands import command_of, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.artifacts import own_actor
@@ -97,7 +97,7 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
 
 def _portable(attempt: Attempt, names: Names) -> dict[str, JsonValue]:
     """Return the settings with the actors of the run as RUN/…, independent of the run's path."""
-    config = current_settings(attempt)
+    config = attempt.config
     actors = {name: names.resolve_actor(config.get(name), attempt.started) for name in MODELS}
     return config | {name: f"{RUN}/{actor.path}" for name, actor in actors.items() if actor is not None}
 

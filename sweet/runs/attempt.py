@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,9 +40,6 @@ class Config(Protocol):
     def digest(self) -> str: ...
 
     def outcome_settings(self) -> dict[str, Any]: ...
-
-    def current(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings that an older version recorded under their current names and values."""
 
 
 @dataclass
@@ -243,7 +240,7 @@ class ActiveAttempt:
         if not own or own[-1][0].status != "partial":
             return
         artifact, maker = own[-1]
-        before, now_ = self._config.current(maker.config) | artifact.meta, self._settings | meta
+        before, now_ = maker.config | artifact.meta, self._settings | meta
         changed = [
             f"{key} was {before.get(key)!r} and is {value!r}" for key, value in now_.items() if before.get(key) != value
         ]

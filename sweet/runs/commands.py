@@ -16,12 +16,6 @@ def default_settings(stage: str) -> dict[str, Any] | None:
     return None if known is None else known.config.default_settings()
 
 
-def current_settings(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt's recorded configuration under the current names and values of its options."""
-    stage = stage_named(attempt.stage)
-    return attempt.config if stage is None else stage.config.current(attempt.config)
-
-
 def command_of(attempt: Attempt, run: str | Path) -> str:
     """Return the command line that repeats an attempt from its beginning, with the options that differ from the
     defaults.
@@ -32,5 +26,5 @@ def command_of(attempt: Attempt, run: str | Path) -> str:
     stage = stage_named(attempt.stage)
     if stage is None:
         raise ValueError(f"{attempt.stage} is not a stage of the pipeline")
-    settings = {**current_settings(attempt), "resume": False}
+    settings = {**attempt.config, "resume": False}
     return shlex.join(["sweet", attempt.stage, str(run), *stage.config.option_words(settings)])

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from sweet.runs.commands import current_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.stages import Stage, stage_named
 
@@ -64,13 +63,13 @@ def partial_of(manifest: Manifest, attempt: Attempt) -> Artifact | None:
 
 
 def valid_settings(attempt: Attempt) -> dict[str, object] | None:
-    """Return the settings of an attempt under their current names; None if no command can repeat it, such as a ranking
-    by a Python function."""
+    """Return the settings of an attempt; None if no command can repeat it, such as a ranking by a Python function."""
     stage = stage_named(attempt.stage)
     if stage is None:
         return None
-    settings = current_settings(attempt)
-    known = {name: settings[name] for name in settings.keys() & stage.config.model_fields}
+    known: dict[str, object] = {
+        name: value for name, value in attempt.config.items() if name in stage.config.model_fields
+    }
     try:
         stage.config.model_validate(known)
     except ValidationError:

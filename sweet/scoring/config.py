@@ -12,7 +12,7 @@ from sweet.render.window import PictureRule, Window
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import FLIPS
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, PlannedConfig, about
+from sweet.stages.base import MAIN, OPERATIONAL, PlannedConfig, about
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.base import ReferenceContext, TurnTokens
 
@@ -27,10 +27,10 @@ class EvalConfig(PlannedConfig, PricedConfig):
     similarity: str | None = Field(default=None, json_schema_extra=about("Pages", MAIN))
     """Pages: the model that compares screenshots: clip, a directory or hub id of a CLIP or SigLIP model, or the
     stand-in pixels. Default: clip if its weights are on this machine, otherwise pixels."""
-    window: Window | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    window: Window | None = Field(default=None, json_schema_extra=about("Pages"))
     """Pages: size of the browser's window, WIDTHxHEIGHT; default: that of the rollouts, with --scorer upstream
     1366x682. Scores at different windows are not compared."""
-    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages", ADDED))
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=about("Pages"))
     """Pages: what is shown for images of picsum.photos, placeholder or photo (sweet data assets --photo); default: as
     in the rollouts, with --scorer upstream photo if it is downloaded. Scores by different rules are not compared."""
     from_: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
@@ -27,10 +27,6 @@ from sweet.topics import Topic
 OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done, but
 not its result: it is not part of the digest by which an attempt is recognised as the same."""
-
-ADDED: JsonDict = {"added": True}
-"""Mark of a configuration field that a later version has added: with its default it is not part of the digest, so that
-the attempts of older versions, which had no such field, are recognised."""
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that receives the arguments after `--` on the command line (for vllm)."""
@@ -54,22 +50,6 @@ def about(topic: Topic, *marks: JsonDict) -> JsonDict:
     return merged
 
 
-def formerly(name: str = "", values: Mapping[str, str] | None = None, default: str | None = None) -> JsonDict:
-    """Mark a configuration field (`json_schema_extra`) that has been renamed, or whose values or default have changed.
-
-    The former spellings are still accepted, with a warning on the command line, and are read in the records of older
-    versions. Digests are computed from them, so that the attempts of older versions are recognised.
-
-    Args:
-        name: the former name of the field.
-        values: the current spelling of each former value.
-        default: the former default. An attempt of an older version has it in its record; a run of `sweet train` whose
-            recipe does not name the option was begun with it and keeps it (`sweet.pipeline.recipe`).
-    """
-    mark: JsonDict = {"former_name": name, "former_values": dict(values or {})}
-    return mark if default is None else {**mark, "former_default": default}
-
-
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 """One name or several."""
 
@@ -83,7 +63,7 @@ def _one_or_more(value: Any) -> Any:
 
 
 OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
-"""One name, or a list of several. One is recorded as text, as by versions in which there could not be several."""
+"""One name, or a list of several. One is recorded as text."""
 
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
@@ -97,33 +77,9 @@ class StageConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_spellings(cls, settings: Any) -> Any:
-        return cls.current(settings) if isinstance(settings, Mapping) else settings
-
-    @classmethod
-    def current(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings, such as those that an older version recorded, under their current names and values."""
-        current = dict(settings)
-        for field_, name, values in _former_fields(cls):
-            if name in current and field_ not in current:
-                current[field_] = current.pop(name)
-            if values and isinstance(value := current.get(field_), str):
-                current[field_] = values.get(value, value)
-        return current
-
     def digest(self) -> str:
         """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""
-        settings = self.outcome_settings()
-        for field_, added, name, former in _recorded_fields(type(self)):
-            if field_ in settings:
-                if added and getattr(self, field_) == type(self).model_fields[field_].default:
-                    del settings[field_]
-                    continue
-                value = settings.pop(field_)
-                settings[name] = former.get(value, value) if isinstance(value, str) else value
-        return digest_of(settings)
+        return digest_of(self.outcome_settings())
 
     def outcome_settings(self) -> dict[str, Any]:
         """Return the fields that are not operational, as JSON types."""
@@ -133,16 +89,6 @@ class StageConfig(BaseModel):
     def default_settings(cls) -> dict[str, Any]:
         """Return the defaults of all fields in recorded form."""
         return {name: list(value) if isinstance(value, list) else value for name, value in _defaults(cls).items()}
-
-    @classmethod
-    def former_defaults(cls) -> dict[str, Any]:
-        """Return the former defaults of the fields that had another one."""
-        extras = {name: info.json_schema_extra for name, info in cls.model_fields.items()}
-        return {
-            name: extra["former_default"]
-            for name, extra in extras.items()
-            if isinstance(extra, dict) and "former_default" in extra
-        }
 
     @classmethod
     def option_words(cls, settings: Mapping[str, Any]) -> list[str]:
@@ -181,26 +127,6 @@ def _operational(config: type[StageConfig]) -> frozenset[str]:
 
 
 @cache
-def _recorded_fields(config: type[StageConfig]) -> tuple[tuple[str, bool, str, dict[str, str]], ...]:
-    """Return of each field: its name, whether it was added later, and name and values under which it was recorded
-    first."""
-    found = []
-    for field_, info in config.model_fields.items():
-        name, values = former_spellings(info)
-        former = {current: value for value, current in values.items()}
-        found.append((field_, has_mark(info, "added"), name or field_, former))
-    return tuple(found)
-
-
-@cache
-def _former_fields(config: type[StageConfig]) -> tuple[tuple[str, str, dict[str, str]], ...]:
-    """Return each field that had another name or other values: its name, the former one, and the current spelling of
-    each former value."""
-    found = [(field_, *former_spellings(info)) for field_, info in config.model_fields.items()]
-    return tuple((field_, name, values) for field_, name, values in found if name or values)
-
-
-@cache
 def _defaults(config: type[StageConfig]) -> dict[str, Any]:
     """Return the defaults of all fields in recorded form. Pydantic needs milliseconds for those of one class."""
     return {
@@ -226,20 +152,13 @@ class PlannedConfig(StageConfig):
 
 
 def has_mark(info: FieldInfo, mark: str) -> bool:
-    """Return whether a configuration's field has a mark (`OPERATIONAL`, `ADDED`, …)."""
+    """Return whether a configuration's field has a mark (`OPERATIONAL`, `MAIN`, …)."""
     return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get(mark))
 
 
 def option_key(field: str) -> str:
     """Return the option of a configuration's field, without dashes: `num-tasks` for `num_tasks`, `from` for `from_`."""
     return field.rstrip("_").replace("_", "-")
-
-
-def former_spellings(info: FieldInfo) -> tuple[str, dict[str, str]]:
-    """Return a field's former name, empty if it had none, and the current spelling of each former value."""
-    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    name, values = extra.get("former_name", ""), extra.get("former_values", {})
-    return str(name), {str(old): str(new) for old, new in values.items()} if isinstance(values, dict) else {}
 
 
 def recorded(value: Any) -> Any:

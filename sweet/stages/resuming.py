@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, listed, option, stage
-from sweet.runs.commands import current_settings
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
 from sweet.runs.stages import Stage, stage_named
@@ -50,7 +49,7 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
         if asked and given:
             return run, config
         raise _nothing(run, this)
-    recorded = {**type(config).default_settings(), **current_settings(attempt)}
+    recorded = {**type(config).default_settings(), **attempt.config}
     values = config.model_dump(mode="json")
     changed = sorted(name for name in given - type(config).operational() if values[name] != recorded[name])
     if changed and asked:
@@ -68,7 +67,7 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
     """Return the settings of an attempt with those that were given, those that equal a default left out: a stage may
     ask which were set."""
     defaults = type(config).default_settings()
-    settings = {**current_settings(attempt), **given}
+    settings = {**attempt.config, **given}
     named = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
     try:
         return type(config).model_validate({**named, "resume": True})

@@ -13,7 +13,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.manifest import Kind
-from sweet.stages.base import ADDED, MAIN, OPERATIONAL, Names, PlannedConfig, StageConfig, TrainPacking, about, formerly
+from sweet.stages.base import MAIN, OPERATIONAL, Names, PlannedConfig, StageConfig, TrainPacking, about
 from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, TurnTokens
 from sweet.training.loggers import LogTarget
 
@@ -101,7 +101,7 @@ class TrainConfig(PlannedConfig, PushedConfig):
     """Examples per step; default: 8, for rft and sft 32."""
     max_length: int | None = Field(default=None, ge=8, json_schema_extra=about("Method"))
     """Tokens of a sequence at most; longer dialogues lose early turns. Default: the model's context."""
-    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    turn_tokens: TurnTokens | None = Field(default=None, json_schema_extra=about("Method"))
     """The tokens of a thinking agent's turns that are supervised: both, thought and reply together; reply, the thought
     is only read; or separate, each is half of the turn. Default: both for an actor, separate for a critic."""
     recipe: Recipe = Field(default="paper", json_schema_extra=about("Method"))
@@ -110,7 +110,7 @@ class TrainConfig(PlannedConfig, PushedConfig):
     """Seed of the order of the examples."""
     shuffle: Shuffle = Field(
         default="auto",
-        json_schema_extra=about("Optimization", formerly(values={"kin": "grouped"}, default="examples")),
+        json_schema_extra=about("Optimization"),
     )
     """examples: in random order. pieces: at most half a batch of a dialogue's pairs (of a task's preferences) together;
     grouped: all of them. The more are together the faster, and the less a step's examples vary. auto: pieces for
@@ -121,7 +121,7 @@ class TrainConfig(PlannedConfig, PushedConfig):
     """An artifact to learn from; may be given several times, to learn from all of them and start from the agent of the
     last. Default: the newest finished one of its kind, of scores and dialogues the newest that are not of the test
     split."""
-    allow_test: bool = Field(default=False, json_schema_extra=about("Data", ADDED))
+    allow_test: bool = Field(default=False, json_schema_extra=about("Data"))
     """Also learn from what was made from dialogues on test tasks; the model cannot be measured on these tasks then."""
     device: Device = Field(default="auto", json_schema_extra=about("Machine", MAIN, OPERATIONAL))
     """Where to train."""
@@ -212,9 +212,9 @@ class TrainActorConfig(TrainConfig):
     sweet-pg, sweet-pg-candidates: the critic's advantages as weights. opsd: distillation from the model that sees the
     training-time information. istar: rewards of turns by a reward model. docs/credit.md lists all; other packages may
     add some."""
-    critic: str | None = Field(default=None, json_schema_extra=about("Method", ADDED))
+    critic: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The critic that the credit rule asks for advantages (sweet-pg); default: the newest finished one."""
-    rule_option: list[str] = Field(default=[], json_schema_extra=about("Method", ADDED))
+    rule_option: list[str] = Field(default=[], json_schema_extra=about("Method"))
     """An option of the credit rule, as NAME=VALUE; may be given several times."""
 
 

@@ -13,7 +13,7 @@ from sweet.cli.registry import Registry
 from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult, formerly
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.record import Rate, Record
 
 
@@ -27,9 +27,7 @@ class PlayConfig(StageConfig):
     each task."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus."""
-    scorer: Literal["strict", "upstream"] = Field(
-        default="strict", json_schema_extra=formerly(values={"loose": "upstream"})
-    )
+    scorer: Literal["strict", "upstream"] = "strict"
     """Scorer."""
     from_: str | None = None
     """Artifact to start from."""
@@ -37,7 +35,7 @@ class PlayConfig(StageConfig):
     """With the NLL term."""
     resume: bool = False
     """Resume."""
-    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=OPERATIONAL)
     """Seconds to keep trying."""
     compare: Path | None = None
     """Another run."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.errors import ServerError, UsageError
+from sweet.errors import ServerError
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import StatusReport, json_schema, report
 from sweet.rollouts.config import RolloutConfig
@@ -17,10 +17,7 @@ from sweet.runs.commands import command_of
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making
-from sweet.stages.base import StageConfig
-from sweet.training.config import TrainCriticConfig
 from tests.runs.conftest import Settings, make
-from tests.runs.older import record_former_spellings
 
 
 @pytest.fixture
@@ -84,43 +81,6 @@ def test_a_stopped_stage_is_resumed(run: Run) -> None:
         draft.path.write_text("{}\n")
         attempt.finish_artifact(draft, rows=1)
     assert steps(run) == ["sweet eval"], "a later call replaced it"
-
-
-@pytest.mark.parametrize(
-    ("stage", "config", "options"),
-    [
-        ("rollout", RolloutConfig(retry_timeout=5, startup_timeout=9), "--retry-timeout 5.0 --startup-timeout 9.0"),
-        ("train-critic", TrainCriticConfig(shuffle="grouped"), "--shuffle grouped"),
-    ],
-)
-def test_an_attempt_of_an_older_version_has_its_options_under_their_current_names(
-    run: Run, stage: str, config: StageConfig, options: str
-) -> None:
-    kind: Kind = "rollouts" if stage == "rollout" else "critic"
-    with pytest.raises(KeyboardInterrupt), run.attempt(stage, config) as attempt:
-        attempt.start_artifact(kind, resume=True)
-        raise KeyboardInterrupt
-    record_former_spellings(run)
-    assert not set(run.manifest().attempts[0].config) & {"retry_timeout", "startup_timeout"}
-    assert run.manifest().attempts[0].config.get("shuffle") in (None, "kin")
-    assert command_of(run.manifest().attempts[0], "RUN") == f"sweet {stage} RUN {options}"
-    assert steps(run)[0] == f"sweet {stage} --resume"
-    with run.attempt(stage, config) as attempt:
-        draft = attempt.start_artifact(kind, resume=True)
-        assert (draft.id, draft.resumed) == (f"{kind}-1", True)
-        draft.path.write_text("{}\n")
-        attempt.finish_artifact(draft, rows=1)
-
-
-def test_settings_of_an_older_version_are_compared_under_their_current_names(run: Run) -> None:
-    with pytest.raises(KeyboardInterrupt), run.attempt("train-critic", TrainCriticConfig(shuffle="grouped")) as attempt:
-        attempt.start_artifact("critic", resume=True)
-        raise KeyboardInterrupt
-    record_former_spellings(run)
-    changed = TrainCriticConfig(shuffle="grouped", seed=3)
-    with pytest.raises(UsageError) as refused, run.attempt("train-critic", changed) as attempt:
-        attempt.start_artifact("critic", resume=True, allow_new=False)
-    assert "settings: seed was 0 and is 3." in refused.value.what
 
 
 def test_arguments_after_two_dashes_stay_after_them(run: Run) -> None:

@@ -169,11 +169,6 @@ def test_options_that_do_not_fit_the_algorithm_are_refused(options: dict[str, An
     assert fix in str(error.value.fix)
 
 
-def test_a_loop_without_an_algorithm_has_the_digest_of_earlier_versions() -> None:
-    assert LoopConfig().digest() == "3da689621c9429dc"
-    assert LoopConfig(rounds=3, eval_persona=["terse"], tasks="micro").digest() == "93b0d6ca102976c9"
-
-
 @pytest.mark.parametrize("wrong", ["train-online.rule-option=x=1", "train-online.validate-every=1"])
 def test_a_wrong_option_of_the_training_is_found_before_a_dialogue_is_played(tmp_path: Path, wrong: str) -> None:
     rows = '{"problem_description": "P", "ground_truth": "def f():\\n    return 1", "test_cases": {"t": "f()"}, '

@@ -152,27 +152,6 @@ def test_the_written_recipe_has_every_option_and_no_password(tmp_path: Path) -> 
     assert all(f"[{table}]" in text for table in TABLES)
 
 
-@pytest.mark.parametrize("named", [None, "paper"])
-def test_a_run_of_an_earlier_version_keeps_the_order_of_its_examples(tmp_path: Path, named: str | None) -> None:
-    """Its recipe has the options that were given; the default of the others was that of its version."""
-    text = '[train-critic]\nepochs = 2\n[train-actor]\nnll = 1.0\n# shuffle = "examples"\n'
-    (tmp_path / RECIPE).write_text(text)
-    config = LoopConfig() if named is None else LoopConfig(recipe=named)
-    found = resolve(config, tmp_path)
-    assert [found.of(table)["shuffle"] for table in ("train-critic", "train-actor")] == ["examples", "examples"]
-    assert resolve(LoopConfig(set_=["train-actor.shuffle=pieces"]), tmp_path).of("train-actor")["shuffle"] == "pieces"
-    write_run(found, tmp_path)
-    assert resolve(config, tmp_path).outcome() == found.outcome()
-
-
-def test_a_new_run_records_the_default_whose_former_one_would_count_otherwise(tmp_path: Path) -> None:
-    write_run(resolve(LoopConfig(), None), tmp_path)
-    assert (tmp_path / RECIPE).read_text().count('\nshuffle = "auto"') == 2
-    again = read_run(tmp_path)
-    assert again is not None
-    assert again.of("train-actor")["shuffle"] == "auto"
-
-
 def test_prices_are_kept(tmp_path: Path) -> None:
     found = recipe("[prices.agent]\nprompt = 2.5\ncompletion = 10")
     write_run(found, tmp_path)

@@ -18,7 +18,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.tasks.base import Task
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
-from tests.runs.older import record_former_spellings
 
 
 @pytest.fixture
@@ -106,19 +105,6 @@ def test_an_unreachable_server_is_exit_3_and_keeps_the_partial_artifact(run: Run
     manifest = run.manifest()
     assert manifest.attempts[-1].status == "failed"
     assert manifest.artifacts[-1].status == "partial"
-
-
-def test_an_interrupted_rollout_of_an_older_version_resumes(run: Run) -> None:
-    settings = {"retry_timeout": 0.2, "startup_timeout": 30.0}
-    run_rollout(run, config(**settings), Silent())
-    path = run.file(run.artifact("rollouts-1"))
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:7]))
-    record_former_spellings(run)
-    assert run.manifest().attempts[0].config["patience"] == 0.2
-    result = run_rollout(run, config(**settings), Silent())
-    assert (result.artifacts[0].id, result.metrics.episodes) == ("rollouts-1", TASKS * SAMPLES)
-    assert path.read_bytes().startswith(b"".join(lines[:7]))
 
 
 def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run) -> None:

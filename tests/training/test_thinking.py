@@ -175,21 +175,6 @@ def test_the_judge_of_a_dialogue_under_way_reads_thoughts(run: Run) -> None:
     assert len(set(scores.values())) == 3
 
 
-@pytest.mark.parametrize(
-    ("config", "digest"),
-    [
-        (TrainCriticConfig, "c76e535f5754b871"),
-        (TrainActorConfig, "4feba3a28ac2b52f"),
-        (RankConfig, "51f0aa3634398d30"),
-    ],
-)
-def test_the_digest_of_earlier_versions_is_kept(config: Any, digest: str) -> None:
-    """That of the version before the option; with its default it is no part of it."""
-    then = {"shuffle": "examples"} if "shuffle" in config.model_fields else {}  # the default of that version
-    assert config(turn_tokens=None, **then).digest() == config(**then).digest() == digest
-    assert config(turn_tokens="reply", **then).digest() != digest
-
-
 def test_a_critic_of_an_earlier_version_ranks_by_the_default(tmp_path: Path, run: Run) -> None:
     made = run_train_critic(run, critic_config(), Silent()).artifacts[0]
     old = made.model_copy(update={"meta": {k: v for k, v in made.meta.items() if k != "turn_tokens"}})
