@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 
-from pydantic import Field
-
 from sweet.datasets.foreign import Format, format_of
 from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
