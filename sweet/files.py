@@ -87,3 +87,14 @@ def replaced(path: Path, temporary: str, *, make_folders: bool = False, durable:
             new.replace(place)
         finally:
             new.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to the disk. Only POSIX systems can and need to."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -27,13 +27,15 @@ _UNTIL_END = ExitStack()
 if _IS_FIRST:
     _folder = _UNTIL_END.enter_context(isolate())
     _FIREFOX = firefox_cache.install(Path(_folder))
-    _UNTIL_END.enter_context(programs.zygotes(Path(_folder, "zygotes")))
+    if os.environ.get(programs.SWITCH) != "off":
+        _UNTIL_END.enter_context(programs.zygotes(Path(_folder, "zygotes")))
 # readline, which pytest imports, sets these for the workers: messages would wrap, as on a terminal.
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 _SECONDS = schedule.recorded()
 
-# Thousands of small files are written here, none of which has to survive a loss of power.
+# Thousands of small files are written here, none of which has to survive a loss of power. Which flushes the program
+# asks for, and in which order, is tested with a log of them (tests/disk_log.py).
 vars(os)["fsync"] = lambda file: None
 # A busy machine is no reason to fail. In CI a commit has one result; elsewhere each run looks for new examples.
 settings.register_profile(

@@ -32,6 +32,8 @@ SET_BY_IMPORTS = (
 )
 """Set by ray (the second when it joins a cluster), deepspeed, peft and gymnasium in the process that uses them; without
 them, each sets its variable to the same."""
+SWITCH = "PYTEST_FORKS"
+"""Variable that turns forking off (`PYTEST_FORKS=off pytest`): every program is then run by a new interpreter."""
 WORKERS = "PYTEST_ZYGOTE"
 """Variable with the level of the zygote that forks pytest-xdist's workers."""
 FOLDER = "ZYGOTES_OF_TESTS"

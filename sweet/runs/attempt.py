@@ -28,7 +28,7 @@ from sweet.runs.index import save_index
 from sweet.runs.manifest import LOGS, Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
-from sweet.runs.store import Store, sync_folder
+from sweet.runs.store import Store
 from sweet.runs.tokens import TokenMeter, tokens_path
 
 
@@ -186,7 +186,6 @@ class ActiveAttempt:
         if not draft.path.exists():
             raise SweetError(f"{self.stage} has not written {draft.id}.", where=draft.path)
         make_durable(draft.path)
-        sync_folder(draft.path.parent)
         content = measure(draft.path)
         with self._store.change() as manifest:
             artifact = _artifact(manifest, draft.id)

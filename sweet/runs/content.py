@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.errors import InputError
+from sweet.files import sync_folder
 from sweet.regular import check_any, files_below, open_descriptor, open_regular
 from sweet.runs.manifest import Artifact
 from sweet.units import count
@@ -50,13 +51,16 @@ def measure(path: Path, sum_of: Callable[[Path], str] = file_sha256) -> Content:
 
 
 def make_durable(path: Path) -> None:
-    """Flush a file, or the files of a folder, to the disk."""
+    """Flush a file, or all files and folders below a folder, to the disk, and the folder that holds it."""
     for file in files_below(path) if path.is_dir() else [path]:
         handle = open_descriptor(file, os.O_RDWR)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    for folder, _, _ in os.walk(path, topdown=False):
+        sync_folder(Path(folder))
+    sync_folder(path.parent)
 
 
 def current_sha256(path: Path, artifact: Artifact) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sweet.errors import InputError, SweetError, UsageError
-from sweet.files import replaced
+from sweet.files import replaced, sync_folder
 from sweet.hints import Hint
 from sweet.installation import VERSION
 from sweet.regular import check_file, confine, make_folder, read_regular
@@ -150,14 +150,3 @@ class Store:
                 f"repair it by hand (sweet status --schema prints its form); the artifacts in {self.root} are unchanged"
             )
         return shlex.join(["cp", str(self.backup), str(self.path)])
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder to the disk. Only POSIX systems can and need to."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
+from tests.disk_log import recorded
 from tests.online.test_every_rule import _StoppedError, _Stopper
 from tests.runs.conftest import Settings
 from tests.stages.learn_runs import make_agent
@@ -213,3 +215,15 @@ def test_half_a_line_is_played_and_scored_again(tmp_path: Path, agent: str) -> N
         assert len(rows(torn, kind)) == 12
     assert equal(whole.path / "actor" / "actor-1", torn.path / "actor" / "actor-1")
     assert not equal(whole.path / "actor" / "actor-1", Path(agent))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the log of events reads /proc")
+def test_rows_are_on_the_disk_before_the_checkpoint_that_does_not_play_them_again(tmp_path: Path, agent: str) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    with recorded(run.path) as log:
+        run_train_online(run, config(agent), Silent())
+    saved = [place for place, event in enumerate(log) if event == ("replace", "actor/actor-1/checkpoint.pt")]
+    assert len(saved) == 2
+    for file in ("rollouts/rollouts-1.jsonl", "scores/scores-1.jsonl"):
+        for place in saved:
+            assert [event for event, path in log[:place] if path == file][-1] == "fsync"
