@@ -1,12 +1,12 @@
-"""Write README's tables and picture of the studies from the results of `python -m benchmarks.micro`.
+"""Write the tables and the picture of the studies from the results of `python -m benchmarks.micro`.
 
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
-Run it in the repository. It replaces the blocks between README's markers, on `micro` and on `micro-long`, and
-docs/micro.png, which contains the digest of its source, and in docs/results.md the table of the earlier study with all
-ablations, at equal dialogues. The learning curves, and what is compared at equal wall clock, are those of a second
-study of fewer seeds, which ran while nothing else did (CURVES). A test compares them with the results. No number is
-typed by hand.
+Run it in the repository. It replaces what stands between markers: in README.md the rows of some methods, in
+docs/results.md the tables of `micro` and `micro-long` and that of the earlier study with all ablations, at equal
+dialogues; and it writes docs/micro.png, which contains the digest of its source. The learning curves, and what is
+compared at equal wall clock, are those of a second study of fewer seeds, which ran while nothing else did (CURVES). A
+test compares them with the results. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ PICTURE = Path("docs/micro.png")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
+BEGIN_ROWS = "<!-- rows of the study: python -m benchmarks.readme_results -->"
+END_ROWS = "<!-- end of rows -->"
 BEGIN_LONGER = "<!-- study on longer dialogues: python -m benchmarks.readme_results -->"
 END_LONGER = "<!-- end of study on longer dialogues -->"
 BEGIN_EARLIER = "<!-- earlier study: python -m benchmarks.readme_results -->"
@@ -48,6 +50,7 @@ ALTERNATIVES = {
     "credit": "mean advantage by kind of turn",
 }
 """Descriptions of the parts of the picture."""
+SHOWN_IN_README = ("multi-turn-dpo", "sweet", "sweet-plus")
 NO_BOUNDS = (None, None)
 HEADER = ("method", "what it is", "success", "greedy")
 
@@ -90,11 +93,11 @@ def block(results: StudyResults, timed: StudyResults | None = None) -> str:
     if timed is not None:
         results = with_curves(results, timed)
     parts = [
-        "### The methods compared",
+        "#### The methods compared",
         f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent "
         f"and {_equal(results)}. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
-        f"![{_alternative(results)}]({PICTURE})",
+        f"![{_alternative(results)}]({PICTURE.name})",
         table(results),
         "Success at temperature 1 and greedy: means over seeds with a 95 % t-interval over seeds. The differences on "
         "the same tasks in percentage points, with a 95 % interval over tasks.",
@@ -108,14 +111,20 @@ def _of_curves(timed: StudyResults) -> str:
     seeds = count(len(timed.seeds), "seed")
     return (
         f"The learning curves and the comparison at equal wall clock are of {seeds} of the same study, during which "
-        f"the machine did nothing else: [{CURVES}]({CURVES})."
+        f"the machine did nothing else: [{CURVES}](../{CURVES})."
     )
+
+
+def readme_rows(results: StudyResults) -> str:
+    """Return the rows of README: a few methods, by success."""
+    methods = [one for one in study_series.methods(results) if one.method in SHOWN_IN_README]
+    return safe_markdown.table(HEADER, [_row(one, len(results.seeds)) for one in methods], "--rr") + "\n"
 
 
 def longer_block(results: StudyResults) -> str:
     """Return the Markdown of the study on longer dialogues, which stands below the other one."""
     parts = [
-        "### The same on longer dialogues",
+        "#### The same on longer dialogues",
         f"`{LONGER_FAMILY}`: five of fourteen rules are hidden, and the agent has ten turns. "
         f"{count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and {_equal(results)}. "
         f"Their settings are those for `{FAMILY}`. {results.test_tasks:,} unseen tasks.",
@@ -131,8 +140,8 @@ def _below(results: StudyResults, source: Path) -> list[str]:
         _at_equal_seconds(results),
         safe_markdown.prose(results.note or ""),
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
-        f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
-        f"[{source}]({source}), which has all results and settings ({_versions(results)}).",
+        f"Written by `python -m benchmarks.readme_results` from "
+        f"[{source}](../{source}), which has all results and settings ({_versions(results)}).",
     ]
 
 
@@ -226,30 +235,8 @@ def digest(*paths: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths if path.exists())).hexdigest()
 
 
-def update_earlier(root: Path, path: Path = EARLIER) -> None:
-    """Write the table of the earlier study under the repository's root.
-
-    Raises:
-        SweetError: the results are invalid.
-    """
-    page, whole = root / PAGE, table(read_study(root / path)) + "\n"
-    written = put_between(page.read_text(encoding="utf-8"), BEGIN_EARLIER, END_EARLIER, whole)
-    page.write_text(written, encoding="utf-8")
-
-
-def update_longer(root: Path, path: Path = LONGER) -> None:
-    """Write README's block on longer dialogues under the repository's root.
-
-    Raises:
-        SweetError: the results are invalid.
-    """
-    readme, whole = root / "README.md", longer_block(read_study(root / path, LONGER_FAMILY))
-    written = put_between(readme.read_text(encoding="utf-8"), BEGIN_LONGER, END_LONGER, whole)
-    readme.write_text(written, encoding="utf-8")
-
-
-def update(root: Path, path: Path) -> None:
-    """Write README's block and the picture under the repository's root.
+def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Path = EARLIER) -> None:
+    """Write the blocks and the picture under the repository's root.
 
     Raises:
         SweetError: the results are invalid, or matplotlib is not installed.
@@ -257,17 +244,21 @@ def update(root: Path, path: Path) -> None:
     results, timed = read_study(path), read_curves(root)
     shown = results if timed is None else with_curves(results, timed)
     write_whole(root / PICTURE, plots.overview(shown, digest(path, root / CURVES)))
-    readme, whole = root / "README.md", block(results, timed)
-    readme.write_text(put_between(readme.read_text(encoding="utf-8"), BEGIN, END, whole), encoding="utf-8")
+    _put(root / "README.md", BEGIN_ROWS, END_ROWS, readme_rows(results))
+    _put(root / PAGE, BEGIN, END, block(results, timed))
+    _put(root / PAGE, BEGIN_LONGER, END_LONGER, longer_block(read_study(longer, LONGER_FAMILY)))
+    _put(root / PAGE, BEGIN_EARLIER, END_EARLIER, table(read_study(earlier)) + "\n")
+
+
+def _put(page: Path, begin: str, end: str, content: str) -> None:
+    page.write_text(put_between(page.read_text(encoding="utf-8"), begin, end, content), encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write README's table and picture of the study from its results.")
+    parser = argparse.ArgumentParser(description="Write the tables and the picture of the studies.")
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
     try:
         update(Path.cwd(), parser.parse_args().results)
-        update_longer(Path.cwd())
-        update_earlier(Path.cwd())
     except SweetError as error:
         parser.error(str(error))
 

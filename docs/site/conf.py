@@ -30,6 +30,7 @@ NAVIGATION = {
         "The paper's rows": "docs/paper",
     },
     "Stages": {
+        "Stage by stage": "docs/stages",
         "Rollouts": "docs/rollouts",
         "Training": "docs/training",
         "Online training": "docs/online",
@@ -49,6 +50,7 @@ NAVIGATION = {
     },
     "Reference": {
         "Commands": "docs/commands",
+        "For scripts": "docs/scripts",
         "Python": "docs/api",
         "Architecture": "docs/architecture",
         "Contributing": "CONTRIBUTING",

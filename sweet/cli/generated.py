@@ -1,4 +1,4 @@
-"""Generates files of the repository: the index, docs/commands.md, README's table of commands and the completion files.
+"""Generates files of the repository: the index, docs/commands.md and the completion files.
 
 `python -m sweet.cli.generated`, run in the repository, writes them. Tests check that they are current.
 """
@@ -15,9 +15,6 @@ from sweet.cli import index
 from sweet.cli.app import MODULES, declarations
 from sweet.cli.declaration import COMMON, HELP_ALL, LONG_WORK, Declaration, OptionSpec, by_topic
 from sweet.cli.reference import VARIABLES, metrics_of
-
-BEGIN = "<!-- commands: python -m sweet.cli.generated -->"
-END = "<!-- end of commands -->"
 
 COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
 """Shell and the file under `completions/`."""
@@ -52,7 +49,7 @@ def chapters() -> dict[str, list[Declaration]]:
 def command_table() -> str:
     """Return a Markdown table of all commands with their summaries."""
     rows = [
-        f"| [`sweet {one.name}`](docs/commands.md#sweet-{one.name.replace(' ', '-')}) | {one.summary} |"
+        f"| [`sweet {one.name}`](#sweet-{one.name.replace(' ', '-')}) | {one.summary} |"
         for commands in chapters().values()
         for one in commands
     ]
@@ -61,7 +58,7 @@ def command_table() -> str:
 
 def command_pages() -> str:
     """Return docs/commands.md: every command with its examples, arguments, options and metrics."""
-    parts = [_HEAD, "Every command has these options:\n", "| option | |\n|---|---|"]
+    parts = [_HEAD, command_table(), "Every command has these options:\n", "| option | |\n|---|---|"]
     parts += [f"| `{f'--{key} {value}'.strip()}` | {help} |" for key, value, help in COMMON]
     parts.append("| `--help`, `-h` | Show the examples and the options, of a long list the main ones. |")
     parts.append(f"| `{HELP_ALL}` | Show the examples and all options, by topic. |\n")
@@ -116,11 +113,6 @@ def _row(spec: OptionSpec) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def with_table(readme: str) -> str:
-    """Return the README with the table of commands between its markers."""
-    return put_between(readme, BEGIN, END, command_table())
-
-
 def put_between(page: str, begin: str, end: str, content: str) -> str:
     """Return a page with `content` between two markers, each of which occurs once."""
     head, rest = page.split(begin)
@@ -137,8 +129,6 @@ def completion(shell: str) -> str:
 def main(root: Path) -> None:
     """Write the files under the repository's root."""
     index.PATH.write_text(index.render(declarations()), encoding="utf-8")
-    readme = root / "README.md"
-    readme.write_text(with_table(readme.read_text(encoding="utf-8")), encoding="utf-8")
     (root / "docs" / "commands.md").write_text(command_pages(), encoding="utf-8")
     (root / "completions").mkdir(exist_ok=True)
     for shell, name in COMPLETIONS.items():

@@ -1,4 +1,4 @@
-"""README's block on the study is generated from the results and describes them."""
+"""The tables of the study are generated from the results and describe them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from benchmarks.readme_results import (
     BEGIN,
     BEGIN_EARLIER,
     BEGIN_LONGER,
+    BEGIN_ROWS,
     CURVES,
     EARLIER,
     END,
     END_EARLIER,
     END_LONGER,
+    END_ROWS,
     LONGER,
     PAGE,
     PICTURE,
@@ -29,8 +31,9 @@ from benchmarks.readme_results import (
     main,
     read_curves,
     read_study,
+    readme_rows,
+    table,
     update,
-    update_earlier,
 )
 from sweet.cli.generated import put_between
 from sweet.errors import InputError
@@ -38,32 +41,46 @@ from tests.docs.pages import ROOT
 from tests.view.conftest import HOSTILE
 from tests.view.study_results import learned, method, study, study_dict
 
+EMPTY = "\n\n".join(
+    f"before\n\n{begin}\n{end}\n\nbehind\n"
+    for begin, end in ((BEGIN, END), (BEGIN_LONGER, END_LONGER), (BEGIN_EARLIER, END_EARLIER))
+)
+AGAIN = "run: python -m benchmarks.readme_results"
+
 
 def written(folder: Path, **changes: Any) -> Path:
-    """A repository with a README and results of a study."""
-    (folder / "README.md").write_text(f"before\n\n{BEGIN}\n{END}\n\nbehind\n", encoding="utf-8")
+    """Make a repository with the pages of the blocks, and results of a study."""
+    (folder / "README.md").write_text(f"{BEGIN_ROWS}\n{END_ROWS}\n", encoding="utf-8")
+    (folder / "docs").mkdir(exist_ok=True)
+    (folder / PAGE).write_text(EMPTY, encoding="utf-8")
     file = folder / "micro.json"
     file.write_text(json.dumps({**study_dict(), **changes}), encoding="utf-8")
     return file
 
 
-def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme.count(BEGIN) == readme.count(END) == 1
-    if not (ROOT / RESULTS).exists():
-        assert readme.split(BEGIN)[1].split(END)[0].strip() == "", "a block without results"
-        assert not (ROOT / PICTURE).exists()
-        pytest.skip(f"there is no {RESULTS} yet")
-    again = "run: python -m benchmarks.readme_results"
-    assert readme == put_between(readme, BEGIN, END, block(read_study(ROOT / RESULTS), read_curves(ROOT))), again
+def updated(folder: Path, file: Path) -> None:
+    update(folder, file, ROOT / LONGER, ROOT / EARLIER)
+
+
+def test_the_tables_and_the_picture_are_those_of_the_results() -> None:
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", PAGE))
+    results = read_study(ROOT / RESULTS)
+    assert readme == put_between(readme, BEGIN_ROWS, END_ROWS, readme_rows(results)), AGAIN
+    assert page == put_between(page, BEGIN, END, block(results, read_curves(ROOT))), AGAIN
+    assert page == put_between(page, BEGIN_EARLIER, END_EARLIER, table(read_study(ROOT / EARLIER)) + "\n"), AGAIN
     with Image.open(ROOT / PICTURE) as image:
-        assert image.info["Source"] == digest(ROOT / RESULTS, ROOT / CURVES), again
+        assert image.info["Source"] == digest(ROOT / RESULTS, ROOT / CURVES), AGAIN
+
+
+def test_the_rows_of_the_readme_are_three_methods() -> None:
+    rows = readme_rows(study(methods=[method(1, "rft"), method(3, "sweet"), method(4, "multi-turn-dpo")])).splitlines()
+    assert [row.split("|")[1].strip() for row in rows[2:]] == ["`multi-turn-dpo`", "`sweet`"]
 
 
 def test_the_block_on_longer_dialogues_is_that_of_its_results() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
     text = longer_block(read_study(ROOT / LONGER, "micro-long"))
-    assert readme == put_between(readme, BEGIN_LONGER, END_LONGER, text), "run: python -m benchmarks.readme_results"
+    assert page == put_between(page, BEGIN_LONGER, END_LONGER, text), AGAIN
     assert str(LONGER) in text
     with pytest.raises(InputError, match="not of 'micro-long'"):
         read_study(ROOT / RESULTS, "micro-long")
@@ -80,30 +97,17 @@ def test_each_method_is_compared_with_sweet_and_with_sweet_plus() -> None:
     assert "`sweet-plus` minus it" not in block(study()), "as in results of earlier versions"
 
 
-def test_the_table_of_the_earlier_study_is_that_of_its_results(tmp_path: Path) -> None:
-    page = ROOT / PAGE
-    (tmp_path / "docs").mkdir()
-    copy = tmp_path / PAGE
-    copy.write_bytes(page.read_bytes())
-    update_earlier(tmp_path, ROOT / EARLIER)
-    assert copy.read_bytes() == page.read_bytes(), "run: python -m benchmarks.readme_results"
-    emptied = put_between(page.read_text(encoding="utf-8"), BEGIN_EARLIER, END_EARLIER, "")
-    copy.write_text(emptied, encoding="utf-8")
-    assert copy.read_bytes() != page.read_bytes()
-    update_earlier(tmp_path, ROOT / EARLIER)
-    assert copy.read_bytes() == page.read_bytes()
-
-
-def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_the_blocks_are_replaced_and_nothing_else(tmp_path: Path) -> None:
     file = written(tmp_path)
-    update(tmp_path, file)
-    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert readme.startswith(f"before\n\n{BEGIN}\n\n### ")
-    assert readme.endswith(f"\n{END}\n\nbehind\n")
+    updated(tmp_path, file)
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert page.startswith(f"before\n\n{BEGIN}\n\n#### ")
+    assert page.endswith(f"\n{END_EARLIER}\n\nbehind\n")
+    assert (tmp_path / "README.md").read_text(encoding="utf-8").endswith(f"|\n\n{END_ROWS}\n")
     with Image.open(tmp_path / PICTURE) as image:
         assert image.info["Source"] == digest(file)
-    update(tmp_path, file)
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == readme
+    updated(tmp_path, file)
+    assert (tmp_path / PAGE).read_text(encoding="utf-8") == page
 
 
 def test_the_block_contains_the_results_and_describes_them() -> None:
@@ -118,7 +122,7 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
     picture = (
         "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"
     )
-    assert f"![{picture}; mean advantage by kind of turn]({PICTURE})" in text
+    assert f"![{picture}; mean advantage by kind of turn]({PICTURE.name})" in text
 
 
 def test_the_block_says_what_was_equal_and_compares_at_equal_wall_clock_too() -> None:
@@ -140,13 +144,13 @@ def test_curves_and_seconds_may_be_those_of_another_study(tmp_path: Path) -> Non
     assert "of 2 seeds of the same study, during which the machine did nothing else" in text
     assert "`grpo` | 125,004" not in text, "the curve of a method that the quiet study does not have is not shown"
     file = written(tmp_path)
-    update(tmp_path, file)
+    updated(tmp_path, file)
     without = (tmp_path / PICTURE).read_bytes()
     (tmp_path / CURVES).parent.mkdir(parents=True)
     (tmp_path / CURVES).write_text(quiet.model_dump_json(), encoding="utf-8")
-    update(tmp_path, file)
+    updated(tmp_path, file)
     assert (tmp_path / PICTURE).read_bytes() != without
-    assert str(CURVES) in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert str(CURVES) in (tmp_path / PAGE).read_text(encoding="utf-8")
 
 
 def test_a_method_that_not_all_seeds_have_finished_says_so() -> None:
@@ -173,10 +177,10 @@ def test_texts_of_the_results_are_no_markup() -> None:
 def test_a_study_of_other_tasks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     file = written(tmp_path, family="smollm2")
     with pytest.raises(InputError, match="not of 'micro'"):
-        update(tmp_path, file)
+        updated(tmp_path, file)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["readme_results", str(file)])
     with pytest.raises(SystemExit, match="2"):
         main()
     assert "smollm2" in capsys.readouterr().err
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"before\n\n{BEGIN}\n{END}\n\nbehind\n"
+    assert (tmp_path / PAGE).read_text(encoding="utf-8") == EMPTY

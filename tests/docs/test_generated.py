@@ -6,7 +6,7 @@ import re
 
 from docs.tools.credit import with_rules
 from sweet.cli.app import declarations
-from sweet.cli.generated import chapters, command_pages, with_table
+from sweet.cli.generated import chapters, command_pages
 from sweet.cli.reference import RECORDS, VARIABLES, metrics_of
 from tests.docs.pages import ROOT
 
@@ -20,11 +20,6 @@ def test_the_command_reference_is_current() -> None:
 def test_the_list_of_credit_rules_is_current() -> None:
     page = (ROOT / "docs" / "credit.md").read_text(encoding="utf-8")
     assert page == with_rules(page), "run: python -m docs.tools.credit"
-
-
-def test_the_table_of_commands_in_the_readme_is_current() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == with_table(readme), AGAIN
 
 
 def test_every_command_is_in_the_reference_and_every_metric_has_its_command() -> None:

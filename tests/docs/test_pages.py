@@ -22,6 +22,7 @@ SHELLS = ("console", "sh", "bash")
 LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
+    ".",
     *("apt", "cat", "cd", "docker", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright"),
     *("pytest", "ruff", "sbatch", "vf-eval", "wait"),
 }
@@ -198,7 +199,7 @@ def test_every_variable_is_read_by_the_program(page: Page, parser: Parser) -> No
 
 def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     readme = read_page(ROOT / "README.md")
-    typed = [line for block in readme.blocks[:2] for line in block.text.splitlines()]
+    typed = [line for block in readme.blocks[1:3] for line in block.text.splitlines()]
     steps = re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     assert typed == ["$ pip install . && sweet demo", "$ pip install -e '.[test]' && pytest"]
     assert {part for line in typed for part in (line[2:], *line[2:].split(" && "))} & set(steps) == {

@@ -1,4 +1,4 @@
-"""The README's pipeline, run with smaller numbers; its metrics are documented."""
+"""The pipeline of docs/stages.md, run with smaller numbers; its metrics are documented."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ENVIRONMENT = {
     "SWEET_RANK_CANDIDATES": "4",
     "SWEET_TRAIN_ACTOR_EPOCHS": "1",
 }
-"""Options that the README leaves at their defaults, for a short test."""
+"""Options that the page leaves at their defaults, for a short test."""
 
 
 def _pipeline() -> Piece:
-    blocks = read_page(ROOT / "README.md").blocks
+    blocks = read_page(ROOT / "docs" / "stages.md").blocks
     return next(block for block in blocks if "sweet train-critic runs/first" in block.text)
 
 
-def test_the_pipeline_of_the_readme_runs(
+def test_the_pipeline_of_the_docs_runs(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in ENVIRONMENT.items():
@@ -42,7 +42,7 @@ def test_the_pipeline_of_the_readme_runs(
         output = json.loads(captured.out)
         seen.append(output["stage"])
         assert _unknown(output) == [], "sweet/cli/reference.py describes each metric"
-        assert not output["metrics"].get("warnings"), "the README compares comparable runs"
+        assert not output["metrics"].get("warnings"), "the page compares comparable runs"
     assert " ".join(seen) == (
         "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"
     )
