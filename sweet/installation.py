@@ -7,6 +7,10 @@ unrelated package on PyPI whose module is called `sweet` too: no message may sug
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
 VERSION = "0.1.0"
 
 PACKAGE = __file__.removesuffix("installation.py").rstrip("/\\")
@@ -22,6 +26,20 @@ FORMER_DISTRIBUTION = "sweet-rl"
 def install_command(extra: str = "") -> str:
     """Return the command that installs the program, with an optional extra of pyproject.toml such as `gpu`."""
     return f"pip install '.[{extra}]' in the checkout of sweet" if extra else "pip install . in the checkout of sweet"
+
+
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a Python child process, from that of its parent: it imports the same package, nothing
+    from the working directory, and prints little."""
+    import site
+
+    environment = dict(base)
+    root = str(Path(PACKAGE).parent)
+    if root not in (*site.getsitepackages(), site.getusersitepackages()):
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
+    environment["PYTHONSAFEPATH"] = "1"
+    environment.setdefault("PYTHONWARNINGS", "ignore")
+    return environment
 
 
 NOT_USED = {"docs", "openrlhf", "test"}

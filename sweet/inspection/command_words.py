@@ -20,7 +20,7 @@ PLACEHOLDERS = {MODEL: "the model to train: micro, a directory or a hub id", FIL
 
 _OF_ONE_CALL = {
     *("resume", "new", "rates", "verify", "compare", "flips", "allow_different"),
-    *("nnodes", "node_rank", "master_addr", "allow_test"),
+    "allow_test",
 }
 """Settings that are not repeated: they belong to the call that they were given to."""
 

@@ -1,17 +1,18 @@
 """Trains on several ranks, from the point of view of the command that the user started.
 
-The command stays one process: it writes the manifest and the metrics and prints to the terminal. The ranks are child
-processes, started by torch's launcher on this machine, by DeepSpeed's launcher on the hosts of a hostfile, or by one
-torch launcher on each of several nodes (`sweet.learn.multinode`), which srun or the user starts. The ranks read the job
+The command stays one process: it writes the manifest and the metrics and prints to the terminal. torchrun starts the
+ranks of each machine (`sweet.learn.launcher`) and numbers them over all machines. It is started on this machine as a
+child process, on the hosts of a hostfile by ssh, and on the nodes of a Slurm job by srun. The ranks read the job
 (`sweet.learn.job`) from a folder and report their progress there, so with several machines the run's directory must be
 on a shared disk.
 
-    command ── supervisor ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
-    command ── supervisor ── srun ── on each node: node ── supervisor ── launcher ── ranks
-    command ── supervisor ── launcher ── ranks       and on each further node the same command, as its node
+    command ── supervisor ── launcher ── rank 0, 1, …
+    command ── supervisor ── ssh ── launcher ── ranks       for each host
+    command ── supervisor ── srun ── launcher ── ranks      on each node
 
-The supervisor ends the launcher when the command is gone for any reason (`sweet.supervisor`). A rank ends with its
-launcher and, on other hosts, when the command's heartbeat stops. The output of launcher and ranks goes to a log.
+When a launcher fails, the command ends the others. The supervisor ends launcher, ssh or srun when the command is gone
+for any reason (`sweet.supervisor`); an ssh that ends hangs up the launcher, which then ends its ranks. The output of
+launchers and ranks goes to a log.
 """
 
 from __future__ import annotations
@@ -19,56 +20,65 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
+import shlex
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from sweet.errors import UsageError
+from sweet import supervisor
+from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
-from sweet.installation import install_command, unsuitable_versions
+from sweet.installation import child_environment, install_command, unsuitable_versions
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
-from sweet.learn.heartbeat import HEARTBEAT, Heartbeat
-from sweet.learn.job import FILE, PROGRESS, Job
-from sweet.learn.launcher import (
-    ORPHAN_TIMEOUT,
-    PROGRAM,
-    child_environment,
-    start,
-    stop,
-    torch_launcher,
-    with_loopback,
-)
+from sweet.learn.job import Job
 from sweet.learn.metrics import Record, Summary
-from sweet.learn.multinode import POLL_INTERVAL, NodeMonitor, Rendezvous, clear
 from sweet.llm.address import bind
 
+LAUNCHER = "sweet.learn.launcher"
+PROGRAM = "sweet.learn.worker"
+PROGRESS = "progress.jsonl"
+"""The file in a job's folder to which rank 0 writes what the command is to know."""
+GRACE_PERIOD = 5.0
+"""Seconds in which the launchers of other machines may end on their own once one has failed."""
+STOP_TIMEOUT = 10.0
+"""Seconds that ssh, srun or an orphaned launcher has to end its ranks."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks for progress."""
+
 _HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
+_SSH = ("ssh", "-tt", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
+"""With a terminal (`-tt`), the end of the connection hangs up what was started by it."""
+_SSH_FAILED = 255
+_EXPORTED = re.compile(r"(NCCL|GLOO|UCX|FI|OMP|TORCH|PYTHON)\w*|HF_HOME|HF_HUB_OFFLINE|LD_LIBRARY_PATH|SWEET_CACHE")
+"""Environment variables that ranks on the hosts of a hostfile get."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Several nodes with one launcher each, whose ranks meet at an address of the first node.
+    """The nodes of a Slurm job.
 
     Attributes:
-        rank: the number of this node if the user starts each one; None if srun starts them all.
+        master: the first node, where the launchers meet.
         gpus: GPUs that srun requests on each node; None if the ranks compute on CPUs.
     """
 
     count: int
     master: str
-    rank: int | None = None
     gpus: int | None = None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The devices that ranks run on: on this machine, on each of several nodes, or on each host of a hostfile
+    """The devices that ranks run on: on this machine, on each node of a Slurm job, or on each host of a hostfile
     (`devices` None: as many as its slots)."""
 
     devices: int | None
@@ -92,60 +102,193 @@ def check_deepspeed(where: Hint | None = None) -> None:
         )
 
 
-def check_hostfile(path: Path) -> None:
-    """Raise UsageError unless every line is `HOST slots=N`, empty, or a comment."""
+def read_hostfile(path: Path) -> dict[str, int]:
+    """The slots of each host of a hostfile.
+
+    Raises:
+        UsageError: a line is neither `HOST slots=N`, nor empty, nor a comment, or there is no host.
+    """
     fix = "one line a host: HOST slots=N, where ssh HOST needs no password"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The hostfile cannot be read: {error}", where=path, fix=fix) from error
-    entries = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-    hosts = [(number, line) for number, line in entries if not line.startswith("#")]
-    for number, line in hosts:
-        if not _HOST.fullmatch(line):
+    hosts: dict[str, int] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        host = _HOST.fullmatch(line)
+        if host is None or host[1].startswith("-"):
             raise UsageError(f"Not a host and its slots: {line!r}", where=f"{path}, line {number}", fix=fix)
+        hosts[host[1]] = int(host[2])
     if not hosts:
         raise UsageError("The hostfile names no host.", where=path, fix=fix)
+    return hosts
 
 
 def world_size(layout: Layout | None) -> int:
-    """The number of ranks, if every node has as many as this one."""
-    if layout is None or layout.hostfile is None:
-        devices = (layout.devices if layout else None) or 1
-        return devices * (layout.nodes.count if layout and layout.nodes else 1)
-    hosts = [_HOST.fullmatch(line.strip()) for line in layout.hostfile.read_text(encoding="utf-8").splitlines()]
-    return sum(layout.devices or int(host[2]) for host in hosts if host)
+    """The number of ranks."""
+    if layout is None:
+        return 1
+    if layout.hostfile is not None:
+        return sum(layout.devices or slots for slots in read_hostfile(layout.hostfile).values())
+    return (layout.devices or 1) * (layout.nodes.count if layout.nodes else 1)
 
 
-def launch_command(layout: Layout, folder: Path, port: int, program: str = PROGRAM) -> list[str]:
-    """The command that starts the ranks of the job in `folder`; they meet at `port` of the first machine.
+def launch_commands(layout: Layout, folder: Path, port: int, program: str = PROGRAM) -> dict[str, list[str]]:
+    """The commands that start the ranks of the job in `folder`, each with a name of what it starts.
 
     Args:
-        program: that each rank runs, where all of them are on this machine.
+        port: of the first machine, at which the launchers meet.
+        program: that each rank runs.
     """
-    nodes = layout.nodes
-    if nodes is not None and nodes.rank is None:
-        node = [sys.executable, "-m", "sweet.learn.multinode", str(folder.absolute())]
-        return slurm.srun_command(nodes.count, nodes.gpus, node)
-    if nodes is not None:
-        return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
+
+    def launcher(machines: int, devices: int, *rendezvous: str) -> list[str]:
+        options = [f"--nnodes={machines}", f"--nproc-per-node={devices}", "--max-restarts=0", "--rdzv-backend=c10d"]
+        return [sys.executable, "-m", LAUNCHER, *options, *rendezvous, "-m", program, str(folder.absolute())]
+
+    meeting = f"--rdzv-id={secrets.token_hex(8)}"
+    if layout.nodes is not None:
+        nodes = layout.nodes
+        words = launcher(nodes.count, layout.devices or 1, meeting, f"--rdzv-endpoint={nodes.master}:{port}")
+        return {"srun": slurm.srun_command(nodes.count, nodes.gpus, words)}
     if layout.hostfile is None:
-        return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder, program)
-    # A single host of a hostfile is not necessarily this one.
-    words = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
-    words += [f"--num_gpus={layout.devices}"] if layout.devices else []
-    words += [f"--master_port={port}", "--no_local_rank", "--module"]
-    return [sys.executable, "-m", *words, PROGRAM, str(folder.absolute())]
+        here = ("--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1")
+        return {"the launcher": launcher(1, layout.devices or 1, meeting, *here)}
+    hosts = read_hostfile(layout.hostfile)
+    names = {host: host.rpartition("@")[2] for host in hosts}
+    master = next(iter(names.values()))
+    commands = {}
+    for host, slots in hosts.items():
+        conf = f"--rdzv-conf=is_host={int(names[host] == master)}"
+        there = (f"--rdzv-endpoint={master}:{port}", conf, f"--local-addr={names[host]}")
+        commands[host] = _by_ssh(host, launcher(len(hosts), layout.devices or slots, meeting, *there))
+    return commands
 
 
-def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
+def _by_ssh(host: str, command: Sequence[str]) -> list[str]:
+    """The command that runs `command` on a host, in this working directory and with the variables of its ranks."""
+    variables = [
+        f"{name}={value}" for name, value in child_environment(os.environ).items() if _EXPORTED.fullmatch(name)
+    ]
+    return [*_SSH, host, f"cd {shlex.quote(str(Path.cwd()))} && exec {shlex.join(['env', *variables, *command])}"]
+
+
+def launch_environment(layout: Layout, base: Mapping[str, str]) -> dict[str, str]:
     """The launcher's environment, derived from the command's: the ranks import the same package and print little."""
     environment = child_environment(base)
-    if layout.nodes is not None and layout.nodes.rank is None:
+    if layout.nodes is not None:
         return slurm.srun_environment(environment)
-    if layout.hostfile is None:
-        return with_loopback(layout.nodes.master if layout.nodes else "127.0.0.1", environment)
+    if layout.hostfile is None and sys.platform == "linux":
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host name may not resolve
     return environment
+
+
+class Launchers:
+    """The launchers of a job's ranks, one for each machine; a context, at whose end they and the ranks are gone.
+
+    Args:
+        folder: with the job; errors of ranks are written there.
+        log: a file for the output of launchers and ranks.
+        program: that each rank runs.
+        variables: more environment variables of ranks on this machine.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        folder: Path,
+        log: Path,
+        program: str = PROGRAM,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._elsewhere = layout.nodes is not None or layout.hostfile is not None
+        for old in (folder / PROGRESS, *error_paths(folder)):
+            old.unlink(missing_ok=True)
+        self._progress = LineReader(folder / PROGRESS)
+        with bind("127.0.0.1", 0) as socket:
+            port = socket.getsockname()[1]
+        environment = launch_environment(layout, os.environ) | dict(variables or {})
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        with log.open("ab") as out:
+            for name, command in launch_commands(layout, folder, port, program).items():
+                self._processes[name] = subprocess.Popen(
+                    supervisor.supervised(command, STOP_TIMEOUT),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def progress(self) -> list[dict[str, Any]]:
+        """What rank 0 has reported since the last call."""
+        return self._progress.read()
+
+    def are_running(self) -> bool:
+        """Whether ranks are running.
+
+        Raises:
+            SweetError: one failed: its own error, or the last lines of the log. No launcher is left.
+        """
+        statuses = self._statuses()
+        if any(statuses.values()):
+            deadline = time.monotonic() + GRACE_PERIOD
+            while None in statuses.values() and time.monotonic() < deadline:
+                time.sleep(POLL_INTERVAL)
+                statuses = self._statuses()
+            self.close()
+            raise self._error(statuses)
+        return None in statuses.values()
+
+    def close(self) -> None:
+        """End all launchers and their ranks."""
+        running = [process for process in self._processes.values() if process.poll() is None]
+        if self._elsewhere:  # ssh and srun end what they have started on SIGTERM, not when they are killed
+            for process in running:
+                process.terminate()
+            deadline = time.monotonic() + STOP_TIMEOUT
+            for process in running:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - time.monotonic()))
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)  # the supervisor then kills everything at once
+                process.wait()
+
+    def _statuses(self) -> dict[str, int | None]:
+        return {name: process.poll() for name, process in self._processes.items()}
+
+    def _error(self, statuses: Mapping[str, int | None]) -> SweetError:
+        lost = [host for host, status in statuses.items() if status == _SSH_FAILED]
+        if lost and self._elsewhere and not has_known_error(self._folder):
+            fix = Hint(f"ssh {shlex.quote(lost[0])} true; then ", option("resume", True))
+            return SweetError(f"The connection to {', '.join(lost)} has failed.", where=self._log, fix=fix)
+        return error_of(self._folder, self._log, next(status for status in statuses.values() if status))
+
+
+class LineReader:
+    """Reads the new lines of a JSONL file that another process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._partial, self._position = path, b"", 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """The objects of the lines that were completed since the last call."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            new = file.read()
+        self._position += len(new)
+        *lines, self._partial = (self._partial + new).split(b"\n")
+        return [json.loads(line) for line in lines]
 
 
 def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Summary:
@@ -153,65 +296,26 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
 
     Args:
         folder: where the job, progress and checkpoints are stored; created if missing.
-        log: a file for the output of launcher and ranks.
+        log: a file for the output of launchers and ranks.
         on_record: called with the metrics of each step, as `Loop` reports them.
 
     Raises:
         SweetError: a rank failed; its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in (folder / PROGRESS, folder / HEARTBEAT, *error_paths(folder)):
-        old.unlink(missing_ok=True)
-    clear(folder)
-    job.write(folder / FILE)
-    with bind("127.0.0.1", 0) as socket:
-        port = socket.getsockname()[1]
-    nodes, monitor = layout.nodes, None
-    if nodes is not None:
-        Rendezvous(nodes.count, nodes.master, port, job.device, layout.devices or 1, log).write(folder)
-        monitor = NodeMonitor(folder, range(0 if nodes.rank is None else 1, nodes.count))
-    heartbeat = None if nodes is None and layout.hostfile is None else Heartbeat(folder / HEARTBEAT)
-    uses_srun = nodes is not None and nodes.rank is None
-    with log.open("ab") as out:
-        environment = launch_environment(layout, dict(os.environ))
-        process = start(launch_command(layout, folder, port), environment, out)
-    try:
-        summary = None
-        for line in _progress_lines(process, folder / PROGRESS, heartbeat, monitor):
-            if "record" in line:
-                on_record(line["record"])
-            else:
-                summary = Summary(**line["summary"])
-    finally:
-        # srun ends its tasks on SIGTERM, not when it is killed.
-        stop(process, ORPHAN_TIMEOUT if uses_srun else 0.0)
-        if heartbeat is not None:
-            heartbeat.end()
-    if process.returncode != 0 or summary is None:
-        if monitor is not None and not has_known_error(folder):
-            monitor.report_missing()
-        raise error_of(folder, log, process.returncode)
+    job.write(folder)
+    summary = None
+    with Launchers(layout, folder, log) as launchers:
+        running = True
+        while running:
+            running = launchers.are_running()  # looked at before the last reading
+            for line in launchers.progress():
+                if "record" in line:
+                    on_record(line["record"])
+                else:
+                    summary = Summary(**line["summary"])
+            if running:
+                time.sleep(POLL_INTERVAL)
+    if summary is None:
+        raise error_of(folder, log, 0)
     return summary
-
-
-def _progress_lines(
-    process: subprocess.Popen[bytes], path: Path, heartbeat: Heartbeat | None, monitor: NodeMonitor | None
-) -> Iterator[dict[str, Any]]:
-    """The lines that rank 0 reports, until the launcher has ended or another node has failed."""
-    partial, at = b"", 0
-    running = True
-    while running:
-        running = process.poll() is None and not (
-            monitor is not None and monitor.should_stop()
-        )  # looked at before the last reading
-        if heartbeat is not None:
-            heartbeat.beat()
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(at)
-                read = file.read()
-            at += len(read)
-            *lines, partial = (partial + read).split(b"\n")
-            yield from (json.loads(line) for line in lines)
-        if running:
-            time.sleep(POLL_INTERVAL)

@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import chain
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
+from pydantic import TypeAdapter
 
-from sweet.learn.components import Distillation, Example, Objective, PolicyGradient, TokenTerms
+from sweet.files import write_whole
+from sweet.learn.components import Example, Objective
 from sweet.learn.loop import LoopSettings
-from sweet.learn.lora import LoraSettings
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import Start
 from sweet.learn.vision_processor import Picture, VisionProcessor
 from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 
-FILE = "job.pt"
-PROGRESS = "progress.jsonl"
-
-
-_NOWHERE = -1
-"""Stored for a span without `reach` or `split`."""
+FILE = "job.json"
 
 
 @dataclass(frozen=True)
@@ -55,106 +49,53 @@ class Job:
     heldout: Sequence[Example]
     vision: VisionProcessor | None = field(default=None, compare=False)
 
-    def write(self, path: Path) -> None:
-        spans = [
-            (s.start, s.stop, s.turn, *(_NOWHERE if place is None else place for place in (s.reach, s.split)))
-            for sequence in self.pool
-            for s in sequence.spans
-        ]
-        pictures = {picture: number for number, picture in enumerate(_distinct_pictures(self.pool))}
-        fields = {
-            "start": asdict(self.start),
-            "output": str(self.output),
-            "device": self.device,
-            "zero": asdict(self.zero),
-            "settings": asdict(self.settings),
-            "objective": asdict(self.objective),
-            "digest": self.digest,
-            "resume": self.resume,
-            "examples": [asdict(example) for example in self.examples],
-            "heldout": [asdict(example) for example in self.heldout],
+    def write(self, folder: Path) -> None:
+        pictures = list(dict.fromkeys(picture for sequence in self.pool for picture in sequence.images))
+        numbers = {picture: number for number, picture in enumerate(pictures)}
+        content = {name: kind.dump_python(getattr(self, name), mode="json") for name, kind in _FIELDS.items()}
+        content |= {
             "vision": None if self.vision is None else (self.vision.name, self.vision.max_pixels),
             "pictures": [(str(picture.path.absolute()), picture.tokens) for picture in pictures],
+            "pool": [
+                (sequence.ids, [astuple(span) for span in sequence.spans], [numbers[one] for one in sequence.images])
+                for sequence in self.pool
+            ],
         }
-        numbers = {
-            "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
-            "lengths": torch.tensor([len(s.ids) for s in self.pool]),
-            "spans": torch.tensor(spans).reshape(-1, 5),
-            "counts": torch.tensor([len(s.spans) for s in self.pool]),
-            "images": torch.tensor([pictures[picture] for s in self.pool for picture in s.images], dtype=torch.int32),
-            "image_counts": torch.tensor([len(s.images) for s in self.pool]),
-        }
-        with path.open("wb") as file:  # to a path, torch hides the error of the system
-            torch.save({"words": json.dumps(fields), **numbers}, file)
+        write_whole(folder / FILE, json.dumps(content).encode())
 
     @classmethod
-    def read(cls, path: Path) -> Job:
-        content: dict[str, Any] = torch.load(path, weights_only=True)
-        fields = json.loads(content["words"])
-        ids = content["ids"].split(content["lengths"].tolist())
-        spans = content["spans"].split(content["counts"].tolist())
-        images = content["images"].split(content["image_counts"].tolist())
-        vision = None if fields["vision"] is None else VisionProcessor(*fields["vision"])
-        pictures = [Picture(Path(file), tokens, vision) for file, tokens in fields["pictures"] if vision is not None]
-        return cls(
-            start=_start(fields["start"]),
-            output=Path(fields["output"]),
-            device=fields["device"],
-            zero=ZeroSettings(**fields["zero"]),
-            settings=LoopSettings(**fields["settings"]),
-            objective=_objective(fields["objective"]),
-            digest=fields["digest"],
-            resume=fields["resume"],
-            pool=[
-                TokenSequence(
-                    tuple(row.tolist()),
-                    tuple(_span(*span) for span in its.tolist()),
-                    tuple(pictures[number] for number in shown.tolist()),
-                )
-                for row, its, shown in zip(ids, spans, images, strict=True)
-            ],
-            examples=read_examples(fields["examples"]),
-            heldout=read_examples(fields["heldout"]),
-            vision=vision,
-        )
+    def read(cls, folder: Path) -> Job:
+        content: dict[str, Any] = json.loads((folder / FILE).read_bytes())
+        vision = None if content["vision"] is None else VisionProcessor(*content["vision"])
+        pictures = [Picture(Path(file), tokens, vision) for file, tokens in content["pictures"] if vision is not None]
+        pool = [
+            TokenSequence(
+                tuple(ids), tuple(Span(*span) for span in spans), tuple(pictures[number] for number in numbers)
+            )
+            for ids, spans, numbers in content["pool"]
+        ]
+        fields = {name: kind.validate_python(content[name]) for name, kind in _FIELDS.items()}
+        return cls(**fields, pool=pool, vision=vision)
 
 
-def read_examples(rows: list[dict[str, Any]]) -> list[Example]:
-    """Return examples from what JSON stores of `asdict` of them, in which tuples are lists."""
-    return [Example(**_tuples(row | {"terms": [TokenTerms(**_tuples(term)) for term in row["terms"]]})) for row in rows]
+EXAMPLES = TypeAdapter(list[Example])
+"""Reads and writes examples as JSON."""
+
+_FIELDS: dict[str, TypeAdapter[Any]] = {
+    "start": TypeAdapter(Start),
+    "output": TypeAdapter(Path),
+    "device": TypeAdapter(str),
+    "zero": TypeAdapter(ZeroSettings),
+    "settings": TypeAdapter(LoopSettings),
+    "objective": TypeAdapter(Objective),
+    "digest": TypeAdapter(str),
+    "resume": TypeAdapter(bool),
+    "examples": EXAMPLES,
+    "heldout": EXAMPLES,
+}
+"""The fields that are stored as they are."""
 
 
 def checkpoint_path(folder: Path) -> Path:
     """The checkpoint file of ranks that work in `folder`."""
     return folder / "checkpoint" / CHECKPOINT_FILE
-
-
-def _distinct_pictures(pool: Sequence[TokenSequence]) -> list[Picture]:
-    return list(dict.fromkeys(picture for sequence in pool for picture in sequence.images))
-
-
-def _span(start: int, stop: int, turn: int, *places: int) -> Span:
-    return Span(start, stop, turn, *(None if place == _NOWHERE else place for place in places))
-
-
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    def converted(value: Any) -> Any:
-        return tuple(map(converted, value)) if isinstance(value, list) else value
-
-    return {name: converted(value) for name, value in fields.items()}
-
-
-def _objective(fields: dict[str, Any]) -> Objective:
-    policy, distil = fields["policy"], fields["distil"]
-    components = {
-        "policy": None if policy is None else PolicyGradient(**policy),
-        "distil": None if distil is None else Distillation(**distil),
-    }
-    return Objective(**fields | components)
-
-
-def _start(fields: dict[str, Any]) -> Start:
-    lora = fields.pop("lora")
-    if lora is not None:
-        lora = LoraSettings(**lora | {"targets": tuple(lora["targets"])})
-    return Start(lora=lora, **fields)

@@ -1,84 +1,62 @@
-"""The launcher of the ranks on one machine: its command line, its environment, starting and stopping it."""
+"""Starts the ranks of one machine: `python -m sweet.learn.launcher OPTIONS -m PROGRAM FOLDER`, with the options of
+torchrun (`torch.distributed.run`).
+
+torchrun starts the ranks, ends them all when one has failed, and ends them when this process gets SIGTERM, SIGINT or
+SIGHUP. What it knows of a rank that could not report its own error, because a signal killed it, is written to the
+job's folder.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
+import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from sweet import supervisor
-from sweet.installation import PACKAGE
+from sweet import collector
+from sweet.errors import SweetError
+from sweet.hints import Hint, option
+from sweet.learn.failure import write_error
 
-ORPHAN_TIMEOUT = 10.0
-"""Seconds that a launcher has to end its ranks once the command is gone."""
-LAUNCHER = "sweet.learn.torch_launcher"
-PROGRAM = "sweet.learn.worker"
-
-
-def torch_launcher(
-    nodes: int, rank: int, devices: int, master: str, port: int, folder: Path, program: str = PROGRAM
-) -> list[str]:
-    """The command that starts this node's ranks of the job in `folder`.
-
-    Args:
-        nodes, rank: number of nodes, and the number of this one.
-        devices: ranks on this node.
-        master, port: where the ranks meet.
-        program: that each of them runs.
-    """
-    start = [LAUNCHER, f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
-    start += [f"--node-rank={rank}"] if nodes > 1 else []
-    start += [f"--master-addr={master}", f"--master-port={port}", "--max-restarts=0", "--module"]
-    return [sys.executable, "-m", *start, program, str(folder.absolute())]
+ENDED_BY_LAUNCHER = signal.SIGTERM
+"""The signal that torchrun sends to the other ranks."""
 
 
-def child_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a Python child process: it imports the same package and prints little."""
-    environment = dict(base)
-    root = str(Path(PACKAGE).parent)
-    if root not in _installed():
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
-    environment["PYTHONSAFEPATH"] = "1"  # do not import from the working directory
-    environment.setdefault("PYTHONWARNINGS", "ignore")
-    return environment
+def main(arguments: Sequence[str]) -> int:
+    """Run the ranks of this machine; return the exit status."""
+    folder = Path(arguments[-1])
+    if not folder.is_dir():
+        sys.stderr.write(f"{socket.gethostname()} does not see the run: the disk is not shared. {folder}\n")
+        return 1
+    with collector.paused():
+        import torch.distributed.run
+        from torch.distributed.elastic.multiprocessing.api import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    torchrun: Any = torch.distributed.run
+    try:
+        torchrun.run(torchrun.parse_args(list(arguments)))
+    except ChildFailedError as error:
+        for rank, failure in error.failures.items():
+            number = -failure.exitcode
+            if number > 0 and number != ENDED_BY_LAUNCHER:
+                write_error(folder, rank, _killed(signal.Signals(number)))
+        return 1
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    return 0
 
 
-def _installed() -> Sequence[str]:
-    """The folders in which every Python of this installation finds packages."""
-    import site
-
-    return [*site.getsitepackages(), site.getusersitepackages()]
-
-
-def with_loopback(master: str, environment: dict[str, str]) -> dict[str, str]:
-    """The environment of launchers that meet at `master`: on a loopback address the host name may not resolve."""
-    if sys.platform == "linux" and (master == "localhost" or master.startswith("127.")):
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    return environment
+def _killed(number: signal.Signals) -> SweetError:
+    fix: Hint | str = Hint(option("resume", True), " continues from the last checkpoint")
+    if number == signal.SIGKILL:
+        fix = Hint("if the machine's memory was full: fewer ", option("devices"), ", or ", option("zero", 3), "; ", fix)
+    return SweetError(f"A process of the training was killed by {number.name}.", fix=fix)
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    """Start a launcher that does not outlive this process; its output goes to `out`."""
-    return subprocess.Popen(
-        supervisor.supervised(command, ORPHAN_TIMEOUT),
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.STDOUT if out else None,
-        env=dict(environment),
-    )
-
-
-def stop(process: subprocess.Popen[bytes], grace_period: float = 0.0) -> None:
-    """End a launcher if it still runs, after `grace_period` seconds to end on SIGTERM."""
-    if process.poll() is None and grace_period:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(grace_period)
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)  # the supervisor then kills everything at once
-        process.wait()
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    collector.before_exit()
+    sys.exit(status)

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweet import supervisor
 from sweet.errors import SweetError
-from sweet.learn.launcher import ORPHAN_TIMEOUT
+from sweet.learn.distributed import STOP_TIMEOUT
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.vllm import last_lines
@@ -132,7 +132,7 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
-            supervisor.supervised(command(python, job), ORPHAN_TIMEOUT),
+            supervisor.supervised(command(python, job), STOP_TIMEOUT),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

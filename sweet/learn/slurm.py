@@ -1,8 +1,7 @@
 """Reads a Slurm allocation and starts a program once on each of its nodes.
 
 Slurm describes the allocation in environment variables: the nodes as a compressed list (`gpu[01-03,7],login-a`), which
-`scontrol show hostnames` expands, and the GPUs of each node. srun starts one launcher on each node. DeepSpeed's own
-runner for Slurm cannot be used: it drops `--module`, requires ssh, and does not pass a rank to the processes.
+`scontrol show hostnames` expands, and the GPUs of each node. srun starts one launcher on each node.
 """
 
 from __future__ import annotations
@@ -109,17 +108,3 @@ def srun_command(nodes: int, gpus: int | None, command: Sequence[str]) -> list[s
 def srun_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for `srun_command`: `environment` without options that the job has set for smaller tasks."""
     return {name: value for name, value in environment.items() if not _TASK_OPTIONS.fullmatch(name)}
-
-
-def node_rank(environment: Mapping[str, str]) -> int:
-    """The number of the node, from 0, that srun has started this process on.
-
-    Raises:
-        UsageError: this process was not started by srun.
-    """
-    number = environment.get("SLURM_NODEID", "")
-    if not number.isdecimal():
-        raise UsageError(
-            "SLURM_NODEID is not set: this was not started by srun.", where="sweet.learn.multinode", fix=WORD
-        )
-    return int(number)

@@ -1,9 +1,8 @@
-"""One rank of a training, as a launcher starts it: `python -m sweet.learn.worker FOLDER`.
+"""One rank of a training, as torchrun starts it: `python -m sweet.learn.worker FOLDER`.
 
 It reads the job from the folder, joins the other ranks, and runs the loop with the distributed engine. Rank 0 reports
 progress and writes the model; a rank that fails writes its error to the folder and ends at once, upon which the
-launcher ends the others. A rank does not outlive its launcher (on Linux) nor, with several machines, the command of the
-training, whose heartbeat it monitors.
+launcher ends the others. A rank does not outlive its launcher (on Linux).
 """
 
 from __future__ import annotations
@@ -12,11 +11,8 @@ import ctypes
 import os
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +20,17 @@ from sweet import collector
 from sweet.errors import SweetError
 from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
-from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
 
 with collector.paused():
     import torch
 
-    from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
+    from sweet.learn.distributed import PROGRESS
+    from sweet.learn.job import Job, checkpoint_path
     from sweet.learn.loop import Loop
     from sweet.learn.metrics import Record
     from sweet.learn.reference import ReferenceCache
     from sweet.learn.trainee import Trainee
-    from sweet.learn.zero import ZeroEngine, init_ranks, partitioned_loading
-    from sweet.llm.adapter import find_adapter
+    from sweet.learn.zero import ZeroEngine, init_ranks, load_in_ranks
     from sweet.llm.pretrained import load_tokenizer
     from sweet.runs.jsonl import JsonlWriter
 
@@ -44,7 +39,7 @@ _PR_SET_PDEATHSIG = 1
 
 def run(folder: Path) -> None:
     """Run this rank's part of the job in `folder`."""
-    job = Job.read(folder / FILE)
+    job = Job.read(folder)
     device = init_ranks(job.device)
     log = JsonlWriter(folder / PROGRESS) if torch.distributed.get_rank() == 0 else None
 
@@ -55,11 +50,8 @@ def run(folder: Path) -> None:
     def make_engine(model: Any, clip: float) -> ZeroEngine:
         return ZeroEngine(model, clip, job.zero, device, job.vision)
 
-    # An adapter to start from must be merged into unpartitioned weights.
-    partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
-    loading = partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext()
-    with collector.paused(), loading:  # it imports transformers
-        trainee = Trainee.load(job.start, job.device if partitioned else "cpu")
+    with collector.paused():  # it imports transformers
+        trainee = load_in_ranks(job.start, job.device, job.zero, job.settings.clip)
     loop = Loop(
         trainee.model,
         job.pool,
@@ -96,8 +88,6 @@ def main(arguments: Sequence[str], run: Callable[[Path], None] = run) -> int:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     folder = Path(arguments[0])
-    if (folder / HEARTBEAT).exists():
-        threading.Thread(target=exit_with_command, args=(folder / HEARTBEAT,), daemon=True).start()
     try:
         run(folder)
     except Exception as error:
@@ -116,14 +106,6 @@ def _write_error(folder: Path, error: Exception) -> None:
         fix = Hint(listed([smaller, *others]), ", or ", option("lora"))
         error = SweetError("A GPU's memory is full.", fix=fix)
     write_error(folder, os.environ.get("RANK", "0"), error)
-
-
-def exit_with_command(heartbeat: Path) -> None:
-    """End this process once the heartbeat has stopped or the command has ended."""
-    listener = HeartbeatReader(heartbeat)
-    while listener.silence() < HEARTBEAT_TIMEOUT and not listener.ended:
-        time.sleep(HEARTBEAT_TIMEOUT / 10)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ from sweet.learn.engine import BETAS, OtherModels, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.lora import merged
 from sweet.learn.tokens import TokenSequence
+from sweet.learn.trainee import Start, Trainee
 from sweet.learn.vision_processor import VisionProcessor
+from sweet.llm.adapter import find_adapter
 
 Offload = Literal["none", "optimizer", "all"]
 
@@ -95,6 +97,15 @@ def partitioned_loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
     finally:
         del config  # the library uses it as long as the object exists
         library.unset_hf_deepspeed_config()
+
+
+def load_in_ranks(start: Start, device: Literal["cpu", "cuda"], settings: ZeroSettings, clip: float) -> Trainee:
+    """Load the model to train on all ranks together: partitioned under stage 3, otherwise on the CPU."""
+    # An adapter to start from must be merged into unpartitioned weights.
+    if settings.stage < 3 or find_adapter(start.base) is not None:
+        return Trainee.load(start, "cpu")
+    with partitioned_loading(settings, clip):
+        return Trainee.load(start, device)
 
 
 class _Forward(torch.nn.Module):

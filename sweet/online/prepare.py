@@ -26,7 +26,7 @@ from sweet.online.assembly import Assembly, starting_model
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.devices import Devices, devices_of
 from sweet.online.learner import Learner
-from sweet.online.mailbox import RankJob
+from sweet.online.ranks import RankJob
 from sweet.render.page import RenderSettings
 from sweet.render.renderer import Renderer
 from sweet.render.requirements import check_rendering

@@ -6,9 +6,10 @@ other ranks. Rank 0 answers for all. Errors and the end are those of any rank (`
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,17 @@ with collector.paused():
 
     from sweet.credit.hyperparameters import Hyperparameters
     from sweet.credit.registry import credit_rule
+    from sweet.learn.distributed import PROGRESS
     from sweet.learn.engine import CLIP
     from sweet.learn.metrics import Record
     from sweet.learn.trainee import Start, Trainee
     from sweet.learn.worker import main
-    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
-    from sweet.llm.adapter import find_adapter
+    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, load_in_ranks
     from sweet.online.assembly import Assembly, starting_model
     from sweet.online.config import TrainOnlineConfig
     from sweet.online.learner import Learner
-    from sweet.online.mailbox import POLL_INTERVAL, Answer, Call, RankJob, weights_path
+    from sweet.online.ranks import POLL_INTERVAL, RankJob, call_path, weights_path
+    from sweet.runs.jsonl import JsonlWriter
     from sweet.runs.run import Run
     from sweet.stages.base import Silent
     from sweet.tasks.registry import task_kind
@@ -63,30 +65,29 @@ def run(folder: Path) -> None:
     device = init_ranks(job.device)
     reporter = Noting()
     learner = make_learner(job, device, reporter)
+    answers = JsonlWriter(folder / PROGRESS) if learner.rank == 0 else None
     number = 0
     while True:
-        call = Call.read(folder, number)
-        if call is None:
+        path = call_path(folder, number)
+        if not path.exists():
             time.sleep(POLL_INTERVAL)
             continue
-        result = perform(learner, call, weights_path(folder))
+        method, arguments = json.loads(path.read_bytes())
+        result = perform(learner, method, arguments, weights_path(folder))
         notes = learner.engine.all_gather(reporter.take())  # and all ranks have read the call
-        if learner.rank == 0:
+        if answers is not None:
             said, warned = (list(dict.fromkeys(chain.from_iterable(texts))) for texts in zip(*notes, strict=True))
-            Answer(result, learner.updates, said, warned).write(folder, number)
+            answers.write({"result": result, "updates": learner.updates, "said": said, "warned": warned})
         number += 1
 
 
 def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learner:
     """Return this rank's learner."""
     config, zero = TrainOnlineConfig.model_validate(job.config), ZeroSettings(**job.zero)
-    # An adapter to start from must be merged into unpartitioned weights.
-    partitioned = zero.stage == 3 and find_adapter(job.base) is None
 
     def load(start: Start, **_: Any) -> Trainee:
         # The command has compared the model with its tokenizer, which partitioned weights are not.
-        with partitioned_loading(zero, CLIP) if partitioned else nullcontext():
-            return Trainee.load(start, job.device if partitioned else "cpu")
+        return load_in_ranks(start, job.device, zero, CLIP)
 
     with collector.paused():  # it imports transformers
         model = starting_model(config, job.base, load)
@@ -108,14 +109,13 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
     return assembly.learner(model)
 
 
-def perform(learner: Learner, call: Call, weights: Path) -> Record | None:
-    """Call a method of the learner; return its result, or write it to the file `weights`.
+def perform(learner: Learner, method: str, given: Mapping[str, Any], weights: Path) -> Record | None:
+    """Call a method of the learner with the given arguments; return its result, or write it to the file `weights`.
 
     Raises:
         ValueError: there is no such method.
     """
-    given = call.arguments
-    match call.method:
+    match method:
         case "learn":
             dialogues = [Trajectory.model_validate(row) for row in given["dialogues"]]
             return learner.learn(given["step"], dialogues, given["rewards"])

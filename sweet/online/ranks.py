@@ -5,36 +5,78 @@ way that can be interrupted, also if one of them dies in the middle of an exchan
 started as those of the other trainings (`sweet.learn.distributed`), and runs a `sweet.online.learner.Learner` on the
 same dialogues; only what they compute is divided among them.
 
-    command ── supervisor ── launcher ── rank 0, 1, …
-
-The ranks start while the first dialogues are played.
+A call is a file that all ranks read, and rank 0 reports the answer as its progress when all of them have done it. The
+ranks wait for the next call without a collective operation, which would end with an error while dialogues are played
+for an hour. They start while the first dialogues are played.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from torch import Tensor
 
-from sweet.learn.distributed import launch_command, launch_environment
+from sweet.files import write_whole
+from sweet.learn.distributed import Launchers
 from sweet.learn.failure import error_of
-from sweet.learn.launcher import start, stop
 from sweet.learn.metrics import Record
-from sweet.llm.address import bind
 from sweet.online.devices import Devices
-from sweet.online.mailbox import POLL_INTERVAL, Answer, Call, RankJob, weights_path
 from sweet.stages.base import Reporter
 from sweet.tasks.trajectory import Trajectory, dump
 
 PROGRAM = "sweet.online.rank"
-MAILBOX = "mail-"
+FOLDER = "start-"
 """Beginning of the name of the folder of one start of the ranks."""
+POLL_INTERVAL = 0.02
+"""Seconds between two looks for a call or its answer."""
+
+
+@dataclass(frozen=True)
+class RankJob:
+    """What a rank needs to learn.
+
+    Attributes:
+        run: the path of the run.
+        config: the options of the training.
+        base: the model to train.
+        used: the hyperparameters.
+        critic: id of the critic that the rule asks; None for a rule that asks none.
+        source: id of the rollouts.
+        zero: the fields of `sweet.learn.zero.ZeroSettings`.
+    """
+
+    run: str
+    config: dict[str, Any]
+    base: str
+    used: dict[str, Any]
+    critic: str | None
+    source: str
+    device: Literal["cpu", "cuda"]
+    zero: dict[str, Any]
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / "job.json", json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> RankJob:
+        return cls(**json.loads((folder / "job.json").read_bytes()))
+
+
+def call_path(folder: Path, number: int) -> Path:
+    """Return the file of a call: the name of a method of `sweet.online.learner.Learns`, and its arguments."""
+    return folder / f"call-{number}.json"
+
+
+def weights_path(folder: Path) -> Path:
+    """Return the file in which rank 0 leaves weights, in safetensors format."""
+    return folder / "weights.safetensors"
 
 
 class Ranks:
@@ -52,16 +94,11 @@ class Ranks:
         self.updates = 0
         self._log, self._reporter, self._calls = log, reporter, 0
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(f"{MAILBOX}*"):
+        for old in folder.glob(f"{FOLDER}*"):
             shutil.rmtree(old, ignore_errors=True)
-        self._folder = Path(mkdtemp(prefix=MAILBOX, dir=folder)).absolute()
+        self._folder = Path(mkdtemp(prefix=FOLDER, dir=folder)).absolute()
         job.write(self._folder)
-        with bind("127.0.0.1", 0) as socket:
-            port = socket.getsockname()[1]
-        command = launch_command(devices.layout, self._folder, port, PROGRAM)
-        environment = launch_environment(devices.layout, dict(os.environ)) | devices.variables
-        with log.open("ab") as out:
-            self._process = start(command, environment, out)
+        self._launchers = Launchers(devices.layout, self._folder, log, PROGRAM, devices.variables)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +113,7 @@ class Ranks:
 
     def close(self) -> None:
         """End the ranks. A call that another thread is waiting for fails."""
-        stop(self._process)
+        self._launchers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def check(self) -> None:
@@ -85,8 +122,8 @@ class Ranks:
         Raises:
             SweetError: its own error, or the last lines of the log.
         """
-        if (status := self._process.poll()) is not None:
-            raise error_of(self._folder, self._log, status)
+        if not self._launchers.are_running():
+            raise error_of(self._folder, self._log, 0)
 
     def learn(self, step: int, dialogues: Sequence[Trajectory], rewards: Mapping[str, float]) -> Record:
         """See `Learner.learn`."""
@@ -124,15 +161,18 @@ class Ranks:
         Raises:
             SweetError: see `check`.
         """
-        number = self._calls
+        path = call_path(self._folder, self._calls)
         self._calls += 1
-        Call(method, arguments).write(self._folder, number)
-        while (answer := Answer.take(self._folder, number)) is None:
+        write_whole(path, json.dumps([method, arguments]).encode())
+        while not (answers := self._launchers.progress()):
             self.check()
             time.sleep(POLL_INTERVAL)
-        for text in answer.said:
+        path.unlink()
+        [answer] = answers
+        for text in answer["said"]:
             self._reporter.say(text)
-        for text in answer.warned:
+        for text in answer["warned"]:
             self._reporter.warn(text)
-        self.updates = answer.updates
-        return answer.result
+        self.updates = answer["updates"]
+        result: Record | None = answer["result"]
+        return result

@@ -8,7 +8,7 @@
     learner       what a step teaches: the credit rule and the optimizer
     assembly      from the options to a learner
     devices       where the ranks of a training on several devices run
-    ranks         learns on these, by calls of `rank`, their program, through `mailbox`
+    ranks         learns on these, by calls of `rank`, their program
     models        the models that a credit rule may ask
     policy        the sampler, which takes new weights
     safeguards    what is watched, and what a collapse is

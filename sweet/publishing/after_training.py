@@ -33,7 +33,7 @@ def pushing(training: Training) -> Training:
     """
 
     def work(run: Run, config: Any, reporter: Reporter) -> StageResult:
-        name = None if getattr(config, "node_rank", None) else _repository(run, config)  # node 0 pushes
+        name = _repository(run, config)
         if name is None:
             return training(run, config, reporter)
         from sweet.publishing.hub import check_writable

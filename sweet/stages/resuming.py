@@ -41,8 +41,6 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
     this = stage_named(name)
     assert this is not None
     asked = this.resumes == "if asked"
-    if asked and getattr(config, "node_rank", None):  # node 0 reads the manifest
-        return run, config
     given = config.model_fields_set - {"resume"}
     attempt = unfinished(run.manifest(), this)
     if attempt is None:

@@ -21,7 +21,7 @@ from typing import IO
 
 from sweet import supervisor
 from sweet.device import usable_cores
-from sweet.learn.launcher import child_environment
+from sweet.installation import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.study.plan import SeedJob
 from sweet.units import format_duration

@@ -30,15 +30,12 @@ ZERO = 3
 
 @dataclass(frozen=True)
 class LayoutOptions:
-    """The options that say on which devices and nodes a training runs; see the fields of `TrainConfig`."""
+    """The options that say on which devices and machines a training runs; see the fields of `TrainConfig`."""
 
     engine: Engine
     device: Device
     devices: int | None = None
     hostfile: Path | None = None
-    nnodes: int | None = None
-    node_rank: int | None = None
-    master_addr: str | None = None
     zero: int | None = None
     offload: Offload = "none"
 
@@ -130,12 +127,6 @@ class TrainConfig(PlannedConfig, PushedConfig):
     hostfile: Path | None = Field(default=None, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the current Slurm
     job; the run must be on a disk that all of them see."""
-    nnodes: int | None = Field(default=None, ge=2, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """With deepspeed: number of nodes, where this command is started on each of them."""
-    node_rank: int | None = Field(default=None, ge=0, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """Index of this node; node 0 writes the manifest and the metrics."""
-    master_addr: str | None = Field(default=None, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """Name or address by which the other nodes reach node 0, given to node 0; default: its host name."""
     zero: int | None = Field(
         default=None, ge=0, le=3, json_schema_extra=about("Several GPUs and machines", OPERATIONAL)
     )
@@ -169,9 +160,6 @@ class TrainConfig(PlannedConfig, PushedConfig):
             device=self.device,
             devices=self.devices,
             hostfile=self.hostfile,
-            nnodes=self.nnodes,
-            node_rank=self.node_rank,
-            master_addr=self.master_addr,
             zero=self.zero,
             offload=self.offload,
         )

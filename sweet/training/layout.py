@@ -1,10 +1,8 @@
-"""Where a training runs, from its options: one device, several devices of this machine, or several nodes."""
+"""Where a training runs, from its options: one device, several devices of this machine, or several machines."""
 
 from __future__ import annotations
 
 import os
-import re
-import socket
 from pathlib import Path
 
 import torch
@@ -13,11 +11,9 @@ from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import Hint, listed, option
 from sweet.learn import slurm
-from sweet.learn.distributed import Layout, Nodes, check_deepspeed, check_hostfile
+from sweet.learn.distributed import Layout, Nodes, check_deepspeed, read_hostfile
 from sweet.training.config import LayoutOptions
 from sweet.units import count
-
-_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def layout_of(options: LayoutOptions) -> Layout | None:
@@ -29,9 +25,6 @@ def layout_of(options: LayoutOptions) -> Layout | None:
     for_several_devices = {
         option("devices"): options.devices,
         option("hostfile"): options.hostfile,
-        option("nnodes"): options.nnodes,
-        option("node_rank"): options.node_rank,
-        option("master_addr"): options.master_addr,
         option("zero"): options.zero,
         option("offload"): None if options.offload == "none" else options.offload,
     }
@@ -56,24 +49,20 @@ def layout_of(options: LayoutOptions) -> Layout | None:
             where=option("offload"),
             fix=option("zero", least),
         )
-    _check_nodes(options)
     if by_slurm(options):
         return _slurm_layout(options)
     if options.hostfile is not None:
-        check_hostfile(options.hostfile)
+        read_hostfile(options.hostfile)  # checks it
     if options.hostfile is not None or options.engine == "openrlhf":  # OpenRLHF's command counts the GPUs itself
         return Layout(options.devices, options.hostfile)
-    nodes = None
-    if options.nnodes is not None:
-        nodes = Nodes(options.nnodes, options.master_addr or socket.gethostname(), options.node_rank)
     if resolve_device(options.device).type == "cpu":
-        return Layout(options.devices or 1, nodes=nodes)
+        return Layout(options.devices or 1)
     gpus = torch.cuda.device_count()
     if (options.devices or 1) > gpus:
         raise UsageError(
             f"torch sees {count(gpus, 'GPU')}.", where=option("devices", options.devices), fix=option("devices", gpus)
         )
-    return Layout(options.devices or gpus, nodes=nodes)
+    return Layout(options.devices or gpus)
 
 
 def by_slurm(options: LayoutOptions) -> bool:
@@ -84,53 +73,24 @@ def by_slurm(options: LayoutOptions) -> bool:
 def unused_nodes(options: LayoutOptions) -> str | None:
     """Return a warning where a Slurm job has several nodes and the options use one of them."""
     count = slurm.allocated_nodes(os.environ)
-    if count < 2 or options.hostfile is not None or options.nnodes is not None:
+    if count < 2 or options.hostfile is not None:
         return None
     return f"This Slurm job has {count} nodes and one is used: --engine deepspeed {slurm.WORD} uses all."
-
-
-def _check_nodes(options: LayoutOptions) -> None:
-    """Raise UsageError where options of several nodes do not go together."""
-    if options.engine == "openrlhf" and (options.nnodes is not None or by_slurm(options)):
-        what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
-        given = option("nnodes") if options.nnodes is not None else slurm.WORD
-        raise UsageError(
-            what, where=given, fix=Hint(option("hostfile", "FILE"), ", or ", option("engine", "deepspeed"))
-        )
-    if (options.nnodes is None) != (options.node_rank is None):
-        given, other = option("nnodes"), option("node_rank")
-        if options.nnodes is None:
-            given, other = other, given
-        what = "A node that is started separately needs to know how many nodes there are and which one it is."
-        raise UsageError(what, where=given, fix=Hint(other, " too, or ", option("hostfile")))
-    if options.nnodes is not None and options.hostfile is not None:
-        what = Hint(
-            "The hosts of a hostfile are started from here; with ", option("nnodes"), " each is started separately."
-        )
-        raise UsageError(what, where=Hint(option("hostfile"), ", ", option("nnodes")), fix="one of the two")
-    if options.nnodes is not None and options.node_rank is not None and options.node_rank >= options.nnodes:
-        what = f"The first of {options.nnodes} nodes is 0 and the last {options.nnodes - 1}."
-        raise UsageError(
-            what, where=option("node_rank", options.node_rank), fix=option("node_rank", options.nnodes - 1)
-        )
-    if options.master_addr is not None and not _ADDRESS.fullmatch(options.master_addr):
-        what = f"{options.master_addr!r} is neither a host name nor an IPv4 address."
-        raise UsageError(what, where=option("master_addr"), fix="no port: node 0 chooses a free one and announces it")
-    if options.master_addr is not None and options.nnodes is None and not by_slurm(options):
-        what = "Only nodes with a launcher each need the address of node 0."
-        raise UsageError(
-            what, where=option("master_addr"), fix=Hint("omit it, or add ", option("nnodes"), f", or {slurm.WORD}")
-        )
 
 
 def _slurm_layout(options: LayoutOptions) -> Layout:
     """Return a layout with a launcher on each node of the Slurm job that this process is in.
 
     Raises:
-        UsageError: this process is in no Slurm job, or the job does not have the requested GPUs.
+        UsageError: this process is in no Slurm job, the job does not have the requested GPUs, or OpenRLHF would train.
     """
+    if options.engine == "openrlhf":
+        what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
+        raise UsageError(
+            what, where=slurm.WORD, fix=Hint(option("hostfile", "FILE"), ", or ", option("engine", "deepspeed"))
+        )
     job = slurm.allocation(os.environ)
-    master = options.master_addr or job.hosts[0]
+    master = job.hosts[0]
     if resolve_device(options.device).type == "cuda":
         devices = options.devices or job.gpus or torch.cuda.device_count()
         if devices > (job.gpus or devices):

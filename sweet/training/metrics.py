@@ -90,12 +90,6 @@ class TrainMetrics(RecordedRecord):
     """early turns dropped because the sequence was too long"""
     left_out: int | None = None
     """examples dropped because even their last turn was too long"""
-    node: int | None = None
-    """with --node-rank: which node this is"""
-    nodes: int | None = None
-    """with --node-rank: nodes that train together"""
-    ranks: int | None = None
-    """with --node-rank: processes of this node"""
 
 
 class TrainWork(Record):

@@ -16,7 +16,7 @@ from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import Hint, option
 from sweet.learn.components import Example
-from sweet.learn.job import read_examples
+from sweet.learn.job import EXAMPLES
 from sweet.regular import open_regular
 from sweet.training.examples import TrainingData
 from sweet.training.reward_model import RewardFigures
@@ -43,7 +43,7 @@ def as_recorded(
     if not resume or not path.exists():
         content = {
             "digest": digest,
-            "examples": [asdict(example) for example in data.examples],
+            "examples": EXAMPLES.dump_python(data.examples, mode="json"),
             "reward": None if reward is None else asdict(reward),
         }
         write_whole(path, json.dumps(content).encode())
@@ -52,7 +52,7 @@ def as_recorded(
     try:
         with open_regular(path) as file:
             content = json.load(file)
-        examples = read_examples(content["examples"])
+        examples = EXAMPLES.validate_python(content["examples"])
         figures = None if content["reward"] is None else RewardFigures(**content["reward"])
         same = content["digest"] == digest
     except (ValueError, KeyError, TypeError) as error:

@@ -4,7 +4,6 @@
     prepare                      from the options to a `Training`: sources (which artifacts are learned from), model
                                  (where it starts), layout (where it runs), examples, hyperparameters
     trainer, openrlhf            run a training, by our engines or by OpenRLHF's command
-    nodes                        this node's part of a training that node 0 runs
     plan                         what a training would take
 
 This module and the options are importable without torch.
@@ -22,10 +21,6 @@ from sweet.training.metrics import TrainMetrics, TrainWork
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train a critic on the run's preferences or scores, into a folder in Hugging Face layout."""
-    if config.node_rank:
-        from sweet.training.nodes import take_part
-
-        return take_part(run, config.layout_options, "train-critic", "critic", reporter)
     from sweet.training.prepare import prepare_critic
     from sweet.training.trainer import StageRecord, train
 
@@ -47,10 +42,6 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train an actor by the method of the options, into a folder that `rollout --agent` accepts."""
-    if config.node_rank:
-        from sweet.training.nodes import take_part
-
-        return take_part(run, config.layout_options, "train-actor", "actor", reporter)
     from sweet.training.openrlhf import train_by_openrlhf
     from sweet.training.prepare import prepare_actor, prepare_openrlhf
     from sweet.training.trainer import StageRecord, train

@@ -191,8 +191,6 @@ def test_a_training_with_settings_of_its_own_is_begun_or_resumed_as_before(run: 
     other = TrainCriticConfig(resume=True, lr=2e-4)
     assert with_settings_of_unfinished(run, "train-critic", other, heard) == (run, other)
     assert "train-critic-1 is unfinished, and with another --lr this is not the same training." in heard.said
-    second = TrainCriticConfig(resume=True, node_rank=1, nnodes=2, engine="deepspeed")
-    assert with_settings_of_unfinished(run, "train-critic", second, heard) == (run, second)
 
 
 def test_a_training_with_settings_and_nothing_unfinished_begins(run: Run) -> None:

@@ -22,16 +22,16 @@ from tests.learn.sighted_data import BOUND, sighted_preferences
 def test_a_job_round_trips(tmp_path: Path) -> None:
     pool = [TokenSequence((1, 2, 3), (Span(1, 3, 0),)), TokenSequence((1, 2), (Span(1, 2, 0),))]
     job = make_job(tmp_path, pool)
-    job.write(tmp_path / "job.pt")
-    assert Job.read(tmp_path / "job.pt") == job
+    job.write(tmp_path)
+    assert Job.read(tmp_path) == job
 
 
 def test_images_are_prepared_as_the_command_prepares_them(tmp_path: Path) -> None:
     model = make_sighted(tmp_path / "sighted")
     vision, pool, _ = sighted_preferences(model, tmp_path / "screenshots")
     job = make_job(tmp_path, pool.sequences, vision)
-    job.write(tmp_path / "job.pt")
-    found = Job.read(tmp_path / "job.pt")
+    job.write(tmp_path)
+    found = Job.read(tmp_path)
     assert found == job
     assert found.vision is not None
     assert (found.vision.name, found.vision.max_pixels) == (model, BOUND)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.slurm import Allocation, allocated_nodes, allocation, node_rank, srun_command, srun_environment
+from sweet.learn.slurm import Allocation, allocated_nodes, allocation, srun_command, srun_environment
 
 FAKE_SLURM = Path(__file__).parents[1] / "training" / "fake_slurm"
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "gpu[08-10]", "SLURM_GPUS_ON_NODE": "8"}
@@ -94,9 +94,3 @@ def test_each_node_gets_one_task_with_all_resources_of_the_job() -> None:
     ]
     inherited = {"SLURM_JOB_ID": "7", "SLURM_GPUS_PER_NODE": "8", "HOME": "/h"}
     assert srun_environment(dict.fromkeys(task_options, "1") | inherited) == inherited
-
-
-def test_a_task_knows_the_rank_of_its_node() -> None:
-    assert node_rank({"SLURM_NODEID": "1"}) == 1
-    with pytest.raises(UsageError, match="not started by srun"):
-        node_rank(dict(os.environ) | {"SLURM_NODEID": ""})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,16 +17,15 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn.batches import epoch_order, step_share
-from sweet.learn.distributed import Layout, Nodes, launch_command, launch_environment
+from sweet.learn.distributed import Layout, Nodes, launch_commands, launch_environment
 from sweet.learn.engine import trainable_weights
 from sweet.learn.head import load_head
-from sweet.learn.job import FILE, Job
+from sweet.learn.job import Job
 from sweet.learn.logprobs import pack_bundles
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
-from sweet.llm.address import bind
 from tests.learn.builders import build_model
 from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences
@@ -50,11 +51,8 @@ needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="dee
 
 def start(folder: Path) -> None:
     """Two ranks, that leave in `folder` what came out."""
-    with bind("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
     layout = Layout(2)
-    command = launch_command(layout, folder, port)
-    command[command.index("sweet.learn.worker")] = "tests.learn.zero_ranks"
+    [command] = launch_commands(layout, folder, 0, "tests.learn.zero_ranks").values()
     environment = launch_environment(layout, dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
@@ -170,7 +168,7 @@ def write_job(folder: Path) -> None:
         vision=vision,
     )
     job.output.mkdir(parents=True)
-    job.write(folder / JOB / FILE)
+    job.write(folder / JOB)
 
 
 def test_a_checkpoint_with_another_partition_or_training_is_refused(tmp_path: Path) -> None:
@@ -188,35 +186,45 @@ def test_a_checkpoint_with_another_partition_or_training_is_refused(tmp_path: Pa
         engine.load(path, "one")
 
 
-def test_one_machine_uses_torch_s_launcher_and_hosts_deepspeed_s(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    here = launch_command(Layout(8), tmp_path, 1234)
-    assert here == [
-        *(sys.executable, "-m", "sweet.learn.torch_launcher", "--nnodes=1", "--nproc-per-node=8"),
-        *("--master-addr=127.0.0.1", "--master-port=1234", "--max-restarts=0", "--module"),
-        *("sweet.learn.worker", str(tmp_path)),
-    ]
-    everywhere = [sys.executable, "-m", "deepspeed.launcher.runner", f"--hostfile={hosts}", "--force_multi"]
-    ends = ["--master_port=1234", "--no_local_rank", "--module", "sweet.learn.worker", str(tmp_path)]
-    assert launch_command(Layout(None, hosts), tmp_path, 1234) == [*everywhere, *ends]
-    assert launch_command(Layout(4, hosts), tmp_path, 1234) == [*everywhere, "--num_gpus=4", *ends]
+def test_torchrun_is_started_here_on_each_host_by_ssh_or_on_each_node_by_srun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "abc")
+    monkeypatch.chdir(tmp_path)
+    ends = ["-m", "sweet.learn.worker", str(tmp_path)]
 
+    def launcher(machines: int, devices: int) -> list[str]:
+        options = [f"--nnodes={machines}", f"--nproc-per-node={devices}", "--max-restarts=0", "--rdzv-backend=c10d"]
+        return [sys.executable, "-m", "sweet.learn.launcher", *options, "--rdzv-id=abc"]
 
-def test_nodes_are_numbered_by_the_user_or_by_srun(tmp_path: Path) -> None:
-    by_hand = launch_command(Layout(8, nodes=Nodes(4, "node-a", 0)), tmp_path, 1234)
-    assert by_hand == [
-        *(sys.executable, "-m", "sweet.learn.torch_launcher", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
-        *("--master-addr=node-a", "--master-port=1234", "--max-restarts=0", "--module"),
-        *("sweet.learn.worker", str(tmp_path)),
-    ]
-    words = launch_command(Layout(8, nodes=Nodes(4, "node-a", gpus=8)), tmp_path, 1234)
-    assert words[:3] == ["srun", "--nodes=4", "--ntasks=4"]
-    assert words[-5:] == ["--gpus-per-node=8", sys.executable, "-m", "sweet.learn.multinode", str(tmp_path)]
+    here = ["--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1"]
+    assert launch_commands(Layout(8), tmp_path, 1234) == {"the launcher": [*launcher(1, 8), *here, *ends]}
+
+    nodes = launch_commands(Layout(8, nodes=Nodes(4, "node-a", gpus=8)), tmp_path, 1234)["srun"]
+    assert nodes[:3] == ["srun", "--nodes=4", "--ntasks=4"]
+    assert nodes[nodes.index("--gpus-per-node=8") + 1 :] == [*launcher(4, 8), "--rdzv-endpoint=node-a:1234", *ends]
     environment = {"SLURM_CPUS_PER_TASK": "1", "HOME": "/h"}
     assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Nodes(4, "node-a")), environment)
-    for master, present in (("node-a", False), ("127.0.0.1", True)):
-        settings = launch_environment(Layout(8, nodes=Nodes(4, master, 0)), environment)
-        assert ("GLOO_SOCKET_IFNAME" in settings) == present
+
+    hosts = tmp_path / "hosts"
+    hosts.write_text("one slots=2\nuser@two slots=4\n")
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib 0")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    for devices in (None, 3):
+        by_ssh = launch_commands(Layout(devices, hosts), tmp_path, 1234)
+        assert list(by_ssh) == ["one", "user@two"]
+        for host, slots, is_host in (("one", 2, 1), ("user@two", 4, 0)):
+            *ssh, name, remote = by_ssh[host]
+            assert (ssh[:2], name) == (["ssh", "-tt"], host)
+            folder, words = remote.split(" && exec env ")
+            assert folder == f"cd {tmp_path}"
+            assert "NCCL_SOCKET_IFNAME=ib 0" in shlex.split(words)
+            assert "secret" not in words
+            there = ["--rdzv-endpoint=one:1234", f"--rdzv-conf=is_host={is_host}"]
+            address = f"--local-addr={host.removeprefix('user@')}"
+            assert words.endswith(shlex.join([*launcher(2, devices or slots), *there, address, *ends]))
 
 
 def test_ranks_import_this_package_and_nothing_from_the_working_directory() -> None:

@@ -24,7 +24,7 @@ with collector.paused():
     from sweet.learn.components import Example, Objective
     from sweet.learn.data import Reference
     from sweet.learn.head import attach_head
-    from sweet.learn.job import FILE, Job
+    from sweet.learn.job import Job
     from sweet.learn.loop import Loop, LoopSettings
     from sweet.learn.lora import LoraSettings, add_lora
     from sweet.learn.metrics import Record
@@ -90,7 +90,7 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
     of the job in `folder`, a critic that sees pages."""
     sighted, trained = name.startswith("sighted"), MORE.get(name, TRAINED)
     if sighted:
-        job = Job.read(folder / JOB / FILE)
+        job = Job.read(folder / JOB)
         sequences, examples = job.pool, [*job.examples, *job.heldout]
         model = load_model(job.start.base, "cpu", "float32")
     else:
@@ -127,7 +127,7 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
 def main(folder: Path) -> None:
     device = init_ranks("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    sees_pages = Job.read(folder / JOB / FILE).vision
+    sees_pages = Job.read(folder / JOB).vision
     for settings, objective in CASES:
         name, vision = case_name(settings, objective), sees_pages if objective.startswith("sighted") else None
 

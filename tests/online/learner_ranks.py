@@ -18,8 +18,8 @@ with collector.paused():
     from sweet.learn.metrics import Record
     from sweet.learn.zero import ZeroSettings, init_ranks
     from sweet.online.learner import Learner
-    from sweet.online.mailbox import Call, RankJob
     from sweet.online.rank import Noting, make_learner, perform
+    from sweet.online.ranks import RankJob
 
 CALLS = "calls.json"
 STEPS = (1, 2)
@@ -65,14 +65,14 @@ def results(path: Path) -> tuple[Path, Path]:
     return path.with_suffix(".json"), path.with_suffix(".pt")
 
 
-def learn(learner: Learner, calls: Sequence[Call], path: Path, steps: Sequence[int] = STEPS) -> None:
+def learn(learner: Learner, calls: Sequence[dict[str, Any]], path: Path, steps: Sequence[int] = STEPS) -> None:
     """Learn steps, with a checkpoint after the first of all, and write what came out."""
     records: list[Record | None] = []
     for step in steps:
-        records.append(perform(learner, calls[step - 1], path))
+        records.append(perform(learner, "learn", calls[step - 1], path))
         if step == STEPS[0]:
             state = {"step": step, "digest": "d"}
-            perform(learner, Call("save", {"path": str(checkpoint(path)), "state": state}), path)
+            perform(learner, "save", {"path": str(checkpoint(path)), "state": state}, path)
     weights = {"trained": learner.weights(), "sampled": learner.sampled_weights()}
     if learner.rank == 0:
         found, stored = results(path)
@@ -86,13 +86,13 @@ def checkpoint(path: Path) -> Path:
 
 def main(folder: Path) -> None:
     device = init_ranks("cpu")
-    calls = [Call(**call) for call in json.loads((folder / CALLS).read_text())]
+    calls = json.loads((folder / CALLS).read_text())
     for case in CASES:
         job, path = RankJob.read(folder / case.name), folder / case.name / "ranks"
         learn(make_learner(job, device, Noting()), calls, path)
         if case.resumed:
             again = make_learner(job, device, Noting())
-            state = perform(again, Call("load", {"path": str(checkpoint(path)), "digest": "d"}), path)
+            state = perform(again, "load", {"path": str(checkpoint(path)), "digest": "d"}, path)
             assert state is not None
             learn(again, calls, path.with_name("resumed"), STEPS[state["step"] :])
 

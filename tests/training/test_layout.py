@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,31 +36,9 @@ def allocation(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def test_three_options_describe_a_node_that_is_started_separately() -> None:
-    layout = layout_of(layout_options(nnodes=2, node_rank=1, devices=3, master_addr="node-a"))
-    assert layout == Layout(3, nodes=Nodes(2, "node-a", 1))
-    assert world_size(layout) == 6
-    layout = layout_of(layout_options(nnodes=2, node_rank=0))
-    assert layout is not None
-    assert layout.nodes == Nodes(2, socket.gethostname(), 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"nnodes": 2}, "needs to know how many nodes there are"),
-        ({"node_rank": 0}, "needs to know how many nodes there are"),
-        ({"nnodes": 2, "node_rank": 2}, "The first of 2 nodes is 0 and the last 1"),
-        ({"nnodes": 2, "node_rank": 0, "hostfile": Path("hosts")}, "each is started separately"),
-        ({"master_addr": "node-a"}, "the address of node 0"),
-        ({"nnodes": 2, "node_rank": 0, "master_addr": "node-a:29500"}, "neither a host name nor"),
-        ({"engine": "openrlhf", "nnodes": 2, "node_rank": 0}, "reads hosts from a file"),
-        ({"engine": "openrlhf", "hostfile": Path("slurm")}, "reads hosts from a file"),
-    ],
-)
-def test_options_of_nodes_that_do_not_go_together_are_refused(options: dict[str, Any], what: str) -> None:
-    with pytest.raises(UsageError, match=what):
-        layout_of(layout_options(**options))
+def test_openrlhf_needs_a_file_of_hosts() -> None:
+    with pytest.raises(UsageError, match="reads hosts from a file"):
+        layout_of(layout_options(engine="openrlhf", hostfile=Path("slurm")))
 
 
 def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
@@ -69,8 +46,7 @@ def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
     by_slurm = layout_options(device="auto", hostfile=Path("slurm"))
     assert layout_of(by_slurm) == Layout(8, nodes=Nodes(2, "node-a", gpus=8))
     assert world_size(layout_of(by_slurm)) == 16
-    four = replace(by_slurm, devices=4, master_addr="10.0.0.1")
-    assert layout_of(four) == Layout(4, nodes=Nodes(2, "10.0.0.1", gpus=4))
+    assert layout_of(replace(by_slurm, devices=4)) == Layout(4, nodes=Nodes(2, "node-a", gpus=4))
     with pytest.raises(UsageError, match="allocated 8 GPUs of each node") as caught:
         layout_of(replace(by_slurm, devices=9))
     assert caught.value.fix == "--devices 8"
@@ -95,4 +71,3 @@ def test_unused_nodes_of_a_slurm_job_are_reported(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, value)
     assert "2 nodes and one is used" in (unused_nodes(layout_options()) or "")
     assert unused_nodes(layout_options(hostfile=Path("slurm"))) is None
-    assert unused_nodes(layout_options(nnodes=2, node_rank=0)) is None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import re
+import socket
 import subprocess
 import sys
-import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn import distributed, heartbeat, worker
+from sweet.learn import distributed
 from sweet.learn.components import Example, Objective
-from sweet.learn.distributed import Layout, check_hostfile, train_in_ranks
+from sweet.learn.distributed import Layout, read_hostfile, train_in_ranks
 from sweet.learn.failure import error_path
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import LoopSettings
@@ -147,7 +147,9 @@ def test_an_error_of_one_rank_ends_all_and_is_reported_once(tmp_path: Path) -> N
     examples = [Example("a", (0,)), Example("b", (4,))]
     changes = {"pool": [*job.pool, broken], "examples": examples, "objective": Objective(None, 1.0)}
     log = tmp_path / "log"
-    with pytest.raises(SweetError, match=r"Rank [01] failed: IndexError") as caught:
+    with pytest.raises(
+        SweetError, match=rf"Rank [01] on {re.escape(socket.gethostname())} failed: IndexError"
+    ) as caught:
         train_in_ranks(make_job(agent, tmp_path, **changes), Layout(2), tmp_path / RANKS, log, lambda _record: None)
     assert caught.value.where == str(log)
     assert "Traceback" in log.read_text()
@@ -160,8 +162,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     text: list[str] = []
     monkeypatch.setattr(
         distributed,
-        "launch_command",
-        lambda layout, folder, port: [sys.executable, "-c", *text, str(folder)],
+        "launch_commands",
+        lambda layout, folder, port, program: {"the launcher": [sys.executable, "-c", *text, str(folder)]},
     )
     return text
 
@@ -194,6 +196,8 @@ def test_of_several_errors_the_meaningful_one_is_reported(tmp_path: Path, launch
         0: {"what": "RuntimeError: connection closed", "usage": False, "known": False, "time": 1.0},
         1: {"what": "The checkpoint is not whole.", "usage": True, "known": True, "time": 2.0, "fix": "anew"},
     }
+    for rank, error in errors.items():
+        error |= {"rank": rank, "host": "node-a"}
     launcher.append(
         "import json, sys\n"
         f"for rank, error in {errors!r}.items():\n"
@@ -205,13 +209,13 @@ def test_of_several_errors_the_meaningful_one_is_reported(tmp_path: Path, launch
     stale.write_text("of another time")
     with pytest.raises(UsageError, match="not whole") as caught:
         train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", lambda _record: None)
-    assert (caught.value.where, caught.value.fix) == ("rank 1", "anew")
+    assert (caught.value.where, caught.value.fix) == ("rank 1 on node-a", "anew")
 
 
 def test_a_job_survives_its_file_unchanged(tmp_path: Path) -> None:
     job = make_job("micro", tmp_path, heldout=[Example("c", (3,), (0, 1))])
-    job.write(tmp_path / "job.pt")
-    assert Job.read(tmp_path / "job.pt") == job
+    job.write(tmp_path)
+    assert Job.read(tmp_path) == job
 
 
 def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +239,6 @@ def test_a_deepspeed_that_computes_wrong_weights_is_refused(monkeypatch: pytest.
         ({"devices": 2}, "--devices"),
         ({"zero": 1, "offload": "all"}, "--zero, --offload"),
         ({"hostfile": Path("hosts")}, "--hostfile"),
-        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-rank, --master-addr"),
     ],
 )
 def test_the_torch_engine_refuses_options_of_deepspeed(options: dict[str, Any], named: str) -> None:
@@ -257,38 +260,14 @@ def test_offloading_needs_a_high_enough_zero_stage(monkeypatch: pytest.MonkeyPat
 def test_a_hostfile_is_checked_by_line(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("# two nodes\nnode-1 slots=8\n\nnode-2   slots=8\n")
-    check_hostfile(path)
-    for text, words in (("node-1 slots=8\nnode-2\n", "node-2"), ("\n", "no host")):
+    assert read_hostfile(path) == {"node-1": 8, "node-2": 8}
+    for text, words in (
+        ("node-1 slots=8\nnode-2\n", "node-2"),
+        ("-oProxyCommand=x slots=1", "Not a host"),
+        ("\n", "no host"),
+    ):
         path.write_text(text)
         with pytest.raises(UsageError, match=words):
-            check_hostfile(path)
+            read_hostfile(path)
     with pytest.raises(UsageError, match="cannot be read"):
-        check_hostfile(tmp_path / "none")
-
-
-class _EndedError(Exception):
-    pass
-
-
-def test_a_rank_ends_when_the_heartbeat_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(status: int) -> None:
-        raise _EndedError
-
-    monkeypatch.setattr(worker, "HEARTBEAT_TIMEOUT", 0.5)
-    monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.1)
-    heart = heartbeat.Heartbeat(tmp_path / "pulse")
-    began = time.monotonic()
-
-    def beat_for_a_while() -> None:
-        while time.monotonic() - began < 1.5:
-            heart.beat()
-            time.sleep(0.05)
-
-    beating = threading.Thread(target=beat_for_a_while)
-    beating.start()
-    with pytest.raises(_EndedError):
-        worker.exit_with_command(tmp_path / "pulse")
-    lasted = time.monotonic() - began
-    beating.join()
-    assert 1.5 <= lasted < 5
+        read_hostfile(tmp_path / "none")
