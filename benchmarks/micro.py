@@ -2,12 +2,11 @@
 
     python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
                                [--turns N] [--train-tasks N] [--eval-tasks N] [--no-figures] [--parts 8,2]
-                               [--keep] [--no-differences] [--dry-run] [--finished] [--no-seconds] [--note TEXT]
+                               [--keep] [--no-differences] [--finished] [--no-seconds] [--note TEXT]
                                [--out benchmarks/results/micro.json]
 
 It takes hours on two cores. Finished steps in DIR (default: runs/study, runs/study-micro-long, …) are not repeated,
-also not after the process was killed. `--dry-run` prints what is finished and the time of the rest, which is known once
-a seed has finished a part: run `--seeds 1` first. `--finished` does nothing more and writes the results of what is
+also not after the process was killed. `--finished` does nothing more and writes the results of what is
 finished, `--parts ""` leaves out the learning curves' trainings on parts of the tasks, and `--no-seconds` the
 comparison at equal wall clock, where other work ran on the machine. The results of another family are in the file of
 its name; a study with other `--turns` of a dialogue than the dataset's, or other `--train-tasks` or `--eval-tasks`,
@@ -28,15 +27,12 @@ from sweet.cli import console
 from sweet.cli.commands.demo import STUDY
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
-from sweet.device import usable_cores
 from sweet.errors import InputError
 from sweet.study.aggregate import aggregate
-from sweet.study.forecast import Forecast, forecast
 from sweet.study.results import MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS, Equal, StudyConfig
 from sweet.study.study import RESULTS, run_study, seed_jobs
 from sweet.tasks.micro.family import FAMILIES, MICRO
-from sweet.units import count, format_duration
 
 OUT = Path(__file__).parent / "results" / "micro.json"
 SIZES = ("turns", "train_tasks", "eval_tasks")
@@ -86,25 +82,6 @@ def without_seconds(results: StudyResults) -> StudyResults:
     return results.model_copy(update={"methods": methods})
 
 
-def show_forecast(planned: Forecast) -> None:
-    """Print what is finished and missing, and the time of the rest."""
-    rows = [
-        [
-            part.part,
-            f"{part.finished:,}",
-            f"{part.missing:,}",
-            "" if part.seconds is None else format_duration(part.seconds),
-        ]
-        for part in planned.parts
-    ]
-    console.show_rows(
-        ["part", "finished", "missing", "time of one"], rows, right=["finished", "missing", "time of one"]
-    )
-    rest = f"the missing parts take about {format_duration(planned.seconds)}"
-    unknown = f", and {count(len(planned.unknown), 'part')} that no seed has finished" if planned.unknown else ""
-    console.show(console.safe_text(rest + unknown))
-
-
 def _not_comparable(path: Path) -> InputError:
     return InputError(
         "The seeds, the settings, or the results of sweet are not those of the existing results.",
@@ -138,7 +115,6 @@ def main() -> None:
     parser.add_argument("--no-figures", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--no-differences", action="store_true")
-    parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--no-seconds", action="store_true")
     parser.add_argument("--parts")
     parser.add_argument("--finished", action="store_true")
@@ -155,9 +131,6 @@ def main() -> None:
     if options.parts is not None:
         chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
     config = StudyConfig.model_validate({**chosen, **resized, "figures": not options.no_figures})
-    if options.dry_run:
-        show_forecast(forecast(seed_jobs(folder.absolute(), config), config.jobs or usable_cores()))
-        return
     if options.finished:
         results = aggregate(seed_jobs(folder.absolute(), config), config.tasks)
     else:

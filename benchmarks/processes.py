@@ -14,6 +14,9 @@ import os
 import statistics
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,8 +25,7 @@ from sweet.llm import local
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
-from sweet.stages.base import Silent
-from sweet.stages.rates import STARTUP
+from sweet.stages.base import Progress, Silent
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,19 @@ class Rates:
     highest: float
 
 
+class Timed(Silent):
+    """Measures the seconds in which dialogues are played."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        began = time.monotonic()
+        with super().progress(title, total) as bar:
+            yield bar
+        self.seconds += time.monotonic() - began
+
+
 def dialogues_per_second(folder: Path, tasks: int, samples: int, *, hosted: bool) -> float:
     """Play the dialogues in a new run.
 
@@ -47,13 +62,13 @@ def dialogues_per_second(folder: Path, tasks: int, samples: int, *, hosted: bool
     try:
         run = Run.create(folder)
         config = RolloutConfig(tasks="micro", split="train", num_tasks=tasks, samples=samples, device="cpu")
-        metrics = run_rollout(run, config, Silent()).metrics
+        metrics = run_rollout(run, config, timed := Timed()).metrics
     finally:
         local.HOSTED_REPLIES = default
     environment = run.manifest().attempts[-1].environment
     if ("agent_processes" in environment) != (hosted and allowed_threads() > 1):
         raise RuntimeError(f"not measured as asked: {environment}")
-    return metrics.episodes / (metrics.seconds - float(str(environment[STARTUP])))
+    return metrics.episodes / timed.seconds
 
 
 def measure(folder: Path, tasks: int, samples: int, rounds: int) -> Rates:

@@ -29,7 +29,7 @@ SHARES = frozenset(
 )
 """Metrics that are shares also where they are shown without an interval."""
 
-ABBREVIATIONS = {"flops": "FLOPs", "gpus": "GPUs", "gpu_hours": "GPU hours", "mfu": "MFU", "zero": "ZeRO"}
+ABBREVIATIONS = {"flops": "FLOPs", "mfu": "MFU", "zero": "ZeRO"}
 SPOKEN = {"episodes": "dialogues", "trajectories": "dialogues", "seconds": "time", **ABBREVIATIONS}
 """Words for the names of metrics that are called otherwise on screen."""
 

@@ -1,45 +1,86 @@
-"""Estimate the paper's full recipe: operations, GPU-hours, memory and bytes at 8B and 70B parameters, at one, ten and a
-hundred times the size.
+"""Estimate the paper's full recipe: tokens, memory and bytes at 8B and 70B parameters, at one, ten and a hundred times
+the size, and write the tables of docs/planning.md.
 
-    python -m docs.tools.planning > plan.json                 the plan, from docs.tools.planning_inputs
-    python -m docs.tools.planning --measure RUN --measure RUN  measure the rows of runs on this machine
-    python -m docs.tools.planning_page                        docs/planning.md's tables from both
+    python -m docs.tools.planning
 
-Nothing is run: every number follows from `docs.tools.planning_inputs` by the formulas here, from the models' shapes by
-`sweet.learn.estimate`, and from rows of the assumed sizes, which are written in the format of the stages. A forward
-pass needs 2 operations per parameter and token, training 6 (arXiv 2001.08361, section 2.1).
+Nothing is run: every number follows from `INPUTS` by the formulas here, from the models' shapes by
+`sweet.learn.estimate`, and from rows of the assumed sizes, which are written in the format of the stages. A test
+compares the page with the plan. No number is typed by hand.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docs.tools.planning_inputs import INPUTS, of
+from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.estimate import HALF, Shape, buffers, casts, forward_memory, model_states
 from sweet.learn.zero import ZeroSettings
-from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter
-from sweet.runs.run import Run
-from sweet.stages.rates import HOUR, finished
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.trajectory import Trajectory, dump
+from sweet.units import format_bytes
+from sweet.view.safe_markdown import table
 
-MEASURED = Path("benchmarks/results/planning.json")
-"""The output of `--measure`."""
+PAGE = Path("docs/planning.md")
+BEGIN = "<!-- plan: python -m docs.tools.planning -->"
+END = "<!-- end of plan -->"
 
+KINDS = ("code", "html")
 SCALES = (1, 10, 100)
 DEVICES = (8, 16, 32, 64, 128, 256)
-FORWARD, TRAINED = 2, 6
-OBJECT = 36
-"""Bytes of a token id in a Python tuple: a pointer and an int."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input and its source."""
+
+    value: float
+    unit: str
+    basis: str
+
+
+PAPER, PUBLISHED, ASSUMED = "paper", "published data", "assumption"
+SHEET, PROGRAM = "data sheet", "the program's default"
+
+INPUTS: dict[str, Input] = {
+    "code tasks": Input(5_000, "tasks with three dialogues each, of 10,000 for training", PUBLISHED),
+    "code dialogues": Input(15_000, "dialogues", PAPER),
+    "code turns": Input(7, "agent's turns per dialogue, at most 10", ASSUMED),
+    "code tokens a turn": Input(100, "tokens that the agent writes per turn", ASSUMED),
+    "code tokens of the human": Input(60, "tokens per reply", ASSUMED),
+    "code tests": Input(10, "tests per task", PAPER),
+    "code epochs": Input(4, "of the critic", PAPER),
+    "html tasks": Input(1_000, "tasks with six dialogues each, of 10,000 for training", PUBLISHED),
+    "html dialogues": Input(6_000, "dialogues", PAPER),
+    "html turns": Input(10, "agent's turns per dialogue: 60,000 screenshots", ASSUMED),
+    "html tokens a turn": Input(700, "tokens that the agent writes per turn: a page", ASSUMED),
+    "html tokens of the human": Input(120, "tokens per reply", ASSUMED),
+    "html tests": Input(0, "tests per task", PAPER),
+    "html epochs": Input(8, "of the critic", PAPER),
+    "tokens of the opening": Input(400, "system prompt and request", ASSUMED),
+    "tokens of the reference": Input(300, "tokens, code; a page has those of a turn", ASSUMED),
+    "tokens of a screenshot": Input(1_280, "tokens; the human of html sees two per turn", ASSUMED),
+    "code preferences a dialogue": Input(
+        0.31, "where each of a task's three dialogues succeeds with 22.4 %: (1 - p) - (1 - p)^3", ASSUMED
+    ),
+    "html preferences a dialogue": Input(1 / 3, "where 2 of the 15 pairs of a task differ by 0.1", ASSUMED),
+    "fraction": Input(0.1, "of the turns are ranked", PROGRAM),
+    "candidates": Input(16, "per turn", PAPER),
+    "pairs": Input(4, "per turn", PAPER),
+    "batch": Input(8, "pairs per step", PAPER),
+    "characters a token": Input(4, "of text", ASSUMED),
+    "memory": Input(80e9, "bytes per GPU", SHEET),
+}
+
+
+def of(name: str) -> float:
+    return INPUTS[name].value
 
 
 @dataclass(frozen=True)
@@ -108,40 +149,28 @@ class Dialogues:
         return self.count * self.own("preferences a dialogue")
 
 
-def work(kind: str, model: Model, scale: int = 1) -> dict[str, dict[str, float]]:
-    """Return the tokens that the models of each stage read, write and train, and the operations.
+def work(kind: str, scale: int = 1) -> dict[str, dict[str, float]]:
+    """Return the tokens that the models of each stage read, write and train.
 
     Prompts are counted without a prefix cache; prefix trees are counted as the program computes them.
     """
-    d, n = Dialogues(kind, scale), model.parameters
+    d = Dialogues(kind, scale)
     reply = d.own("tokens a turn")
     human = d.own("tokens of the human")
     prompt = d.context / 2 + d.hidden
     judged = d.ranked * (prompt + (1 + of("candidates")) * reply)
     pairs = d.ranked * of("pairs")
     preference = 2 * (d.context + d.hidden)
-    passes = {
-        "rollout, agent": (n, d.count * d.prompts, d.count * d.turns * reply, 0.0),
-        "rollout, human": (of("human"), d.count * d.seen, d.count * d.turns * human, 0.0),
-        "train-critic": (n, d.preferences * preference, 0.0, d.own("epochs") * d.preferences * preference),
-        "rank, agent": (n, d.ranked * d.context / 2, d.ranked * of("candidates") * reply, 0.0),
-        "rank, critic and reference": (n, 2 * judged, 0.0, 0.0),
-        "train-actor": (n, pairs * (d.context / 2 + 2 * reply), 0.0, pairs * (d.context / 2 + 2 * reply)),
+    tokens = {
+        "rollout, agent": (d.count * d.prompts, d.count * d.turns * reply, 0.0),
+        "rollout, human": (d.count * d.seen, d.count * d.turns * human, 0.0),
+        "train-critic": (d.preferences * preference, 0.0, d.own("epochs") * d.preferences * preference),
+        "rank, agent": (d.ranked * d.context / 2, d.ranked * of("candidates") * reply, 0.0),
+        "rank, critic and reference": (2 * judged, 0.0, 0.0),
+        "train-actor": (pairs * (d.context / 2 + 2 * reply), 0.0, pairs * (d.context / 2 + 2 * reply)),
     }
-    return {name: _stage(*figures) for name, figures in passes.items()}
-
-
-def _stage(parameters: float, read: float, written: float, trained: float) -> dict[str, float]:
-    flops = [FORWARD * parameters * read, FORWARD * parameters * written, TRAINED * parameters * trained]
-    ways = ("reading", "writing", "training")
-    seconds = sum(count / (of("peak") * of(way)) for count, way in zip(flops, ways, strict=True))
-    return {
-        "tokens_read": read,
-        "tokens_written": written,
-        "tokens_trained": trained,
-        "flops": sum(flops),
-        "gpu_hours": seconds / HOUR,
-    }
+    names = ("tokens_read", "tokens_written", "tokens_trained")
+    return {stage: dict(zip(names, counts, strict=True)) for stage, counts in tokens.items()}
 
 
 def memory(model: Model) -> dict[str, Any]:
@@ -221,23 +250,15 @@ def _size(row: Any) -> float:
         return path.stat().st_size
 
 
-def data(kind: str, measured: dict[str, Any], scale: int = 1) -> dict[str, float]:
-    """Return the bytes and files that the stages write, and the core-hours of work without a GPU."""
+def data(kind: str, scale: int = 1) -> dict[str, float]:
+    """Return the bytes that the stages write, and the number of screenshots."""
     d, size = Dialogues(kind, scale), rows(kind)
     references = min(d.count, scale * d.own("tasks"))
-    pictures = d.count * d.turns + references if kind == "html" else 0.0
-    shot = measured["screenshot"]
-    shown, pictured = (2 * of("tokens of a screenshot"), 2 * shot["png"] * 4 / 3) if kind == "html" else (0.0, 0.0)
-    each = measured["seconds"]["screenshot"] if kind == "html" else measured["seconds"]["answer"]
     return {
         "rollouts": d.count * size["rollouts"],
         "candidates": d.ranked * size["candidates"],
         "pairs": d.ranked * of("pairs") * size["pairs"],
-        "screenshots": pictures,
-        "screenshot_bytes": pictures * (shot["png"] + shot["json"]),
-        "files": 2 * pictures,
-        "sent": d.count * ((d.prompts + d.seen - d.turns * shown) * of("characters a token") + d.turns * pictured),
-        "core_hours": measured["cores"] * each * (pictures or d.count) / HOUR,
+        "screenshots": d.count * d.turns + references if kind == "html" else 0.0,
     }
 
 
@@ -246,105 +267,69 @@ def longest_steps(d: Dialogues) -> float:
     return max(d.preferences * d.own("epochs"), d.ranked * of("pairs")) / of("batch")
 
 
-def limits(kind: str, name: str, measured: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return how each quantity compares with a limit of the program or of machines.
-
-    `full_at` is the scale that reaches the limit (1 if it is exceeded at once, None if never), and `breaks_at` the
-    first of `SCALES` that exceeds it.
-    """
-    model, gpu = MODELS[name], memory(MODELS[name])
-
-    def at(scale: int) -> dict[str, tuple[float, float]]:
-        d, stored, stages = Dialogues(kind, scale), data(kind, measured, scale), work(kind, model, scale)
-        played = stages["rollout, agent"]["gpu_hours"] + stages["rollout, human"]["gpu_hours"]
-        longest = max(stages[stage]["gpu_hours"] for stage in ("train-critic", "train-actor"))
-        pool = 2 * d.preferences * (d.context + d.hidden) * OBJECT
-        ids = d.count * (d.turns * d.own("tokens a turn") + d.context)
-        text = stored["rollouts"]
-        judging = stages["rank, critic and reference"]["gpu_hours"]
-        candidates = d.ranked * (1 + of("candidates")) * d.own("tokens a turn")
-        return {
-            "training step": (gpu["of_one"], of("memory")),
-            "ranking critic": (gpu["rank"], of("memory")),
-            "rollout hours": (played / of("node"), of("patience")),
-            "core hours": (stored["core_hours"] / of("cores"), of("patience")),
-            "training hours": (longest / of("batch"), of("patience")),
-            "network hours": (longest_steps(d) * gpu["step_traffic"] / of("network") / HOUR, of("patience")),
-            "ranking hours": (judging, of("patience")),
-            "training pool": (of("node") * pool, of("host memory")),
-            "dialogues in memory": (text + ids * OBJECT, of("host memory")),
-            "candidates in memory": (stored["candidates"] + candidates * OBJECT, of("host memory")),
-            "disk": (text + stored["candidates"] + stored["pairs"] + stored["screenshot_bytes"], of("disk")),
-            "files": (stored["files"], of("files")),
-        }
-
-    by_scale = {scale: at(scale) for scale in SCALES}
-    return {
-        what: {
-            "limit": by_scale[1][what][1],
-            "values": {scale: by_scale[scale][what][0] for scale in SCALES},
-            "full_at": _full_at(*by_scale[1][what], grows=by_scale[1][what][0] < by_scale[SCALES[-1]][what][0]),
-            "breaks_at": next((s for s in SCALES if by_scale[s][what][0] > by_scale[s][what][1]), None),
-        }
-        for what in by_scale[1]
-    }
+def block() -> str:
+    """Return the Markdown between the markers."""
+    return "\n\n".join(_parts()) + "\n"
 
 
-def _full_at(value: float, limit: float, *, grows: bool) -> float | None:
-    return max(limit / value, 1.0) if grows else 1.0 if value > limit else None
+def _parts() -> Iterator[str]:
+    yield "### Inputs"
+    inputs = [(name, _number(one.value), one.unit, one.basis) for name, one in INPUTS.items()]
+    yield table(("input", "", "unit", "basis"), inputs, "-r--")
+    yield "### Tokens"
+    for kind in KINDS:
+        counts = [(stage, *map(_number, one.values())) for stage, one in work(kind).items()]
+        yield table((kind, "read", "written", "trained"), counts)
+    yield "### Memory of a GPU"
+    yield table(("per GPU", "8B", "70B"), _memory([memory(model) for model in MODELS.values()]))
+    yield "### Data"
+    stored = [data(kind, scale) for kind in KINDS for scale in SCALES]
+    sizes = [(name, *(format_bytes(of[name]) for of in stored)) for name in ("rollouts", "candidates", "pairs")]
+    pages = ("screenshots", *(_number(of["screenshots"]) for of in stored))
+    yield table(("", *(f"{kind} ×{scale}" for kind in KINDS for scale in SCALES)), [*sizes, pages])
+    yield "The sizes of rows are those of rows that the program writes with so many tokens."
 
 
-def plan(measured: dict[str, Any]) -> dict[str, Any]:
-    """Return the whole plan as JSON types."""
-    return {
-        "inputs": {name: asdict(one) for name, one in INPUTS.items()},
-        "measured": measured,
-        "rows": {kind: rows(kind) for kind in ("code", "html")},
-        "memory": {name: memory(model) for name, model in MODELS.items()},
-        "work": {kind: {name: work(kind, model) for name, model in MODELS.items()} for kind in ("code", "html")},
-        "data": {kind: {str(scale): data(kind, measured, scale) for scale in SCALES} for kind in ("code", "html")},
-        "limits": {kind: {name: limits(kind, name, measured) for name in MODELS} for kind in ("code", "html")},
-    }
+def _memory(both: list[dict[str, Any]]) -> Iterator[list[str]]:
+    def line(name: str, key: str) -> list[str]:
+        return [name, *(format_bytes(of[key]) for of in both)]
+
+    yield line("serving: weights in bf16", "serve")
+    yield [
+        "serving: GPUs of a server, with half of their memory for the KV cache",
+        *(str(m["serve_devices"]) for m in both),
+    ]
+    yield line("serving: KV cache of a token", "kept_token")
+    yield line("training: weights, gradients, AdamW in fp32, divided by the GPUs", "states")
+    yield line("training: bf16 copies of the weights of a layer and of the output, on each GPU", "casts")
+    yield line(f"training: activations of {GPU_TOKENS:,} tokens, with gradient checkpointing", "activations")
+    yield line("training: buffers for weights of other GPUs and for a bucket of gradients", "buffers")
+    fewest = [str(one["devices"] or "none fits") for one in both]
+    yield [f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3", *fewest]
+    yield line(f"training: each of these GPUs, or of {DEVICES[-1]}", "of_one")
+    yield line("training: a checkpoint on the disk", "checkpoint")
+    yield line("training: traffic of each GPU per step", "step_traffic")
+    for kind in KINDS:
+        name = f"training: the same for the longer training of {kind}"
+        yield [name, *(f"{_number(of['traffic'][kind])}B" for of in both)]
+    yield line("ranking: critic and reference in bf16, on one GPU", "rank")
 
 
-def measure(paths: list[Path], cores: int) -> dict[str, Any]:
-    """Measure small runs: bytes per row of each artifact and per screenshot, seconds per answer and per screenshot."""
-    measured: dict[str, Any] = {"cores": cores, "rows": {}, "seconds": {}}
-    for path in paths:
-        manifest = Run.open(path).manifest()
-        own = measured["rows"].setdefault(manifest.task, {})
-        for artifact in manifest.artifacts:
-            if artifact.rows and artifact.bytes and artifact.rows >= own.get(artifact.kind, {"rows": 0})["rows"]:
-                own[artifact.kind] = {"rows": artifact.rows, "bytes": artifact.bytes}
-        shots = sorted((path / SCREENSHOTS).rglob("*.png"))
-        spans = {stage: finished(manifest, path, stage) for stage in ("rollout", "eval")}
-        if shots:
-            sizes = {suffix: [s.with_suffix(f".{suffix}").stat().st_size for s in shots] for suffix in ("png", "json")}
-            measured["screenshot"] = {suffix: round(sum(sizes_of) / len(shots)) for suffix, sizes_of in sizes.items()}
-            seconds = sum(past.seconds or 0.0 for pasts in spans.values() for past in pasts)
-            measured["seconds"]["screenshot"] = round(seconds / len(shots), 4)
-        elif spans["eval"]:
-            most = max(spans["eval"], key=lambda past: past.rows or 0)
-            measured["seconds"]["answer"] = round((most.seconds or math.nan) / (most.rows or math.nan), 6)
-    return measured
+def _number(value: float) -> str:
+    """Format a number, from millions on with the suffixes M, G, T, P."""
+    if value and abs(value) < 10:
+        return f"{value:.2g}"
+    for power, word in ((15, "P"), (12, "T"), (9, "G"), (6, "M")):
+        if abs(value) >= 10**power:
+            return f"{value / 10**power:.3g} {word}"
+    return f"{value:,.0f}"
 
 
-def read_measured(root: Path) -> dict[str, Any]:
-    measured: dict[str, Any] = json.loads((root / MEASURED).read_text(encoding="utf-8"))
-    return measured
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Plan the paper's full recipe, or measure the rows of small runs.")
-    parser.add_argument(
-        "--measure", type=Path, action="append", help="a run of code or html; repeat it for the other kind"
-    )
-    parser.add_argument("--cores", type=int, default=2, help="cores of the machine that made the runs")
-    options = parser.parse_args()
-    output = measure(options.measure, options.cores) if options.measure else plan(read_measured(Path.cwd()))
-    json.dump(output, sys.stdout, indent=1)
-    print()
+def update(root: Path) -> None:
+    """Write the tables into the page of the repository at `root`."""
+    page = (root / PAGE).read_text(encoding="utf-8")
+    (root / PAGE).write_text(put_between(page, BEGIN, END, block()), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    update(Path.cwd())

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from sweet.errors import SweetError
 from sweet.redaction import redacted, redacted_json
-from sweet.units import format_bytes, format_duration, format_metric, format_value, metric_name
+from sweet.units import format_bytes, format_metric, format_value, metric_name
 from sweet.view.text import printable, printable_json
 
 if TYPE_CHECKING:
@@ -196,45 +196,20 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
         show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
 
 
-def show_plan(title: str, plan: Mapping[str, Any], *, missing: str = "") -> None:
-    """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout, with the source of its rates.
-
-    Args:
-        missing: what to give where a rate is not known.
-    """
+def show_plan(title: str, plan: Mapping[str, Any]) -> None:
+    """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout."""
     heading(title)
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    counted = {name: value for name, value in plan.items() if name not in ("memory", "rates", "assumed")}
-    for name, value in metric_rows(counted | _with_units(counted)):
-        name = {"hours": "time"}.get(name, name)
+    counted = {name: value for name, value in plan.items() if name not in ("memory", "assumed")}
+    for name, value in metric_rows(counted):
         table.add_row(safe_text(name), safe_text(value))
     for name, size in plan.get("memory", {}).items():
         table.add_row(f"memory, {name}", format_bytes(size))
     show(table)
-    for name, rate in plan.get("rates", {}).items():
-        show(safe_text(f"{metric_name(name)}: {_rate_text(name, rate, missing)}"))
     for sentence in plan.get("assumed", []):
         show(safe_text(f"assumed: {sentence}"))
-
-
-def _with_units(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a plan that are shown with a unit."""
-    formats: dict[str, Callable[[float], str]] = {
-        "flops": lambda count: f"{count:.3g}",
-        "bytes": format_bytes,
-        "hours": lambda hours: format_duration(3600 * hours),
-    }
-    return {name: format(plan[name]) for name, format in formats.items() if plan.get(name) is not None}
-
-
-def _rate_text(name: str, rate: Mapping[str, Any] | None, missing: str) -> str:
-    if rate is None:
-        return f"not known from earlier attempts{f' ({missing})' if missing else ''}"
-    other = f", where {', '.join(rate['differs'])} differ" if rate["differs"] else ""
-    value = format_bytes(rate["value"]) if name == "bytes" else format_value(rate["value"])
-    return f"{value} {rate['unit']}, by {rate['from']}{other}"
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:

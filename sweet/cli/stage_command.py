@@ -30,7 +30,7 @@ from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
 from sweet.runs.unfinished import resume_command, unfinished
-from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult, has_mark
+from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.stages.resuming import with_settings_of_unfinished
 
@@ -145,8 +145,7 @@ class StageCommand(Command[C]):
             output = {"stage": self.name, "run": None if path is None else str(path), "config": settings, "plan": plan}
             console.print_json(output)
         else:
-            missing = "" if has_mark(self.config.model_fields["rates"], "hidden") else "--rates RUN"
-            console.show_plan(f"{self.name} · {path or 'a new run'}, not run", plan, missing=missing)
+            console.show_plan(f"{self.name} · {path or 'a new run'}, not run", plan)
 
     def _open(self, call: Call[C]) -> tuple[Run, bool]:
         """Return the run of the call, and whether it may have been created for it."""

@@ -19,7 +19,7 @@ PLACEHOLDERS = {MODEL: "the model to train: micro, a directory or a hub id", FIL
 """What to put in their place."""
 
 _OF_ONE_CALL = {
-    *("resume", "new", "rates", "verify", "compare", "flips", "allow_different"),
+    *("resume", "new", "verify", "compare", "flips", "allow_different"),
     "allow_test",
 }
 """Settings that are not repeated: they belong to the call that they were given to."""

@@ -39,13 +39,12 @@ class RayJudge:
 
     Attributes:
         dropped: early turns that were omitted so far, on all nodes.
-        gpus: that the replicas hold.
     """
 
     batch_size = CRITIC_BATCH
 
-    def __init__(self, scheduler: Scheduler[_Batch, _BatchResult], gpus: int) -> None:
-        self._scheduler, self.gpus = scheduler, gpus
+    def __init__(self, scheduler: Scheduler[_Batch, _BatchResult]) -> None:
+        self._scheduler = scheduler
         self.dropped = 0
         # Twice as many as the replicas take, so that nodes that join later find work too.
         self.max_calls = 2 * BATCHES_IN_FLIGHT * max(1, scheduler.worker_count)
@@ -86,7 +85,7 @@ def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable
             cluster, opening, chunks_per_worker=BATCHES_IN_FLIGHT, gpus=gpus, say=say
         )
         with scheduler:
-            yield RayJudge(scheduler, scheduler.worker_count if gpus else 0)
+            yield RayJudge(scheduler)
 
 
 @contextmanager

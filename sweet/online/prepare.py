@@ -43,8 +43,6 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model, given_prompts
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
-from sweet.stages.models import gpus_held
-from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, check_scorer_option, system_prompt
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
@@ -112,11 +110,6 @@ class Prepared:
         """The GPUs that no server may get: those of the ranks, if there are others."""
         return self.devices.gpus if self.devices is not None and self.devices.left else ()
 
-    @property
-    def gpus(self) -> int | None:
-        """GPUs that are held; None if a model is at an address."""
-        return gpus_held(self.config.device, [[], *(urls for _, urls in self.models)])
-
     @cached_property
     def tasks_digest(self) -> str:
         return digest_of_tasks(self.tasks)
@@ -124,7 +117,7 @@ class Prepared:
     @property
     def environment(self) -> dict[str, object]:
         """What the attempt records of it."""
-        return {"tasks_digest": self.tasks_digest, GPUS: self.gpus}
+        return {"tasks_digest": self.tasks_digest}
 
     @property
     def system(self) -> str:

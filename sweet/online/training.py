@@ -38,9 +38,8 @@ from sweet.stages.leaks import model_plays
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import plan_models, record_serving
-from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.plans import Plan, earlier_work, times
 from sweet.stages.prices import Prices, RunBudget, given_prices, open_budget
-from sweet.stages.rates import times
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_tables import dialogue_table
@@ -347,30 +346,15 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
     """See `sweet.online.stage.plan_train_online`."""
     ready = prepare(run, config, reporter, weights=False)
     trainee = ready.model.trainee
-    builder = PlanBuilder(
-        "train-online",
-        run,
-        config.rates,
-        kind=ready.kind.name,
-        settings={**config.model_dump(mode="json"), "base": ready.model.base},
-        gpus=ready.gpus,
-        decides=("agent", "algorithm", "sim", "lora"),
-        compared=(
-            *("tasks_per_step", "group", "max_turns", "max_tokens", "staleness", "concurrency", "device"),
-            *("devices", "zero", "offload"),
-        ),
-    )
     each = config.tasks_per_step * config.group
     steps = config.most_steps
-    a_dialogue = builder.rate(
-        "tokens_written",
-        "a dialogue",
-        lambda earlier: times(earlier.metric("completion_tokens"), 1 / (earlier.metric("episodes") or 1)),
-    )
+    earlier, assumed = earlier_work(run, "train-online"), []
+    a_dialogue = None if earlier is None else earlier.amount_of_each("completion_tokens", "episodes")
+    if earlier is not None and a_dialogue is not None:
+        assumed = [f"A dialogue has as many tokens as in the training of {earlier.artifact.id}."]
     tokens = times(None if steps is None else steps * each, a_dialogue)
     budget = config.generated_tokens
     written = min(tokens, budget) if tokens is not None and budget is not None else budget or tokens
-    seconds = builder.seconds_per("step", lambda earlier: earlier.metric("steps"))
     work = OnlineWork(
         base=ready.model.base,
         algorithm=config.algorithm,
@@ -381,7 +365,7 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         dialogues_per_step=each,
         steps=steps,
         dialogues=None if steps is None else steps * each,
-        tokens_written=None if written is None else round(written),
+        tokens_written=written,
         lr=ready.used.lr,
         staleness=config.staleness,
         devices=1 if ready.devices is None else ready.devices.number,
@@ -393,4 +377,4 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
             references = len({task.ground_truth for task in ready.tasks})
             pages = steps * each * config.max_turns + min(references, steps * config.tasks_per_step)
         work = work.model_copy(update={"screenshots": pages})
-    return builder.build(work, seconds=times(steps, seconds))
+    return Plan(work=work, assumed=assumed)

@@ -105,8 +105,6 @@ class LoopPlan(Record):
     """finished steps that changed settings would repeat"""
     changed: list[str]
     """settings that differ from those of the run"""
-    hours: float | None
-    """wall-clock time of the missing steps whose plan knows it; null where none does"""
 
 
 def rate_of(metrics: dict[str, Any], name: str) -> AnyRate:

@@ -153,7 +153,6 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
         following = not any(step.status == "next" for step in steps)
         work = plans.of(walked.missing) if following and walked.missing is not None else plans.expected(title)
         steps.append(PlannedStep(step=title, status="next" if following else "to do", work=work))
-    hours = [float(step.work["hours"]) for step in steps if step.work and step.work.get("hours") is not None]  # type: ignore[arg-type]
     again: list[str] = []
     if run is not None and before is not None and changed:
         again = repeated(run, before, walked.finished, planned)
@@ -163,7 +162,6 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
         missing=len(titles) - len(done),
         changed=changed,
         repeated=again,
-        hours=round(sum(hours), 3) if hours else None,
     )
 
 

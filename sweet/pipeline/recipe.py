@@ -82,7 +82,7 @@ M = TypeVar("M", bound=BaseModel)
 EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, "slurm": SlurmTable, TABLE: Prices}
 """The tables that are of no stage."""
 
-_ALWAYS = {"verify", "rates", "from_", "resume", "prices", "max_cost", "push"}
+_ALWAYS = {"verify", "from_", "resume", "prices", "max_cost", "push"}
 _PLAYED = _ALWAYS | {
     *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "sim", "sim_url"),
     *("num_tasks", "samples", "new", "critic"),

@@ -6,22 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.stages.base import HIDDEN, OPERATIONAL, PlannedConfig, about
+from sweet.stages.base import PlannedConfig
 
 Strategy = Literal["random-halves", "best-worst"]
 Unpaired = Literal["omit", "best"]
 
 
-class _ShortConfig(PlannedConfig):
-    """A stage that takes seconds, so that hardly anybody asks for its duration."""
-
-    rates: list[str] = Field(
-        default_factory=list, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL, HIDDEN)
-    )
-    """With --dry-run: another run, whose finished attempts are used to estimate the duration if RUN has none."""
-
-
-class LabelConfig(_ShortConfig):
+class LabelConfig(PlannedConfig):
     from_: str | None = None
     """Scores to label by; default: the newest finished ones that are not of the test split."""
     allow_test: bool = False
@@ -32,7 +23,7 @@ class LabelConfig(_ShortConfig):
     0 for code, 0.1 for pages."""
 
 
-class PairConfig(_ShortConfig):
+class PairConfig(PlannedConfig):
     from_: str | None = None
     """Candidates to pair; default: the newest finished ones."""
     pairs: int = Field(default=4, ge=1)

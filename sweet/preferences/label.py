@@ -23,7 +23,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import PreferencesMeta, ScoresMeta
-from sweet.stages.plans import Plan, plan_rows
+from sweet.stages.plans import Plan
 from sweet.stages.rows import Preference
 from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.registry import task_kind
@@ -79,16 +79,7 @@ def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelW
     pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
     tasks = len({dialogue.task_id for dialogue in usable})
     work = LabelWork(dialogues=scored, left_out=scored - len(usable), tasks=tasks, pairs=pairs)
-    return plan_rows(
-        run,
-        "label",
-        config.rates,
-        work,
-        unit="dialogue",
-        metric="trajectories",
-        count=len(usable),
-        rows=pairs,
-    )
+    return Plan(work=work, assumed=[])
 
 
 def _rule(run: Run, config: LabelConfig) -> RewardRule:

@@ -1,31 +1,76 @@
 """`sweet rank --dry-run`: the turns are chosen and encoded as the ranking would, with the replies that were given.
 
-Candidates are assumed to be as long as those replies; the rest follows from rates of earlier rankings
-(`sweet.stages.plans`).
+Candidates are assumed to be as long as those replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweet.judges.base import TurnKey
-from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
+from sweet.llm.weights import parameter_count
+from sweet.ranking.config import RankConfig
 from sweet.ranking.metrics import RankWork
+from sweet.ranking.stage import choose_judge, choose_turns
 from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_system
+from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.plans import Plan, PlanBuilder
-from sweet.stages.rates import GPU, share, times, total, whole
+from sweet.stages.plans import Plan, times
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Recipe
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Reader
+
+
+def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork]:
+    """Return the work that `run_rank` would do."""
+    chosen = choose_turns(run, config)
+    inputs, agent = chosen.inputs, chosen.agent
+    reporter.say(f"Counting the turns of {inputs.rollouts.id}.")
+    chosen.say_left_out(reporter)
+    finished = _finished_turns(run, config.digest(), inputs.artifacts)
+    missing = [turn for turn in chosen.turns if turn.key not in finished]
+    readers = choose_judge(run, config, inputs).readers(run)
+    tokens = _count_tokens(
+        run,
+        next(iter(readers), agent),
+        missing,
+        agent_system(run, inputs.rollouts),
+        inputs.critic,
+        recipe=config.recipe,
+        max_length=config.max_length,
+    )
+    sampled = len(missing) * config.candidates
+    read: int | None = None if agent else 0
+    written: int | None = read
+    judged: int | None = None if readers or config.judge == "llm" else 0
+    assumed = []
+    if tokens is not None:
+        assumed.append("A candidate is as long as the replies that were really given at these turns.")
+        of_candidates = times(sampled, tokens.reply)
+        if agent:
+            read, written = tokens.prompts, of_candidates
+        if readers and config.packing == "tree":
+            judged = None if of_candidates is None else tokens.shared + of_candidates
+        elif readers:
+            judged = tokens.plain * (1 + config.candidates)
+    work = RankWork(
+        turns=len(chosen.turns),
+        missing=len(missing),
+        candidates=sampled,
+        tokens_read=read,
+        tokens_written=written,
+        tokens_judged=judged,
+    )
+    return Plan(work=work, assumed=assumed)
 
 
 @dataclass(frozen=True)
@@ -45,7 +90,7 @@ class TurnTokens:
     reply: float | None
 
 
-def count_tokens(
+def _count_tokens(
     run: Run,
     model: str | None,
     turns: Iterable[SelectedTurn],
@@ -109,7 +154,7 @@ def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnT
     return TurnTokens(prompts, shared, plain, fmean(replies) if replies else None)
 
 
-def finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[TurnKey]:
+def _finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[TurnKey]:
     """Return the turns that an earlier attempt at the same ranking has finished.
 
     Args:
@@ -126,82 +171,3 @@ def finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[Tur
     if not same or not run.file(same[-1]).exists():
         return set()
     return {row.key for row in read_jsonl(run.file(same[-1]), CandidateRow)}
-
-
-def plan_ranking(
-    run: Run,
-    rates: Sequence[str],
-    settings: Mapping[str, Any],
-    *,
-    turns: int,
-    missing: int,
-    candidates: int,
-    tokens: TurnTokens | None,
-    counted_from: str,
-    agent: str | None,
-    readers: Sequence[str],
-    asks_judge: bool,
-    shared: bool,
-    gpus: int | None,
-) -> Plan[RankWork]:
-    """Return the plan of a ranking.
-
-    Args:
-        rates: further runs, whose attempts give rates.
-        settings: the configuration, to compare with that of earlier attempts.
-        missing: turns that are not finished yet.
-        candidates: for each turn.
-        tokens: of the missing turns; None where they are not known.
-        counted_from: where the tokens were counted, RUN:attempt.
-        agent: the model that is asked for replies; None where they are recorded.
-        readers: the models that read each reply, the reference included; empty where another judge judges.
-        asks_judge: whether a language model judges.
-        shared: whether common prefixes are computed once.
-        gpus: that are held; None where not known.
-    """
-    builder = PlanBuilder(
-        "rank",
-        run,
-        rates,
-        kind=run.manifest().task,
-        settings=settings,
-        gpus=gpus,
-        decides=("judge", "judge_model", "agent", GPU),
-        compared=(
-            "candidates",
-            "max_tokens",
-            "max_thought_tokens",
-            "effort",
-            "temperature",
-            "packing",
-            "micro_batch_tokens",
-            "engine",
-            "device",
-            "ray",
-        ),
-    )
-    sampled = missing * candidates
-    read: float | None = None if agent else 0
-    written: float | None = read
-    judged: float | None = None if readers or asks_judge else 0
-    if tokens is not None:
-        of_candidates = times(sampled, builder.counted("tokens", "a reply", tokens.reply, counted_from))
-        builder.assumed.append("A candidate is as long as the replies that were really given at these turns.")
-        if agent:
-            read, written = tokens.prompts, of_candidates
-        if readers:
-            judged = total(tokens.shared, of_candidates) if shared else times(tokens.plain, 1 + candidates)
-    sampling_flops = 0 if agent is None else times(FLOPS_PER_PARAMETER, parameter_count(agent), total(read, written))
-    reading_flops = total(*(times(FLOPS_PER_PARAMETER, parameter_count(reader), judged) for reader in readers))
-    work = RankWork(
-        turns=turns,
-        missing=missing,
-        candidates=sampled,
-        tokens_read=whole(read),
-        tokens_written=whole(written),
-        tokens_judged=whole(judged),
-    )
-    seconds = builder.seconds_per("candidate", lambda earlier: earlier.metric("candidates"))
-    size = builder.rate("bytes", "a turn", lambda earlier: share(earlier.size, earlier.rows))
-    flops = None if asks_judge else total(sampling_flops, reading_flops)
-    return builder.build(work, seconds=times(sampled, seconds), flops=flops, size=times(missing, size))

@@ -12,14 +12,12 @@ With `--replies` the replies of an earlier ranking are judged again, so that onl
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sweet.cluster.nodes import nodes_of
 from sweet.datasets.layout import is_imported
 from sweet.errors import InputError, SweetError
 from sweet.hints import Hint, option, stage
@@ -41,7 +39,7 @@ from sweet.ranking.credit import credit_metrics
 from sweet.ranking.function_config import config_for
 from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.lookahead import human_of, open_lookahead
-from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
+from sweet.ranking.metrics import RankMetrics, ranking_metrics
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
 from sweet.ranking.turns import SelectedTurn, first_turns, published_order, sample_turns, turns_with_replies
@@ -62,10 +60,8 @@ from sweet.stages.critics import (
 from sweet.stages.failures import check_failures
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
-from sweet.stages.models import gpus_held, plan_models, record_serving
-from sweet.stages.plans import Plan
+from sweet.stages.models import plan_models, record_serving
 from sweet.stages.prices import Budget, given_prices, open_budget
-from sweet.stages.rates import GPUS, STARTUP
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory
@@ -87,23 +83,23 @@ def run_rank(
     if function is not None:
         config = config_for(function, config)
     prices = given_prices(config)
-    chosen = _choose_turns(run, config)
+    chosen = choose_turns(run, config)
     inputs, turns = chosen.inputs, chosen.turns
     scorer = CreditScorer.for_rollouts(run, inputs.rollouts)
     if config.judge == "oracle":
         check_credit_known(scorer, map(_given_reply, turns))
-    choice = _choose_judge(run, config, inputs)
+    choice = choose_judge(run, config, inputs)
     if choice.human is not None:
         played = (turn.trajectory.task for turn in turns)
         check_lookahead(scorer.kind, played, scripted=not has_model(choice.human[0]))
     reporter.say(f"Ranking {_replies_name(chosen)} by {choice.title}.")
     if inputs.critic is not None:
         warn_if_at_chance(run, inputs.critic, reporter)
-    _say_left_out(chosen, reporter)
+    chosen.say_left_out(reporter)
     models = _models(choice, chosen.agent, config)
     local = plan_models(config, models, reporter, others=int(choice.computes))
-    meta, held = _meta(choice, chosen), {GPUS: _gpus(config, choice, models)}
-    attempted = run.attempt("rank", config, inputs.artifacts, held, verify=config.verify, warn=reporter.warn)
+    meta = _meta(choice, chosen)
+    attempted = run.attempt("rank", config, inputs.artifacts, verify=config.verify, warn=reporter.warn)
     with attempted as attempt:
         draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
         reporter = live = LiveReporter(reporter, attempt, PAUSE)
@@ -114,16 +110,14 @@ def run_rank(
                 record_serving(local, attempt)
                 local.replies = len(missing) * config.candidates
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
-                start = time.monotonic()
                 with _open_judge(choice, config, scorer, reporter, function) as judge:
                     asked = choice if judge is None else judge
                     ranking = _sample_and_judge(
                         run, config, chosen, missing, asked, scorer, system, local, writer, live, budget
                     )
-                    served, ready = asyncio.run(ranking)
-                    attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
+                    attempt.environment |= asyncio.run(ranking)
                     if isinstance(judge, RayJudge):
-                        attempt.environment |= judge.environment | {GPUS: _gpus(config, choice, models, judge.gpus)}
+                        attempt.environment |= judge.environment
                     if isinstance(judge, CriticJudge | RayJudge):
                         warn_dropped_turns(judge, reporter)
             written = rows.rows
@@ -148,44 +142,10 @@ def run_rank(
     return result
 
 
-def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork]:
-    """Return the work that `run_rank` would do (`sweet.ranking.plan`)."""
-    from sweet.ranking.plan import count_tokens, finished_turns, plan_ranking
-
-    chosen = _choose_turns(run, config)
-    inputs, agent = chosen.inputs, chosen.agent
-    reporter.say(f"Counting the turns of {inputs.rollouts.id}.")
-    _say_left_out(chosen, reporter)
-    finished = finished_turns(run, config.digest(), inputs.artifacts)
-    missing = [turn for turn in chosen.turns if turn.key not in finished]
-    choice = _choose_judge(run, config, inputs)
-    readers, system = choice.readers(run), agent_system(run, inputs.rollouts)
-    encoder_model = next(iter(readers), agent)
-    tokens = count_tokens(
-        run, encoder_model, missing, system, inputs.critic, recipe=config.recipe, max_length=config.max_length
-    )
-    nodes = nodes_of(config.ray) if config.ray is not None and config.device != "cpu" else []
-    return plan_ranking(
-        run,
-        config.rates,
-        {**config.model_dump(mode="json"), "agent": agent},
-        turns=len(chosen.turns),
-        missing=len(missing),
-        candidates=config.candidates,
-        tokens=tokens,
-        counted_from=f"{run.path}:{inputs.rollouts.attempt}",
-        agent=agent,
-        readers=readers,
-        asks_judge=config.judge == "llm",
-        shared=config.packing == "tree",
-        gpus=_gpus(config, choice, _models(choice, agent, config), sum(node.gpus for node in nodes)),
-    )
-
-
 # Choosing the turns
 
 
-class _Chosen(NamedTuple):
+class ChosenTurns(NamedTuple):
     """What is ranked.
 
     Attributes:
@@ -200,8 +160,12 @@ class _Chosen(NamedTuple):
     turns: list[SelectedTurn]
     left_out: int
 
+    def say_left_out(self, reporter: Reporter) -> None:
+        if self.left_out:
+            reporter.say(f"Dialogues that a fault ended, whose turns are not ranked: {self.left_out}.")
 
-def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
+
+def choose_turns(run: Run, config: RankConfig) -> ChosenTurns:
     check_options(config)
     inputs = find_inputs(
         run,
@@ -238,12 +202,7 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     if not turns:
         what = "The dialogues that no fault ended have no turn of the agent to rank."
         raise SweetError(what, where=inputs.rollouts.id, fix=stage("rollout"))
-    return _Chosen(inputs, recorded, agent, turns, len(ended_by_fault))
-
-
-def _say_left_out(chosen: _Chosen, reporter: Reporter) -> None:
-    if chosen.left_out:
-        reporter.say(f"Dialogues that a fault ended, whose turns are not ranked: {chosen.left_out}.")
+    return ChosenTurns(inputs, recorded, agent, turns, len(ended_by_fault))
 
 
 def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> list[SelectedTurn]:
@@ -265,7 +224,7 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
 # The judge
 
 
-def _choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudge:
+def choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudge:
     settings = _settings(config)
     if inputs.critic is not None:
         path = run.path.absolute()
@@ -315,7 +274,7 @@ def _given_reply(turn: SelectedTurn) -> tuple[Task, Sequence[Message], str]:
 async def _sample_and_judge(
     run: Run,
     config: RankConfig,
-    chosen: _Chosen,
+    chosen: ChosenTurns,
     turns: Sequence[SelectedTurn],
     judge: Judge | ChosenJudge,
     scorer: CreditScorer,
@@ -324,7 +283,7 @@ async def _sample_and_judge(
     writer: RankingWriter,
     live: LiveReporter,
     budget: Budget | None,
-) -> tuple[dict[str, str], float]:
+) -> dict[str, str]:
     """Open the clients of the models that are asked, and rank the turns.
 
     Args:
@@ -332,7 +291,7 @@ async def _sample_and_judge(
         scorer: knows the kind of the tasks.
 
     Returns:
-        The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
+        The names of the models, as their servers report them.
     """
     served: dict[str, str] = {}
     async with AsyncExitStack() as stack:
@@ -369,23 +328,23 @@ async def _sample_and_judge(
                 judge = await open_lookahead(
                     run, config, judge, _settings(config), scorer, chosen.inputs.rollouts, asked, live, stack
                 )
-        sampler, ready = CandidateSampler(source, system), time.monotonic()
+        sampler = CandidateSampler(source, system)
         await rank_turns(turns, sampler, judge, writer, live, concurrency=config.concurrency, budget=budget)
         if isinstance(judge, LookaheadJudge):
             warn_dropped_turns(judge, live)
-    return served, ready
+    return served
 
 
 # The record of the ranking
 
 
-def _replies_name(chosen: _Chosen) -> str:
+def _replies_name(chosen: ChosenTurns) -> str:
     if chosen.inputs.replies is not None:
         return f"the replies of {chosen.inputs.replies.id}"
     return f"replies of {chosen.agent} in {chosen.inputs.rollouts.id}"
 
 
-def _meta(choice: ChosenJudge, chosen: _Chosen) -> CandidatesMeta:
+def _meta(choice: ChosenJudge, chosen: ChosenTurns) -> CandidatesMeta:
     """Return the `meta` of the candidates: who replied, and who judged."""
     inputs = chosen.inputs
     replied = CandidatesMeta.of(inputs.replies).agent if inputs.replies else chosen.agent
@@ -402,12 +361,3 @@ def _meta(choice: ChosenJudge, chosen: _Chosen) -> CandidatesMeta:
 def _models(choice: ChosenJudge, agent: str | None, config: RankConfig) -> list[tuple[str, list[str]]]:
     """Return the models that are asked for text, with their addresses."""
     return [*([] if agent is None else [(agent, config.agent_url)]), *choice.asked]
-
-
-def _gpus(
-    config: RankConfig, choice: ChosenJudge, models: Sequence[tuple[str, list[str]]], on_nodes: int = 0
-) -> int | None:
-    """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
-    critic: list[list[str]] = [[]] if choice.computes and config.ray is None else []
-    here = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
-    return None if here is None else here + on_nodes

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
-from sweet.cluster.nodes import nodes_of
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_humans
 from sweet.judges.base import Judge
@@ -29,13 +28,13 @@ from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import assignment_of, assignments_of, digest_of_tasks, load_tasks
-from sweet.rollouts.choosing import check_choosing, choose_judge
+from sweet.rollouts.choosing import choose_judge
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.extraction.client import search_budget
 from sweet.rollouts.extraction.search import recorded_plan
 from sweet.rollouts.humans import PlannedHumans, plan_humans
-from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
+from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.rollouts.sides import (
     check_effort,
@@ -57,10 +56,8 @@ from sweet.stages.critics import warn_dropped_turns, warn_if_at_chance
 from sweet.stages.failures import check_failures
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.models import gpus_held, plan_models, record_serving
-from sweet.stages.plans import Plan
+from sweet.stages.models import plan_models, record_serving
 from sweet.stages.prices import given_prices, open_budget
-from sweet.stages.rates import GPUS, STARTUP
 from sweet.tasks.kind import TaskKind
 from sweet.units import count
 
@@ -109,7 +106,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         _say_choice(config, judge, reporter)
         if judge.critic is not None:
             warn_if_at_chance(run, judge.critic, reporter)
-    environment = {"tasks_digest": tasks_digest, GPUS: _gpus(kind, config, models, judge)}
+    environment = {"tasks_digest": tasks_digest}
     inputs = [] if judge is None or judge.critic is None else [judge.critic]
     attempted = run.attempt("rollout", recorded, inputs, environment, verify=config.verify, warn=reporter.warn)
     with attempted as attempt:
@@ -144,15 +141,11 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 plan = None if search_budget(config.agent) is None else recorded_plan(run, draft.id)
                 record_serving(local, attempt)
                 local.replies = len(missing) * config.max_turns * (config.best_of or 1)
-                start = time.monotonic()
                 with _open_judge(judge, kind, config, reporter) as opened:
-                    served, ready = asyncio.run(
-                        _play(runner, missing, config, humans, local, settings, judge, opened, plan)
-                    )
-                    attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
+                    playing = _play(runner, missing, config, humans, local, settings, judge, opened, plan)
+                    attempt.environment |= asyncio.run(playing)
                     if isinstance(opened, RayJudge):
                         attempt.environment |= opened.environment
-                        attempt.environment |= {GPUS: _gpus(kind, config, models, judge, opened.gpus)}
                     if isinstance(opened, CriticJudge | RayJudge):
                         warn_dropped_turns(opened, reporter)
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
@@ -171,51 +164,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     return result
 
 
-def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Plan[RolloutWork]:
-    """Return the plan of `run_rollout`; `run` is None where there is no run yet."""
-    from sweet.rollouts.plan import plan_dialogues
-
-    digest_of_attempt = config.digest()
-    config = config if run is None else with_paths(run, config)
-    kind, source, tasks, note = load_tasks(run, config, reporter)
-    if note is not None:
-        reporter.say(note)
-    check_choosing(kind, tasks, config)
-    judge = choose_judge(run, config)
-    existing: set[str] = set()
-    if run is not None:
-        digest = digest_of_tasks(tasks)
-        same = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
-        attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == digest_of_attempt}
-        critic = [] if judge is None or judge.critic is None else [(judge.critic.id, judge.critic.sha256)]
-        same = [a for a in same if a.attempt in attempts and [(ref.id, ref.sha256) for ref in a.inputs] == critic]
-        draft = next((run.file(a) for a in reversed(same) if run.file(a).exists()), None)
-        existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
-        reporter.say(f"Finished already: {count(len(existing), 'dialogue')}.")
-    requested = [assignment.id for assignment in assignments_of(tasks, config, plan_humans(kind, config))]
-    nodes = nodes_of(str(config.ray)) if _judges_on_ray(kind, config, judge) and config.device != "cpu" else []
-    gpus = _gpus(kind, config, models_of(config, judge), judge, sum(node.gpus for node in nodes))
-    readers = [] if judge is None else judge.readers(run)
-    return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus, judge, readers)
-
-
 def _judges_on_ray(kind: TaskKind, config: RolloutConfig, judge: ChosenJudge | None) -> bool:
     """Return whether a critic judges on the nodes of a cluster. For a kind with pages the nodes render these."""
     return config.ray is not None and not kind.visual and judge is not None and judge.load is not None
-
-
-def _gpus(
-    kind: TaskKind,
-    config: RolloutConfig,
-    models: Sequence[tuple[str, list[str]]],
-    judge: ChosenJudge | None,
-    on_nodes: int = 0,
-) -> int | None:
-    """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
-    here = judge is not None and judge.load is not None and not _judges_on_ray(kind, config, judge)
-    critic: list[list[str]] = [[]] if here else []
-    held = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
-    return None if held is None else held + on_nodes
 
 
 @contextmanager
@@ -269,7 +220,7 @@ async def _play(
     choice: ChosenJudge | None,
     judge: Judge | None,
     plan: str | None,
-) -> tuple[dict[str, str], float]:
+) -> dict[str, str]:
     """Open both sides, and the language model that chooses replies if one does, and play.
 
     Args:
@@ -278,7 +229,7 @@ async def _play(
         plan: of the attack, where the agent is searched and an earlier attempt found one.
 
     Returns:
-        The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
+        The names of the models, as their servers report them.
     """
     async with AsyncExitStack() as stack:
         budget = search_budget(config.agent)
@@ -303,6 +254,5 @@ async def _play(
             served["judge_model"] = asked.model
             judge = choice.asking(asked)
         limiters = [client.limiter for client in clients if client.limiter is not None]
-        ready = time.monotonic()
         await runner.play(missing, len(missing), agent, named, limiters, judge)
-        return served, ready
+        return served

@@ -78,7 +78,7 @@ STAGES = (
         resumes="always",
         config_reference="sweet.rollouts.config:RolloutConfig",
         run_reference="sweet.rollouts.stage:run_rollout",
-        plan_reference="sweet.rollouts.stage:plan_rollout",
+        plan_reference="sweet.rollouts.plan:plan_rollout",
         metrics_reference="sweet.rollouts.metrics:RolloutMetrics",
     ),
     Stage(
@@ -97,7 +97,7 @@ STAGES = (
         reads=("rollouts",),
         config_reference="sweet.scoring.config:EvalConfig",
         run_reference="sweet.scoring.stage:run_eval",
-        plan_reference="sweet.scoring.stage:plan_eval",
+        plan_reference="sweet.scoring.plan:plan_eval",
         metrics_reference="sweet.scoring.metrics:EvalMetrics",
     ),
     Stage(
@@ -129,7 +129,7 @@ STAGES = (
         next="pair",
         config_reference="sweet.ranking.config:RankConfig",
         run_reference="sweet.ranking.stage:run_rank",
-        plan_reference="sweet.ranking.stage:plan_rank",
+        plan_reference="sweet.ranking.plan:plan_rank",
         metrics_reference="sweet.ranking.metrics:RankMetrics",
     ),
     Stage(

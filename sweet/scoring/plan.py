@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from sweet.device import CORES
 from sweet.render.page import RenderSettings
-from sweet.runs.environment import NODES
+from sweet.render.window import recorded_settings
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalWork
-from sweet.stages.plans import Plan, PlanBuilder
-from sweet.stages.rates import GPU, EarlierAttempt, share, times
-from sweet.tasks.kind import TaskKind
+from sweet.scoring.stage import check_options, rendering_of
+from sweet.stages.base import Reporter
+from sweet.stages.plans import Plan
+from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 
 
-def plan_scoring(
-    run: Run,
-    config: EvalConfig,
-    kind: TaskKind,
-    trajectories: Iterable[Trajectory],
-    *,
-    gpus: int | None,
-    machines: Sequence[int],
-    settings: RenderSettings | None = None,
-) -> Plan[EvalWork]:
-    """Return the plan of an evaluation.
-
-    Args:
-        machines: the cores of each machine that is used.
-        settings: of rendering, for pages; None for the defaults.
-    """
-    builder = PlanBuilder(
-        "eval",
-        run,
-        config.rates,
-        kind=kind.name,
-        settings=config.model_dump(mode="json"),
-        gpus=gpus,
-        decides=("scorer", "similarity", "window", "pictures", "best_of", GPU),
-        compared=("workers", "sandbox", "device", "tolerance"),
-    )
+def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork]:
+    """Return the plan of `run_eval`."""
+    kind = task_kind(run.manifest().task)
+    check_options(kind, config)
+    rollouts = run.find("rollouts", config.from_, needed_by="eval")
+    reporter.say(f"Counting the dialogues of {rollouts.id}.")
     dialogues = tests = 0
     tasks: dict[str, int] = {}
     answers: set[tuple[str, str]] = set()
     pages: set[str] = set()
-    for trajectory in trajectories:
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
         dialogues += 1
         tests += len(trajectory.task.test_cases)
         tasks[trajectory.task_id] = len(trajectory.task.test_cases)
@@ -57,26 +37,12 @@ def plan_scoring(
             pages |= _pages(trajectory)
     work = EvalWork(dialogues=dialogues, tasks=len(tasks), answers=len(answers))
     if kind.visual:
-        more = {
-            "screenshots": len(pages),
-            "screenshots_missing": _missing(run.path, pages, settings or RenderSettings()),
-        }
+        looks = rendering_of(kind, config, rollouts, reporter)
+        settings = recorded_settings(**looks) if looks else RenderSettings()
+        more = {"screenshots": len(pages), "screenshots_missing": _missing(run.path, pages, settings)}
     else:
         more = {"tests": tests, "reference_tests": sum(tasks.values())}
-    work = work.model_copy(update=more)
-    if config.best_of is not None:
-        builder.assumed.append("The operations of the critic for --best-of are not counted.")
-
-    def speedup(earlier: EarlierAttempt) -> float:
-        """Compare the workers where they were given both times, the cores where they were given neither time."""
-        workers, nodes, cores = (_number(earlier.facts.get(name)) for name in ("workers", NODES, CORES))
-        if config.workers and workers and nodes:
-            return config.workers * len(machines) / (workers * nodes)
-        return sum(machines) / cores if cores and not (config.workers or workers) else 1.0
-
-    seconds = builder.seconds_per("dialogue", lambda earlier: earlier.metric("trajectories"), speedup)
-    size = builder.rate("bytes", "a dialogue", lambda earlier: share(earlier.size, earlier.rows))
-    return builder.build(work, seconds=times(dialogues, seconds), size=times(dialogues, size))
+    return Plan(work=work.model_copy(update=more), assumed=[])
 
 
 def _pages(trajectory: Trajectory) -> set[str]:
@@ -94,7 +60,3 @@ def _missing(folder: Path, pages: Collection[str], settings: RenderSettings) -> 
 
     store = ScreenshotStore(folder / SCREENSHOTS)
     return sum(not store.has(page_key(page, settings)) for page in pages)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and value > 0 else None

@@ -19,19 +19,17 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from sweet.cluster.nodes import nodes_of
-from sweet.device import usable_cores
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.render.page import PLACEHOLDER, RenderSettings
-from sweet.render.window import choose_settings, recorded_settings, window_name
+from sweet.render.page import PLACEHOLDER
+from sweet.render.window import choose_settings, window_name
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.best_of import NEEDED_BY, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.judged import JudgedDialogues
-from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, EvalWork, HumanRates
+from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, HumanRates
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
@@ -43,10 +41,7 @@ from sweet.stages.critics import check_reference, check_turn_tokens, warn_if_at_
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
-from sweet.stages.models import gpus_held
-from sweet.stages.plans import Plan
 from sweet.stages.prices import given_prices, open_budget
-from sweet.stages.rates import GPUS
 from sweet.stages.record import UnknownRate
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, check_scorer_option
@@ -59,7 +54,7 @@ from sweet.units import count
 def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[EvalMetrics]:
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
-    _check_options(kind, config)
+    check_options(kind, config)
     prices = given_prices(config)
     if config.best_of == "critic":
         critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
@@ -72,7 +67,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         run=run.path.absolute(),
         say=reporter.say,
         **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")}
-        | _looks(kind, config, rollouts, reporter),
+        | rendering_of(kind, config, rollouts, reporter),
     )
     played = RolloutsMeta.of(rollouts)
     if played.best_of is not None and played.informed:
@@ -83,7 +78,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     began = time.monotonic()
     attempted = run.attempt("eval", config, inputs=[rollouts], verify=config.verify, warn=reporter.warn)
     with attempted as attempt, _open_scorer(run, kind, config, request) as scorer:
-        attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
+        attempt.environment |= scorer.environment
         if baseline is not None:
             fix = score_again(baseline, scorer.option)
             allow = config.allow_different
@@ -189,22 +184,7 @@ def _open_scorer(
     return open_ray_scorer(config.ray, run.manifest().task, request)
 
 
-def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork]:
-    """Return the plan of `run_eval`."""
-    from sweet.scoring.plan import plan_scoring
-
-    kind = task_kind(run.manifest().task)
-    _check_options(kind, config)
-    rollouts = run.find("rollouts", config.from_, needed_by="eval")
-    reporter.say(f"Counting the dialogues of {rollouts.id}.")
-    trajectories = read_jsonl(run.file(rollouts), Trajectory)
-    machines = [usable_cores()] if config.ray is None else [node.cpus for node in nodes_of(config.ray)]
-    settings = recorded_settings(**looks) if (looks := _looks(kind, config, rollouts, reporter)) else RenderSettings()
-    gpus = _gpus(kind, config)
-    return plan_scoring(run, config, kind, trajectories, gpus=gpus, machines=machines, settings=settings)
-
-
-def _looks(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Reporter) -> dict[str, str]:
+def rendering_of(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Reporter) -> dict[str, str]:
     """Return how pages are rendered, the fields of the scoring request; empty for a kind without these options.
 
     Without an option pages look as in the dialogues, or with the scorer `upstream` as in the published code.
@@ -221,13 +201,7 @@ def _looks(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Rep
     return {"window": window_name(settings), "pictures": settings.pictures}
 
 
-def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
-    """Return the GPUs in use: a model may compare pages, and choose among dialogues."""
-    compares = [()] if kind.visual or config.best_of == "critic" else []
-    return gpus_held(config.device, [*compares, *([config.judge_url] if config.best_of == "llm" else [])])
-
-
-def _check_options(kind: TaskKind, config: EvalConfig) -> None:
+def check_options(kind: TaskKind, config: EvalConfig) -> None:
     """Raise UsageError if an option is given that has no effect: on this kind of task, or without another option."""
     for name in SCORER_OPTIONS:
         if getattr(config, name) != EvalConfig.model_fields[name].default:

@@ -138,11 +138,6 @@ def _defaults(config: type[StageConfig]) -> dict[str, Any]:
 class PlannedConfig(StageConfig):
     """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
 
-    rates: list[str] = Field(
-        default_factory=list, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL)
-    )
-    """With --dry-run: another run, whose finished attempts are used to estimate durations if RUN has none; may be given
-    several times."""
     verify: bool = Field(default=True, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL))
     """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
     in any case. The sums of large files are kept in the cache."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sweet.device import Device
-from sweet.llm.gpus import visible_gpus
 from sweet.llm.local import EngineChoice, LocalServing
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter
@@ -52,19 +51,6 @@ def plan_models(
     )
     local.plan(models)
     return local
-
-
-def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
-    """Return the GPUs of this machine that a stage holds: all that are visible. None if a model is at an address, whose
-    hardware is unknown.
-
-    Args:
-        addresses: of each model that is used.
-    """
-    models = list(addresses)
-    if any(models):
-        return None
-    return len(visible_gpus()) if models and device != "cpu" else 0
 
 
 def record_serving(local: LocalServing, attempt: ActiveAttempt) -> LocalServing:

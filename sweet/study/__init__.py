@@ -4,7 +4,6 @@
     plan          the work of one seed, in parts
     study_steps   the stage calls of a method or figure, as steps
     seeds         a process for each seed, a few at the same time; worker runs in it
-    forecast      what is finished, and how long the rest will take
     accounting    the generated tokens and the seconds of a method
     curves        the learning curves over tokens and seconds
     aggregate     from the runs to the results, with the statistics

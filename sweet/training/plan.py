@@ -8,7 +8,6 @@ run is changed. Memory is estimated from the shapes (`sweet.learn.estimate`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from sweet.learn.attention import SUPPORTED
@@ -17,36 +16,22 @@ from sweet.learn.blocks import segment_size
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
-from sweet.learn.metrics import PASS_FLOPS, WEIGHT_FLOPS
 from sweet.learn.openrlhf import steps
 from sweet.learn.tree import Forest
 from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
-from sweet.llm.pretrained import stored_type
-from sweet.runs.run import Run
 from sweet.stages.base import Reporter
-from sweet.stages.plans import Plan, PlanBuilder
-from sweet.stages.rates import GPU, GPUS, EarlierAttempt, times
+from sweet.stages.plans import Plan
 from sweet.training.config import LayoutOptions
 from sweet.training.metrics import TrainWork
 from sweet.training.model import StartingModel
-from sweet.training.trainer import StageRecord, Training
+from sweet.training.trainer import Training
 
 
-def plan_training(
-    run: Run,
-    training: Training,
-    record: StageRecord,
-    options: LayoutOptions,
-    rates: Sequence[str],
-    reporter: Reporter,
-) -> Plan[TrainWork]:
+def plan_training(training: Training, options: LayoutOptions, reporter: Reporter) -> Plan[TrainWork]:
     """Return the plan of a prepared training.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
     a tree is tested when it is loaded; here its kind of attention decides.
-
-    Args:
-        rates: further runs, whose attempts give rates.
 
     Raises:
         SweetError: as `TrainingData.check`.
@@ -76,7 +61,7 @@ def plan_training(
     if options.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
         devices = world if options.devices or options.hostfile else None
         work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
-        return _with_time(run, training, record, rates, work, work["tokens"] * used.epochs, devices, gpus=devices)
+        return _plan(training, work)
     shape = Shape.of(training.model.trainee.model.config)
     computed, micro_batches, activations = _first_epoch(training, shape, world)
     zero = training.zero if training.layout is not None else None
@@ -100,72 +85,14 @@ def plan_training(
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }
-    tokens = computed.tokens * used.epochs
-    return _with_time(run, training, record, rates, work, tokens, world, gpus=world if on_gpu else 0)
+    return _plan(training, work)
 
 
-def _with_time(
-    run: Run,
-    training: Training,
-    record: StageRecord,
-    rates: Sequence[str],
-    work: dict[str, Any],
-    tokens: int,
-    devices: int | None,
-    *,
-    gpus: int | None,
-) -> Plan[TrainWork]:
-    """Return the plan with operations, hours and GPU-hours.
-
-    Args:
-        tokens: computed in all epochs.
-        devices: None where it is not known how many there will be.
-    """
-    model, objective = training.model, training.objective
-    builder = PlanBuilder(
-        record.stage,
-        run,
-        rates,
-        kind=run.manifest().task,
-        settings={**record.config.model_dump(mode="json"), "base": model.base, **record.meta.as_json()},
-        gpus=gpus,
-        decides=("base", "lora", "engine", "variant", "method", "target", GPU),
-        compared=(
-            *("device", "devices", "hostfile", "zero", "offload", "packing", "micro_batch_tokens"),
-            *("gradient_checkpointing", "max_length", "batch", "epochs", GPUS),
-        ),
-    )
-    parameters = model.trainee.parameters
-    flops = float(PASS_FLOPS * parameters + WEIGHT_FLOPS * model.trainee.trained) * tokens
-    if objective.needs_reference:
-        data = training.data
-        sides = {side for example in (*data.examples, *data.heldout) for side in example.sides}
-        flops += PASS_FLOPS / 2 * parameters * sum(len(data.pool.sequences[side].ids) for side in sides)
-        builder.assumed.append("The reference reads every dialogue once, and none is in its cache.")
+def _plan(training: Training, work: dict[str, Any]) -> Plan[TrainWork]:
+    assumed = []
     if training.trains_reward:
-        builder.assumed.append(
-            "The reward model is not counted: a second model of this size, trained before the policy."
-        )
-    if model.trainee.recomputed or training.settings.replays_segments:
-        builder.assumed.append("What is computed again in the backward pass is not among the operations.")
-
-    def computed(earlier: EarlierAttempt) -> float | None:
-        """Return the tokens of all epochs; of a resumed training those since it was resumed."""
-        return earlier.metric("tokens_computed" if "tokens_computed" in earlier.metrics else "tokens")
-
-    def speedup(earlier: EarlierAttempt) -> float:
-        then = earlier.facts.get(GPUS)
-        return devices / then if devices and isinstance(then, int) and then > 0 and model.on_gpu else 1.0
-
-    seconds = times(tokens, builder.seconds_per("computed token", computed, speedup))
-    return builder.build(TrainWork.model_validate(work), seconds=seconds, flops=flops, size=_written_bytes(model))
-
-
-def _written_bytes(model: StartingModel) -> float | None:
-    """Return the bytes of the weights that are written, in the type they were stored in; None for an adapter."""
-    kind, start = stored_type(model.base), model.trainee.start
-    adapter = start.lora is not None and start.output == "adapter"
-    return None if kind is None or adapter else float(model.trainee.parameters * kind.itemsize)
+        assumed.append("The reward model is not counted: a second model of this size, trained before the policy.")
+    return Plan(work=TrainWork.model_validate(work), assumed=assumed)
 
 
 def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, int, dict[str, float]]:

@@ -33,11 +33,9 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
     """Return the work that `run_train_critic` would do (`sweet.training.plan`)."""
     from sweet.training.plan import plan_training
     from sweet.training.prepare import prepare_critic
-    from sweet.training.trainer import StageRecord
 
-    training, meta = prepare_critic(run, config, reporter, weights=False)
-    record = StageRecord("train-critic", "critic", config, meta, config.resume)
-    return plan_training(run, training, record, config.layout_options, config.rates, reporter)
+    training, _ = prepare_critic(run, config, reporter, weights=False)
+    return plan_training(training, config.layout_options, reporter)
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
@@ -56,11 +54,9 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     """Return the work that `run_train_actor` would do (`sweet.training.plan`)."""
     from sweet.training.plan import plan_training
     from sweet.training.prepare import prepare_actor
-    from sweet.training.trainer import StageRecord
 
     training = prepare_actor(run, config, reporter, weights=False)
-    record = StageRecord("train-actor", "actor", config, _actor_meta(config), config.resume)
-    return plan_training(run, training, record, config.layout_options, config.rates, reporter)
+    return plan_training(training, config.layout_options, reporter)
 
 
 def _actor_meta(config: TrainActorConfig) -> TrainedMeta:

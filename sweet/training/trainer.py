@@ -17,7 +17,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.components import Objective
-from sweet.learn.distributed import Layout, train_in_ranks, world_size
+from sweet.learn.distributed import Layout, train_in_ranks
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record, Summary
@@ -30,7 +30,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.rates import GPUS
 from sweet.training.config import Order
 from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
@@ -125,9 +124,8 @@ def train(
     if dropped := training.data.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {training.model.max_length}.")
     meta = _meta(training, record)
-    held = {GPUS: world_size(training.layout) if training.model.on_gpu else 0}
     config = record.config
-    attempted = run.attempt(record.stage, config, training.inputs, held, verify=config.verify, warn=reporter.warn)
+    attempted = run.attempt(record.stage, config, training.inputs, verify=config.verify, warn=reporter.warn)
     with attempted as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         has_checkpoint = _check_checkpoint(draft.path, training.layout)

@@ -12,7 +12,6 @@ import pytest
 from benchmarks import micro
 from benchmarks.micro import kept, main, without_seconds
 from sweet.errors import InputError
-from sweet.study.forecast import Forecast
 from sweet.study.plan import SeedJob
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
@@ -83,13 +82,13 @@ def test_a_study_of_other_sizes_has_a_folder_and_a_file_of_its_own(
 ) -> None:
     planned: list[SeedJob] = []
 
-    def record(jobs: Sequence[SeedJob], processes: int) -> Forecast:
+    def record(jobs: Sequence[SeedJob], tasks: str) -> StudyResults:
         planned.extend(jobs)
-        return Forecast(parts=[], seconds=0.0, unknown=[])
+        return study()
 
-    monkeypatch.setattr(micro, "forecast", record)
+    monkeypatch.setattr(micro, "aggregate", record)
     sizes = ["--turns", "9", "--train-tasks", "7", "--eval-tasks", "8"]
-    words = ["micro", "--tasks", "micro-long", *sizes, "--seeds", "1", "--dry-run"]
+    words = ["micro", "--tasks", "micro-long", *sizes, "--seeds", "1", "--finished"]
     for missing in ([], [str(tmp_path)], ["--out", str(tmp_path / "out.json")]):
         monkeypatch.setattr(sys, "argv", [*words, *missing])
         with pytest.raises(SystemExit):

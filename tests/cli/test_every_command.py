@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from sweet.cli import index
-from sweet.cli.app import build
-from sweet.cli.completion import completions
 from sweet.cli.declaration import COMMON, LONG, Declaration
 from sweet.units import count
 from tests.cli.conftest import Program
@@ -138,14 +136,6 @@ def test_a_long_help_shows_the_main_options_and_counts_the_others(sweet: Program
     words = " ".join(sweet(*name.split(), "--help").out.split())
     assert f"sweet {name} --help-all shows {count(left_out, 'more option')}." in words
     assert f"sweet {name} --help-all shows what is allowed" in " ".join(sweet(*call_of(name), "--nonsense").err.split())
-
-
-@pytest.mark.parametrize("name", ["label", "pair"])
-def test_a_hidden_option_is_accepted_and_neither_shown_nor_completed(sweet: Program, name: str) -> None:
-    assert "--rates" not in sweet(name, "--help-all").out
-    assert "--rates" not in {item.value for item in completions(build(), ["sweet", name, "--"])}
-    outcome = sweet(name, "--rates", "other", "--dry-run")
-    assert '"other"' in outcome.out
 
 
 def test_verbose_reports_artifacts_read_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811

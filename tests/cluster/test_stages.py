@@ -13,7 +13,7 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import plan_rank, run_rank
+from sweet.ranking.stage import run_rank
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
@@ -21,9 +21,8 @@ from sweet.runs.run import Run
 from sweet.sandbox.tiers import probe_tiers
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.on_ray import _Agreed
-from sweet.scoring.stage import plan_eval, run_eval
+from sweet.scoring.stage import run_eval
 from sweet.stages.base import Progress, Silent
-from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 from tests.cluster.conftest import NODES
@@ -64,9 +63,6 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     }
     assert run.manifest().attempts[-1].environment["nodes"] == recorded
     assert there.artifacts[0].meta == here.artifacts[0].meta
-    plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent()).as_json()
-    seconds = 48 * plan["rates"]["seconds"]["value"]
-    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on the nodes too"
 
 
 class Killer(Silent):
@@ -185,14 +181,11 @@ def test_each_gpu_of_the_cluster_has_a_replica(
     try:
         options = {"judge": "untrained", "reference": agent, "candidates": 3, "limit": 9, "max_tokens": 16}
         config = RankConfig.model_validate(options | {"ray": nodes.address})
-        here = gpus_held("auto", [[]])
-        assert plan_rank(other, config, Silent()).as_json()["gpus"] == (here or 0) + 2
         rank = run_rank(other, config, Silent())
     finally:
         nodes.remove_node(more)
     assert (rank.metrics.turns, rank.metrics.failed) == (9, 0)
     environment: Any = other.manifest().attempts[-1].environment
-    assert environment["gpus"] == (here or 0) + 2
     assert [node["cores"] for node in environment["nodes"].values()] == [2]
 
 

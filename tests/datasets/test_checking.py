@@ -14,7 +14,8 @@ from sweet.cli.app import run
 from sweet.datasets.checking import CheckReport, DataCheckConfig, check_tasks, refuse_invalid, run_data_check
 from sweet.errors import InputError, UsageError
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.rollouts.plan import plan_rollout
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks import micro

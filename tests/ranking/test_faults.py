@@ -9,7 +9,8 @@ import pytest
 
 from sweet.errors import SweetError
 from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import plan_rank, run_rank
+from sweet.ranking.plan import plan_rank
+from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent

@@ -21,7 +21,8 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.metrics import CreditMetrics
-from sweet.ranking.stage import plan_rank, run_rank
+from sweet.ranking.plan import plan_rank
+from sweet.ranking.stage import run_rank
 from sweet.ranking.turns import first_turns, published_order, sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run

@@ -21,7 +21,8 @@ from sweet.llm.base import Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.choosing import choose
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.rollouts.plan import plan_rollout
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -356,13 +357,9 @@ def test_a_plan_counts_the_tokens_of_all_candidates_and_of_the_judge(run: Run) -
     assert best["tokens_read"] == plain["tokens_read"]
     assert best["tokens_written"] == pytest.approx(8 * plain["tokens_written"], abs=8)
     assert best["tokens_judged"] == pytest.approx(best["tokens_read"] + best["tokens_written"], abs=2)
-    assert best["flops"] == pytest.approx(
-        3 * plain["flops"] * best["tokens_judged"] / (plain["tokens_read"] + plain["tokens_written"]), rel=0.01
-    )
     assert plain["tokens_judged"] is None
-    assert best["hours"] is None, "an ordinary rollout does not say how long the judge takes"
     run_rollout(run, config(best_of=4, judge="random"), Silent())
     measured = plan_rollout(run, config(num_tasks=20, best_of=8, judge="random"), Silent()).as_json()
     assert measured["tokens_judged"] == 0
-    assert measured["rates"]["tokens_written"]["from"].endswith("rollout-2")
-    assert "best-of" in measured["rates"]["tokens_written"]["differs"]
+    assert measured["assumed"][0].endswith("rollouts-2.")
+    assert measured["tokens_written"] == pytest.approx(best["tokens_written"], rel=0.2), "of 4 candidates twice as many"

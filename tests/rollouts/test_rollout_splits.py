@@ -10,7 +10,8 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.rollouts.plan import plan_rollout
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.meta import RolloutsMeta

@@ -15,7 +15,6 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rates import HOUR
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_actor, plan_train_critic, run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
@@ -70,15 +69,6 @@ def test_an_actor_is_planned_by_every_method(run: Run) -> None:
             name: getattr(made, name) for name in ("examples", "steps", "tokens", "tokens_computed")
         }
     assert "memory" not in plan_train_actor(run, TrainActorConfig(engine="openrlhf"), Silent()).as_json()
-
-
-def test_the_same_training_again_is_planned_to_take_as_long(run: Run) -> None:
-    config = TrainCriticConfig(epochs=3, batch=3, holdout=0.2)
-    run_train_critic(run, config, Silent())
-    done = run.manifest().attempts[-1]
-    assert done.finished is not None
-    plan = plan_train_critic(run, config, Silent())
-    assert plan.hours == pytest.approx((done.finished - done.started).total_seconds() / HOUR, rel=0.1)
 
 
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")

@@ -12,7 +12,8 @@ from sweet.errors import UsageError
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import plan_label, run_label
 from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import plan_rank, run_rank
+from sweet.ranking.plan import plan_rank
+from sweet.ranking.stage import run_rank
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run

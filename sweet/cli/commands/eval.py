@@ -6,8 +6,9 @@ from sweet.cli import console
 from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.plan import plan_eval
 from sweet.scoring.results.trained_on import in_words
-from sweet.scoring.stage import plan_eval, run_eval
+from sweet.scoring.stage import run_eval
 from sweet.stages.base import StageResult
 from sweet.view.comparison import MEASURES, humans, samples
 

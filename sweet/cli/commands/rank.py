@@ -5,7 +5,8 @@ from __future__ import annotations
 from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
 from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import plan_rank, run_rank
+from sweet.ranking.plan import plan_rank
+from sweet.ranking.stage import run_rank
 from sweet.stages.base import StageResult
 from sweet.units import format_value, percent, plain_bounds
 

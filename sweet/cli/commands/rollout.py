@@ -5,7 +5,8 @@ from __future__ import annotations
 from sweet.cli import console
 from sweet.cli.stage_command import StageCommand, slug
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.stage import plan_rollout, run_rollout
+from sweet.rollouts.plan import plan_rollout
+from sweet.rollouts.stage import run_rollout
 from sweet.stages.base import StageResult
 from sweet.view.comparison import played_by_human
 

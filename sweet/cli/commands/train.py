@@ -72,7 +72,7 @@ def _name(config: LoopConfig) -> tuple[str, str]:
 
 def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
     console.heading(f"sweet train · {run or 'a new run'}, not run")
-    table = Table("step", "", "dialogues", "turns", "tokens", "time")
+    table = Table("step", "", "dialogues", "turns", "tokens")
     for column in table.columns[2:]:
         column.justify = "right"
     for step in plan["steps"]:
@@ -81,8 +81,7 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
         turns = work.get("turns", work.get("turns_at_most"))
         total = None if None in tokens else sum(tokens)
         cells = [_number(value) for value in (work.get("dialogues"), turns, total)]
-        hours = work.get("hours")
-        table.add_row(step["step"], step["status"], *cells, "" if hours is None else format_duration(3600 * hours))
+        table.add_row(step["step"], step["status"], *cells)
     console.show(table)
     for title, lines in (("changed since the last call", plan["changed"]), ("would be repeated", plan["repeated"])):
         if lines:

@@ -130,6 +130,6 @@ class PlayConfig(PlannedConfig):
 
     def rollout(self) -> RolloutConfig:
         """Return the configuration of a rollout with the same settings. The person's side is `scripted` in it."""
-        shared = type(self).model_fields.keys() & RolloutConfig.model_fields.keys() - {"rates", "verify", "resume"}
+        shared = type(self).model_fields.keys() & RolloutConfig.model_fields.keys() - {"verify", "resume"}
         settings = {name: getattr(self, name) for name in shared}
         return RolloutConfig.model_validate(settings | {("sim" if self.as_ == "human" else "agent"): SCRIPTED})
