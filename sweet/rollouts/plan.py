@@ -61,7 +61,7 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         turns=turns,
         tokens_read=read,
         tokens_written=written,
-        tokens_judged=None,
+        tokens_judged=None if judge is None else 0,
         human_tokens_read=human_read,
         human_tokens_written=human_written,
     )
