@@ -11,8 +11,7 @@ import pytest
 from sweet.cli import console
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.hints import Hint, option
-from sweet.llm.address import base_url
-from sweet.llm.roles import KEY_VARIABLES
+from sweet.llm.servers import KEY_VARIABLES, base_url
 from sweet.redaction import VARIABLES, redacted, redacted_json, reply_redactor
 from sweet.runs.environment import recordable
 

@@ -16,6 +16,12 @@ VARIABLES: dict[str, str] = {
     "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
     "SWEET_SIM_API_KEY": "the same for the simulated human, and for the model of `sweet data describe`",
     "SWEET_JUDGE_API_KEY": "the same for the judge, and for `--check-model` of `sweet data describe`",
+    "OPENAI_BASE_URL": "address of a model that is given none and is not a directory of this machine",
+    "AZURE_OPENAI_ENDPOINT": "the same, at Azure",
+    "AZURE_OPENAI_API_KEY": "API key for Azure, where the role has none of its own",
+    "OPENAI_API_VERSION": "version of Azure's interface, where the address has none (`?api-version=…`)",
+    "SSL_CERT_FILE": "file of certificates that are trusted, as openai reads it",
+    "SSL_CERT_DIR": "folder of certificates that are trusted, as openai reads it",
     "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
     "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities; "

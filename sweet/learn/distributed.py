@@ -41,7 +41,7 @@ from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
 from sweet.learn.job import Job
 from sweet.learn.metrics import Record, Summary
-from sweet.llm.address import bind
+from sweet.llm.servers import bind
 
 LAUNCHER = "sweet.learn.launcher"
 PROGRAM = "sweet.learn.worker"

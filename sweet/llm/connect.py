@@ -19,8 +19,7 @@ from sweet.hf import UnknownModel
 from sweet.hints import Hint, option
 from sweet.llm.base import ChatClient, Completion, Effort, Role
 from sweet.llm.local import LocalServing
-from sweet.llm.roles import MODEL_OPTIONS, URL_OPTIONS
-from sweet.llm.served import assign
+from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.runs.tokens import TokenMeter, current_meter
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ async def open_client(
         ServerError: a server cannot be reached.
         SweetError: the vllm that was started for it failed.
     """
+    urls = urls_of(model, urls)
     async with AsyncExitStack() as stack:
         if local is not None and urls:
             local.record[f"{role}_engine"] = "server"

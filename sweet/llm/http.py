@@ -1,27 +1,43 @@
-"""Exchanges JSON with one server over persistent connections, at high request rates.
+"""Asks one server by the client of the package `openai`, over a transport that bounds what the server can do.
 
-The openai library would need three times the CPU time of aiohttp, which it builds on. Failures are one of three errors.
+`openai.AsyncOpenAI` (for an address of Azure `AsyncAzureOpenAI`) makes the requests: their addresses, keys,
+organisation and project, as its environment variables say. It does not retry, and its responses are not parsed by it,
+because its models take several times as long as the rest (`benchmarks/requests.py`). What it sends goes through
+`_Transport`, which uses aiohttp. Proxies and certificates are those of the environment, as they are for `httpx`
+(HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE); to an address of this machine there is no proxy.
 
 A server decides neither how much memory nor how much time a request takes. Each request has a time limit, from the
 connection to the last byte, however slowly the bytes come. The caller bounds the bytes of the response; they are
 counted as they arrive and again as they are decompressed, and reading stops at the bound. Of an error's response only
 the beginning is read. A redirect is followed on the same host; to another host, which would get the dialogue, only if
-the caller allows it, and never with the key.
+the caller allows it, and never with the key. Failures are one of three errors.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
+import os
+import re
+import ssl
 import zlib
 from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import httpx2
+import openai
 from pydantic_core import from_json
 
+from sweet.errors import UsageError
+from sweet.llm.base import Role
+from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key, is_loopback
 from sweet.redaction import redacted
 
 CONNECT_TIMEOUT = 10.0
@@ -38,6 +54,13 @@ _ENCODINGS = ("gzip", "x-gzip", "deflate")
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """Makes zlib read the headers of both gzip and deflate."""
 _PORTS = {"http": 80, "https": 443}
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "openai-organization", "openai-project"})
+"""Headers that another host does not get."""
+_NOT_SENT = re.compile(r"x-stainless-|connection$|host$|content-length$|accept-encoding$")
+"""Headers that are not sent as they come from openai: those about this machine, and those that aiohttp writes."""
+
+_most_bytes: ContextVar[int] = ContextVar("_most_bytes", default=1 << 20)
+"""Bytes that the response to the request which is being sent may have."""
 
 
 class HttpError(Exception):
@@ -108,33 +131,41 @@ def allow_open_files(count: int) -> None:
 
 
 class Channel:
-    """Connections to one server. Created inside the event loop that uses it; `aclose` closes them.
+    """A client of one server. Created inside the event loop that uses it; `aclose` closes its connections.
 
     Args:
         url: the base URL.
-        key: sent as a bearer token.
+        role: of the model, which names the variable of its key.
         connections: maximum number of open connections.
-        trust_env: whether to use a proxy from the environment.
         timeout: seconds for one request and its response.
         follow_redirects: whether redirects to other hosts are followed.
+
+    Attributes:
+        azure: the parts of an address of Azure, else None.
+
+    Raises:
+        UsageError: a variable of the environment is missing or cannot be used for this address.
     """
 
     def __init__(
         self,
         url: str,
-        key: str,
+        role: Role,
         connections: int,
         *,
-        trust_env: bool,
         timeout: float = REQUEST_TIMEOUT,
         follow_redirects: bool = False,
     ) -> None:
-        self._url, self._timeout = url, timeout
+        self._timeout = timeout
         # The time limit of a request begins when it has a connection, so the queue for them is here.
         self._places = asyncio.Semaphore(max(connections, 8))
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
-        self._session = _session({"Authorization": f"Bearer {key}", **headers}, trust_env=trust_env)
-        self._elsewhere = _session(headers, trust_env=True) if follow_redirects else None
+        self.azure = azure_address(url)
+        self._transport = _Transport(url, follow_redirects=follow_redirects)
+        self._client = _openai_client(url, role, self.azure, _HttpClient(self._transport))
+
+    def chat_path(self, model: str) -> str:
+        """The path for chats with a model."""
+        return f"/deployments/{quote(model, safe='')}/chat/completions" if self.azure else "/chat/completions"
 
     async def post(self, path: str, body: bytes, most_bytes: int) -> object:
         """Post JSON; return what `_exchange` returns and raise its errors."""
@@ -142,9 +173,9 @@ class Channel:
 
     async def get(self, path: str, most_bytes: int, timeout: float) -> object:
         """Get; return what `_exchange` returns and raise its errors."""
-        return await self._exchange("GET", path, None, most_bytes, min(timeout, self._timeout))
+        return await self._exchange("GET", path, b"", most_bytes, min(timeout, self._timeout))
 
-    async def _exchange(self, method: str, path: str, body: bytes | None, most_bytes: int, timeout: float) -> object:
+    async def _exchange(self, method: str, path: str, body: bytes, most_bytes: int, timeout: float) -> object:
         """Return the response's JSON; None, which no validation accepts, if it is not JSON.
 
         Raises:
@@ -153,56 +184,184 @@ class Channel:
             TransportError: there was no complete response within `timeout` seconds.
         """
         async with self._places:
+            token = _most_bytes.set(most_bytes)
             try:
                 async with asyncio.timeout(timeout) as clock:
-                    return await self._follow(method, self._url + path, body, most_bytes)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    return _parsed((await self._client.send(method, path, body)).content)
+            except openai.APIStatusError as error:
+                raise StatusError(error.status_code, error.response.content, error.response.headers) from error
+            except openai.APIConnectionError as error:
+                # Versions before 3 wrap every error of a transport.
+                raise error.__cause__ if isinstance(error.__cause__, HttpError) else TransportError(error) from error
+            except TimeoutError as error:
                 raise TransportError(error, timed_out=clock.expired()) from error
+            finally:
+                _most_bytes.reset(token)
 
-    async def _follow(self, method: str, url: str, body: bytes | None, most_bytes: int) -> object:
-        session = self._session
-        for _ in range(MAX_REDIRECTS + 1):
-            async with session.request(method, url, data=body, allow_redirects=False) as answer:
-                if answer.status < 300:
-                    return _parsed(await _read(answer, most_bytes))
-                if answer.status not in _REDIRECTS or "location" not in answer.headers:
-                    raise StatusError(answer.status, await _read_beginning(answer), answer.headers)
-                url, session = self._target(url, answer)
-        raise StatusError(answer.status, b"it redirects again and again", {})
+    async def aclose(self) -> None:
+        await self._client.close()
 
-    def _target(self, url: str, answer: aiohttp.ClientResponse) -> tuple[str, aiohttp.ClientSession]:
-        """Return the address that a redirect leads to, and the session for its host.
 
-        Raises:
-            StatusError: it is not followed.
-        """
-        session = None
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Return the body of a request as JSON."""
+    return json.dumps(body).encode()
+
+
+# The client of openai ---------------------------------------------------------------------------------------------
+
+
+class _RequestsByPath:
+    """Has `openai` make the options, the address and the headers of a path once: they are the same for all requests of
+    a client, and take most of the time of one.
+
+    Should a version of openai call the method otherwise, each request is made anew.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(max_retries=0, **settings)  # type: ignore[call-arg]
+        self._made: dict[tuple[str, str], tuple[Any, httpx2.Request]] = {}
+
+    async def send(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        """Send a request and return the response, which `_Transport` has read."""
+        client: Any = self
+        if (made := self._made.get((method, path))) is not None:
+            response: httpx2.Response = await client.request(
+                httpx2.Response, made[0].model_copy(update={"content": body})
+            )
+        elif method == "GET":
+            response = await client.get(path, cast_to=httpx2.Response)
+        else:
+            response = await client.post(path, cast_to=httpx2.Response, content=body)
+        return response
+
+    def _build_request(self, options: Any, **more: Any) -> httpx2.Request:
+        key = options.method.upper(), options.url
+        if key not in self._made:
+            request: httpx2.Request = super()._build_request(options, **more)  # type: ignore[misc]
+            request.extensions["sent"] = _Sent(
+                str(request.url),
+                {name: value for name, value in request.headers.items() if not _NOT_SENT.match(name)}
+                | {"accept-encoding": "gzip, deflate"},
+            )
+            self._made[key] = options, request
+        made = self._made[key][1]
+        stream = httpx2.ByteStream(options.content or b"")
+        return httpx2.Request(made.method, made.url, headers=made.headers, stream=stream, extensions=made.extensions)
+
+
+class SweetOpenAI(_RequestsByPath, openai.AsyncOpenAI):
+    """Asks an OpenAI-compatible server."""
+
+
+class SweetAzureOpenAI(_RequestsByPath, openai.AsyncAzureOpenAI):
+    """Asks Azure."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The address and the headers of a request as aiohttp sends them."""
+
+    url: str
+    headers: dict[str, str]
+
+
+class _Response(httpx2.Response):
+    """A response that has been read and decompressed."""
+
+    def __init__(self, status: int, data: bytes, retry_after: str | None = None) -> None:
+        headers = None if retry_after is None else {"retry-after": retry_after}
+        super().__init__(status, headers=headers, stream=_EMPTY)
+        self._data = data
+
+    @property
+    def content(self) -> bytes:
+        return self._data
+
+
+_EMPTY = httpx2.ByteStream(b"")
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """Hands requests to the transport, which follows redirects; there are no cookies, hooks and logs."""
+
+    def __init__(self, transport: _Transport) -> None:
+        super().__init__(transport=transport, trust_env=False)
+        self._bounded = transport
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        response = await self._bounded.handle_async_request(request)
+        response.request = request
+        return response
+
+
+def _openai_client(
+    url: str, role: Role, azure: AzureAddress | None, http: _HttpClient
+) -> SweetOpenAI | SweetAzureOpenAI:
+    if azure is None:
+        return SweetOpenAI(base_url=url, api_key=api_key(role), http_client=http)
+    try:
+        return SweetAzureOpenAI(
+            azure_endpoint=azure.endpoint, api_version=azure.version, api_key=azure_key(role), http_client=http
+        )
+    except openai.OpenAIError as error:
+        raise UsageError("There is no key for Azure.", where=url, fix=f"export {AZURE_KEY}=…") from error
+
+
+# The transport ----------------------------------------------------------------------------------------------------
+
+
+class _Transport(httpx2.AsyncBaseTransport):
+    """Sends the requests of one client by aiohttp, within the bounds that the module describes."""
+
+    def __init__(self, url: str, *, follow_redirects: bool) -> None:
+        self._url, self._follow_redirects = url, follow_redirects
+        self._connection = _connection(url)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. Raises AnswerError and TransportError."""
+        sent: _Sent = request.extensions["sent"]
+        url, headers, connection = sent.url, sent.headers, self._connection
+        body = await request.aread()
         try:
-            target = urljoin(url, answer.headers["location"])
-            same_host = _same_host(self._url, target)
-            if urlsplit(target).scheme in _PORTS and not urlsplit(target).username:
-                session = self._session if same_host else self._elsewhere
+            for _ in range(MAX_REDIRECTS + 1):
+                async with self._session.request(
+                    request.method, url, data=body or None, headers=headers, allow_redirects=False, **connection
+                ) as answer:
+                    if answer.status < 300:
+                        return _Response(answer.status, await _read(answer, _most_bytes.get()))
+                    if answer.status not in _REDIRECTS or "location" not in answer.headers:
+                        return _Response(
+                            answer.status, await _read_beginning(answer), answer.headers.get("retry-after")
+                        )
+                    target = self._target(url, answer.headers["location"])
+                    if target is None:
+                        return _Response(answer.status, f"it redirects to {answer.headers['location']}".encode())
+                    url, connection = target, _connection(target)
+                    if not _same_host(self._url, url):
+                        headers = {name: headers[name] for name in headers if name not in _SECRET_HEADERS}
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransportError(error) from error
+        return _Response(answer.status, b"it redirects again and again")
+
+    def _target(self, url: str, location: str) -> str | None:
+        """Return the address that a redirect leads to; None if it is not followed."""
+        try:
+            target = urljoin(url, location)
+            parts = urlsplit(target)
+            is_usable = parts.scheme in _PORTS and bool(parts.hostname) and not parts.username
+            same_host = _same_host(self._url, target)  # where an address is none, this raises
+            return target if is_usable and (self._follow_redirects or same_host) else None
         except ValueError:  # not an address
-            target = answer.headers["location"]
-        if session is None:
-            raise StatusError(answer.status, f"it redirects to {target}".encode(errors="replace"), {})
-        return target, session
+            return None
 
     async def aclose(self) -> None:
         await self._session.close()
-        if self._elsewhere is not None:
-            await self._elsewhere.close()
-
-
-def _session(headers: Mapping[str, str], *, trust_env: bool) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-        headers=headers,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
-        trust_env=trust_env,
-    )
 
 
 def _same_host(url: str, other: str) -> bool:
@@ -211,6 +370,45 @@ def _same_host(url: str, other: str) -> bool:
     ports = [part.port or _PORTS.get(part.scheme) for part in (one, two)]
     upgraded = (one.scheme, two.scheme, *ports) == ("http", "https", 80, 443)
     return one.hostname == two.hostname and (upgraded or (one.scheme == two.scheme and ports[0] == ports[1]))
+
+
+def _connection(url: str) -> dict[str, Any]:
+    """Return the arguments of a request for its proxy and its certificates."""
+    proxy = proxy_of(url)
+    return ({"proxy": proxy} if proxy else {}) | ({"ssl": _ssl_context()} if url.startswith("https:") else {})
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the proxy of the environment for an address; None without one, and for an address of this machine.
+
+    Raises:
+        UsageError: its kind is not supported.
+    """
+    parts = urlsplit(url)
+    if is_loopback(url) or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if urlsplit(proxy).scheme not in _PORTS:
+        raise UsageError(
+            f"The proxy {redacted(proxy)} is not an HTTP proxy.",
+            where=f"{parts.scheme.upper()}_PROXY or ALL_PROXY",
+            fix=f"name an HTTP proxy, or export NO_PROXY={parts.hostname}",
+        )
+    return proxy
+
+
+def _ssl_context() -> ssl.SSLContext:
+    return _ssl_context_for(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.cache
+def _ssl_context_for(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """Return what `httpx` and openai trust where the variables have these values."""
+    return httpx2.create_ssl_context()
 
 
 async def _read(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes:
@@ -260,11 +458,6 @@ async def _read_up_to(answer: aiohttp.ClientResponse, most_bytes: int) -> tuple[
         if length > most_bytes or received > most_bytes:
             return b"".join(chunks)[:most_bytes], False
     return b"".join(chunks), True
-
-
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return the body of a request as JSON."""
-    return json.dumps(body).encode()
 
 
 def _parsed(data: bytes) -> Any:

@@ -29,7 +29,7 @@ from sweet.hints import Hint, option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
-from sweet.llm.roles import URL_OPTIONS
+from sweet.llm.servers import URL_OPTIONS, urls_of
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_installed, option_value
 from sweet.tasks.micro import PACKAGED
 from sweet.units import format_duration
@@ -127,7 +127,7 @@ class LocalServing:
         Raises:
             UsageError: vllm is requested and cannot be used, or options for vllm were given and it will not be used.
         """
-        alone = [model for model, urls in models if not urls]
+        alone = [model for model, urls in models if not urls_of(model, urls)]
         self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).build]
         if not self.options:
             return
@@ -198,7 +198,7 @@ class LocalServing:
         return min(allowed_threads(), MOST_PROCESSES)
 
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
-        """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.dialect`).
+        """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.refusals`).
 
         Args:
             lost: whether a setting of the requests does not reach the server.

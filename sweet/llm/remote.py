@@ -10,7 +10,7 @@ in a row is avoided for a cool-down period that grows.
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
 understand. If a server refuses such a request, it is sent again without the fields that OpenAI's interface does not
 have, then without log-probabilities, and later requests start at the level that worked. A server that does not support
-a parameter which every request has is sent another form of it (`sweet.llm.dialect`). Responses are validated before
+a parameter which every request has is sent another form of it (`sweet.llm.refusals`). Responses are validated before
 they are used.
 """
 
@@ -26,14 +26,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.llm.address import base_url, is_loopback
+from sweet.errors import UsageError
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
-from sweet.llm.dialect import BUDGET, EFFORT, TEMPLATE, Dialect, merged
-from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
     REQUEST_TIMEOUT,
+    AnswerError,
     Channel,
     HttpError,
     StatusError,
@@ -41,9 +40,20 @@ from sweet.llm.http import (
     encoded,
 )
 from sweet.llm.images import message_content
-from sweet.llm.response_schema import ChatAnswer, describe, most_bytes
-from sweet.llm.roles import api_key
-from sweet.llm.served import choose_name, served_names
+from sweet.llm.refusals import (
+    BUDGET,
+    EFFORT,
+    TEMPLATE,
+    Dialect,
+    merged,
+    overflows,
+    reply_room,
+    request_failed,
+    retries_exhausted,
+    unusable,
+)
+from sweet.llm.response_schema import ChatAnswer, Served, describe, most_bytes
+from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
 from sweet.redaction import reply_redactor
 from sweet.tasks.base import Message
@@ -63,7 +73,8 @@ _THOUGHT_EXCESS, _THOUGHT_MARKS = 1.5, 32
 """Thoughts that have so many times as many tokens as they were to have, and so many more for their marks, were not
 ended by the server: what is known of their tokens may be an estimate."""
 
-_CHAT = "/chat/completions"
+LIST_BYTES = 32 << 20
+"""Bytes of the list of models that are accepted: more than 100,000 models need."""
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
 the sampling distribution."""
@@ -177,7 +188,7 @@ class RemoteClient:
         self = cls._connected(urls, concurrency, role, retry_timeout, request_timeout, follow_redirects)
         try:
             for target in self.targets:
-                target.model = choose_name(await self._served_names(target), model, target.url, role)
+                target.model = await self._name_at(target, model)
         except BaseException:
             await self.aclose()
             raise
@@ -197,18 +208,9 @@ class RemoteClient:
         """Return a client that knows no model yet."""
         # A pool for each address and role, and the same number again for other files.
         allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
-        addresses = dict.fromkeys(base_url(url) for url in urls)
-        key = api_key(role)
         channels = {
-            url: Channel(
-                url,
-                key,
-                concurrency,
-                trust_env=not is_loopback(url),  # requests to this machine must not go through a proxy
-                timeout=request_timeout,
-                follow_redirects=follow_redirects,
-            )
-            for url in addresses
+            url: Channel(url, role, concurrency, timeout=request_timeout, follow_redirects=follow_redirects)
+            for url in dict.fromkeys(base_url(url) for url in urls)
         }
         targets = [_Target(url, channel) for url, channel in channels.items()]
         return cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
@@ -383,13 +385,29 @@ class RemoteClient:
             fields["top_logprobs"] = sampling.top_logprobs
         return fields
 
+    async def _name_at(self, target: _Target, model: str) -> str:
+        """Return the name of the model at a server. Azure lists no deployments: there it is the one in the address, or
+        the model's own."""
+        if target.channel.azure is not None:
+            return target.channel.azure.deployment or model
+        return choose_name(await self._served_names(target), model, target.url, self.role)
+
     async def _served_names(self, target: _Target) -> list[str]:
+        """Return the names of the models that a server serves."""
+        if target.channel.azure is not None:
+            return [target.channel.azure.deployment] if target.channel.azure.deployment else []
         budget = _RetryBudget(self.retry_timeout)
         budget.start()
         timeout = CONNECT_TIMEOUT
         while True:
             try:
-                return await served_names(target.channel, target.url, timeout)
+                return Served.model_validate(await target.channel.get("/models", LIST_BYTES, timeout)).names
+            except (AnswerError, ValidationError) as error:
+                raise UsageError(
+                    "This is not an OpenAI-compatible server: /models returns no list of models.",
+                    where=target.url,
+                    fix="check the address (it usually ends in /v1)",
+                ) from error
             except HttpError as error:
                 if isinstance(error, StatusError) and not error.retryable:
                     raise unusable(error, target.url, self.role) from error
@@ -410,7 +428,8 @@ async def _send(target: _Target, requests: Sequence[dict[str, Any]], sampling: S
 
     async def post(request: dict[str, Any]) -> object:
         data = encoded(request)
-        return await target.channel.post(_CHAT, data, most_bytes(request, sampling, len(data)))
+        path = target.channel.chat_path(target.model)
+        return await target.channel.post(path, data, most_bytes(request, sampling, len(data)))
 
     if len(requests) == 1:
         return await post(requests[0])

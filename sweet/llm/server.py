@@ -29,7 +29,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.llm.address import bind, url_of
 from sweet.llm.base import (
     Alternatives,
     ChatClient,
@@ -41,6 +40,7 @@ from sweet.llm.base import (
 )
 from sweet.llm.request_schema import ChatBody, CompletionBody
 from sweet.llm.response_schema import describe
+from sweet.llm.servers import bind, url_of
 
 LOG = logging.getLogger(__name__)
 

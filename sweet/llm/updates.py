@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import ServerError, UsageError
-from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import ChatClient, Completion, Role, Sampling
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import Channel, HttpError, StatusError, encoded
-from sweet.llm.roles import api_key
+from sweet.llm.servers import base_url
 from sweet.tasks.base import Message
 
 UPDATE_TIMEOUT = 600.0
@@ -141,7 +140,7 @@ class ServedPolicy:
                 raise done
 
     async def _reload(self, root: str, folder: Path) -> None:
-        channel = Channel(root, api_key(self._role), 1, trust_env=not is_loopback(root), timeout=self._timeout)
+        channel = Channel(root, self._role, 1, timeout=self._timeout)
         try:
             call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
             await channel.post("/collective_rpc", encoded(call), _ANSWER_BYTES)

@@ -26,7 +26,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter
-from sweet.llm.address import bind, url_of
+from sweet.llm.servers import bind, url_of
 
 HEALTH_PAUSE = 0.25
 HEALTH_TIMEOUT = 5.0

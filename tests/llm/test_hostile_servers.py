@@ -18,8 +18,8 @@ from sweet.errors import ServerError, UsageError
 from sweet.llm import remote
 from sweet.llm.base import Completion, RequestFailed, Sampling
 from sweet.llm.connect import open_client
-from sweet.llm.dialect import merged
 from sweet.llm.http import MAX_ERROR_BYTES
+from sweet.llm.refusals import merged
 from sweet.llm.response_schema import ChatAnswer, most_bytes
 from sweet.tasks.base import Message
 

@@ -16,13 +16,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sweet.errors import ServerError, UsageError
-from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
 from sweet.llm.concurrency import MIN_LATENCY_SAMPLES
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.remote import RemoteClient
 from sweet.llm.server import listening
+from sweet.llm.servers import base_url, is_loopback
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
 
