@@ -28,7 +28,6 @@ from sweet.learn.trainee import save_model
 from sweet.llm import gpus as gpus_module
 from sweet.llm.gpus import Gpu
 from sweet.llm.pretrained import load_model, load_tokenizer
-from sweet.llm.servers import bind
 from sweet.online import devices
 from sweet.online.assembly import Assembly, starting_model
 from sweet.online.config import TrainOnlineConfig
