@@ -2,7 +2,7 @@
 
 Each class writes an answer of about so many characters that aims at one part of the path from a text to its score:
 extraction, the parser, the compiler, the child, its report, the comparison. None of them is right: the answer to the
-reference's tests (`TESTS`) earns nothing. `TOKENS` are the pieces from which benchmarks/fuzz_targets.py builds texts.
+reference's tests (`TESTS`) earns nothing. `TOKENS` are the pieces from which tests/fuzz builds texts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The targets of benchmarks/fuzz.py: for each, the inputs and the property that holds for all of them.
+"""The targets of tests/fuzz: for each, the inputs and the property that holds for all of them.
 
-Inputs are JSON values, so that a finding can be kept and run again. A property raises AssertionError, or any exception
+Inputs are JSON values, which a failing test prints. A property raises AssertionError, or any exception
 that the module does not declare. The bounds of time and memory are the same for all, and are checked around it.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +15,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from benchmarks.fuzz_files import JSONL, MANIFEST, check_jsonl, check_manifest, manifest_bytes
-from benchmarks.fuzz_texts import EXTRACTION, PIECES, check_extraction, check_markers, text_of
-from benchmarks.fuzz_values import COMPARISON, check_comparison
+from tests.fuzz.files import JSONL, MANIFEST, check_jsonl, check_manifest, manifest_bytes
+from tests.fuzz.texts import EXTRACTION, PIECES, check_extraction, check_markers, text_of
+from tests.fuzz.values import COMPARISON, check_comparison
 
 CPU_SECONDS, CPU_SECONDS_PER_MB = 2.0, 20.0
 """Bounds of the CPU time of one example: 4 s for 100 KB. What is quadratic takes minutes for that."""
@@ -88,12 +87,3 @@ TARGETS: dict[str, Target] = {
         Target("manifest", MANIFEST, check_manifest, lambda value: len(manifest_bytes(value))),
     )
 }
-
-
-def target_named(name: str) -> Target:
-    """Return one of `TARGETS`, or that of another module, `MODULE:NAME`."""
-    module, _, attribute = name.partition(":")
-    target = getattr(importlib.import_module(module), attribute) if attribute else TARGETS[name]
-    if not isinstance(target, Target):
-        raise TypeError(f"{name} is a {type(target).__name__}, not a target")
-    return target

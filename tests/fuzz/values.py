@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py does with values: the comparison of those that the sandbox reports, and their display.
+"""Hostile values: the comparison of those that the sandbox reports, and their display.
 
 A pair of values is given as it is, or as one value and what is different in the other one, which may be large.
 """

@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py does with texts: the extraction of answers, and the markers of replies.
+"""Hostile texts: the extraction of answers, and the markers of replies.
 
 Texts are lists of [token, repetitions].
 """

@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py does with files: JSON Lines and manifests.
+"""Hostile files: JSON Lines and manifests.
 
 Bytes are lists of [token, repetitions], the characters of the tokens in Latin-1.
 """
@@ -15,10 +15,10 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.fuzz_texts import REPETITIONS, text_of
 from sweet.errors import UsageError
 from sweet.runs import manifest
 from sweet.runs.jsonl import JsonlWriter, plain, read_jsonl, read_rows, scan_jsonl
+from tests.fuzz.texts import REPETITIONS, text_of
 
 
 class Row(BaseModel):
