@@ -69,7 +69,7 @@ TESTING = (
     *("sweet.view.report.markdown_report", "sweet.view.study.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_choice", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
     *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.bug_report"),
-    *("benchmarks.micro_tuning", "benchmarks.cli_view"),
+    "benchmarks.cli_view",
 )
 """What modules of tests import. Each process of pytest would import it again."""
 

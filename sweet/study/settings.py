@@ -5,7 +5,7 @@ agent. Those that learn from step-level pairs learn from the same sampled replie
 that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`); those that
 learn online (`sweet train-online`) end when the agent has written as many. The learning rates, weights and epochs
 (`sweet.training.hyperparameters`, `ONLINE`) were chosen on validation tasks, for each method of `TUNED` with a number
-of settings (`benchmarks/micro_tuning.py`, with its results next to those of the benchmark). The ablations and controls
+of settings (`benchmarks/results/micro-tuning.json`). The ablations and controls
 differ from `sweet` only in what they are named after.
 
 The published code differs from `sweet` in two ways at once: in its recipe (losses, masks, ranking) and in its settings
@@ -71,7 +71,7 @@ UPSTREAM: Options = {"recipe": "upstream"}
 
 WIDE_PAIRS: Options = {"pairs": 4, "min_gap_share": 0.6}
 SUMMED: Options = {"beta": 0.5, "nll": 1.0, "rule_option": ["likelihood=sum"]}
-"""What `sweet-plus` changes in pairs and actor (`benchmarks/sweet_attempts.py`)."""
+"""What `sweet-plus` changes in pairs and actor (`benchmarks/results/sweet-attempts.json`)."""
 KEPT: Options = {"unpaired": "best"}
 """What `sweet-anchored` changes in the pairs of `sweet-lookahead`."""
 
