@@ -3,11 +3,11 @@
 The paper trains models of 8 billion parameters at a learning rate of 2e-7. A model of one million parameters does not
 change at that rate, and without more likelihood in the loss its preference trainings lower the probability of whatever
 a rejected reply contains, until dialogues fall apart. Small models therefore get the values that did best on the
-validation tasks of the micro dataset, of eleven settings each (`benchmarks/results/micro-tuning.json`). A regression head has no
-likelihood term; on held-out tasks it ordered as many preferences correctly at 1.5e-4 as at higher rates. The paper has
-no warm-up on every dialogue (sft): a large model gets the usual rate of instruction tuning. What learns from whole
-dialogues passes over them 4 times for code and 8 times for pages (`TaskKind.dialogue_epochs`); the actor learns from
-pairs of replies in one pass for both. The values used are recorded with the results.
+validation tasks of the micro dataset, of eleven settings each (`benchmarks/results/micro-tuning.json`). A regression
+head has no likelihood term; on held-out tasks it ordered as many preferences correctly at 1.5e-4 as at higher rates.
+The paper has no warm-up on every dialogue (sft): a large model gets the usual rate of instruction tuning. What learns
+from whole dialogues passes over them 4 times for code and 8 times for pages (`TaskKind.dialogue_epochs`); the actor
+learns from pairs of replies in one pass for both. The values used are recorded with the results.
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was ten times the whole model's, whatever the rank (Schulman et

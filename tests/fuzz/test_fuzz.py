@@ -1,7 +1,7 @@
 """Hypothesis looks for inputs that break the readers of hostile texts, values and files.
 
-Each target (tests/fuzz/targets.py) has a strategy of inputs, a property, and bounds of time. FUZZ_EXAMPLES is the number
-of examples of each, FUZZ_SEED the seed, by default always the same ones.
+Each target (tests/fuzz/targets.py) has a strategy of inputs, a property, and bounds of time. FUZZ_EXAMPLES sets how
+many examples each gets, FUZZ_SEED the seed; by default they are always the same ones.
 """
 
 from __future__ import annotations
