@@ -287,7 +287,7 @@ def _raised(error: BaseException) -> str:
 
 
 def run(order: dict[str, Any], report: int, start_call: StartCall) -> None:
-    """Evaluate the calls of the programs in `order`, and write a record for each to the file descriptor `report`.
+    """Evaluate the calls of the program in `order`, and write a record for each to the file descriptor `report`.
 
     Args:
         start_call: called before each call, with whether the program may use random numbers.
@@ -300,15 +300,12 @@ def run(order: dict[str, Any], report: int, start_call: StartCall) -> None:
             data = data[os.write(report, data) :]
 
     send(-1, "begun", "")
-    index = 0
-    for described in order["programs"]:
-        program: _Program | None = None
-        codes = described["call_codes"] or [None] * len(described["calls"])
-        for call, code in zip(described["calls"], codes):  # noqa: B905  # a keyword takes longer
-            try:
-                program = program or _Program(described, start_call)
-                kind, text = "value", encode(program.value(call, code), max_bytes)
-            except BaseException as error:
-                kind, text = "raised", _raised(error)
-            send(index, kind, text)
-            index += 1
+    described, program = order["program"], None
+    codes = described["call_codes"] or [None] * len(described["calls"])
+    for index, (call, code) in enumerate(zip(described["calls"], codes)):  # noqa: B905  # a keyword takes longer
+        try:
+            program = program or _Program(described, start_call)
+            kind, text = "value", encode(program.value(call, code), max_bytes)
+        except BaseException as error:
+            kind, text = "raised", _raised(error)
+        send(index, kind, text)

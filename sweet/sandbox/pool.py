@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import marshal
 import os
@@ -24,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
-from sweet.sandbox.program import MARSHAL, Batch, Code, Execution, Limits, Program, Result, Warmth
+from sweet.sandbox.program import MARSHAL, Code, Execution, Limits, Program, Result, Warmth
 from sweet.sandbox.resource_monitor import excess
 from sweet.sandbox.stream import IdleWorkers, Stream
 
@@ -36,8 +35,6 @@ _MONITOR_SECONDS = 0.1
 _FIRST_WAIT_MS = 5
 _ABANDONED = "The answers were abandoned."
 _NOT_RUN = Result("timeout", error="timeout", message="out of time for all calls together")
-_BATCH_SECONDS = 0.25
-"""Time that the programs of a batch have together in their common child."""
 _HANGING = 2
 """If this many calls of a program timed out and none ended, all are assumed to hang."""
 
@@ -53,11 +50,11 @@ class Sandbox:
         for worker in self._workers:
             self._idle.add(worker)
 
-    def run(self, programs: Iterable[Program | Batch]) -> list[Execution]:
+    def run(self, programs: Iterable[Program]) -> list[Execution]:
         """Run all programs, several at once, and return their executions in the same order; raises as `stream`."""
         return list(self.stream(programs))
 
-    def stream(self, programs: Iterable[Program | Batch]) -> Generator[Execution, None, None]:
+    def stream(self, programs: Iterable[Program]) -> Generator[Execution, None, None]:
         """Yield the executions of programs in their order, each as soon as it and those before it are done.
 
         Programs are consumed as they are needed (sweet.sandbox.stream.AHEAD), by other threads than the caller's.
@@ -100,35 +97,16 @@ class _Worker:
         self.abandoned = True
         self.close()
 
-    def run(self, program: Program | Batch) -> Execution:
+    def run(self, program: Program) -> Execution:
         """Run a program.
 
         Raises:
             JailError: jails cannot be kept running, or the worker was abandoned.
         """
-        if isinstance(program, Batch):
-            return self._run_batch(program)
         began = time.monotonic()
         run = _Run(program, program.within(self.limits), self._child)
         run.execute()
         return Execution(run.ordered(), time.monotonic() - began, run.size)
-
-    def _run_batch(self, batch: Batch) -> Execution:
-        """Run the programs in one child, and keep the results of those that it reached and that lacked nothing."""
-        began = time.monotonic()
-        seconds = min(_BATCH_SECONDS, self.limits.call_seconds)
-        limits = replace(self.limits, call_seconds=seconds, total_seconds=seconds)
-        child = self._child(batch, limits, seconds)
-        left = iter(child.results)
-        results: list[Result] = []
-        again: list[Program] = []
-        for program in batch.programs:
-            own = list(itertools.islice(left, len(program.calls)))
-            if len(own) < len(program.calls) or any(map(_may_lack, own)):
-                again.append(program)
-            else:
-                results += own
-        return Execution(tuple(results), time.monotonic() - began, child.size, tuple(again))
 
     def _jail(self, warmth: Warmth) -> Jail:
         if warmth not in self.jails:
@@ -138,7 +116,7 @@ class _Worker:
             raise JailError(_ABANDONED)
         return self.jails[warmth]
 
-    def _child(self, program: Program | Batch, limits: Limits, budget: float) -> _Child:
+    def _child(self, program: Program, limits: Limits, budget: float) -> _Child:
         """Run a program in a child, and return it with the results up to the call that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced, and the program
@@ -222,9 +200,8 @@ class _Child:
         size: bytes of the texts of the results.
     """
 
-    def __init__(self, program: Program | Batch, limits: Limits, budget: float) -> None:
-        self.programs = program.programs
-        self.calls = [call for each in self.programs for call in each.calls]
+    def __init__(self, program: Program, limits: Limits, budget: float) -> None:
+        self.program, self.calls = program, program.calls
         self.limits, self.budget = limits, budget
         self.nonce = hashlib.sha256("\n".join(self.calls).encode("utf-8", "surrogatepass")).hexdigest()[:32].encode()
         self.begun = False
@@ -236,7 +213,7 @@ class _Child:
     def _order(self, same_python: bool) -> bytes:
         """Return the order for the child, with compiled code if the jail runs the same interpreter."""
         order: dict[str, Any] = {
-            "programs": [_described(program, program.code if same_python else None) for program in self.programs],
+            "program": _described(self.program, self.program.code if same_python else None),
             "nonce": self.nonce.decode(),
             "value_bytes": self.limits.value_bytes,
             "cpu_seconds": int(self.limits.total_seconds) + 2,
@@ -400,11 +377,6 @@ def _raised(record: dict[str, Any]) -> Result:
         message=str(record["message"])[:300],
         line=line if isinstance(line, int) else None,
     )
-
-
-def _may_lack(result: Result) -> bool:
-    """Return whether a call may have ended so because of the programs before it in the same process."""
-    return result.status in ("timeout", "crash") or result.error in ("MemoryError", "RecursionError")
 
 
 def _ending(status: int) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Status = Literal["value", "raised", "timeout", "crash"]
 
@@ -97,11 +97,6 @@ class Program:
         return replace(self, calls=tuple(self.calls[index] for index in indices), code=code)
 
     @property
-    def programs(self) -> tuple[Program, ...]:
-        """The program itself."""
-        return (self,)
-
-    @property
     def size(self) -> int:
         """Bytes of the source and of its code, about."""
         return len(self.source) + (len(self.code.source) if self.code and self.code.source else 0)
@@ -131,19 +126,6 @@ class Program:
         )
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Programs that may share one child, because none can see that another was there (sweet.tasks.code.purity)."""
-
-    warmth: ClassVar[Warmth] = "bare"
-    programs: tuple[Program, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the sources and of their code, about."""
-        return sum(program.size for program in self.programs)
-
-
 class Result(NamedTuple):
     """The result of one call.
 
@@ -169,16 +151,13 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """The results of a program, one for each call in their order; of a batch, those of its programs in their order.
+    """The results of a program, one for each call in their order.
 
     Attributes:
         seconds: the time that they took together.
         size: bytes of the texts of their values. In memory, a value takes up to 50 times as much.
-        again: the programs of a batch that have no results, because they took long, or may have lacked time or memory
-            only because of those before them. They have to run alone.
     """
 
     results: tuple[Result, ...]
     seconds: float
     size: int = 0
-    again: tuple[Program, ...] = ()

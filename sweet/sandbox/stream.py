@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Protocol
 
-from sweet.sandbox.program import Batch, Execution, Program
+from sweet.sandbox.program import Execution, Program
 
 AHEAD = 1024
 """Maximum number of programs that run or wait for an earlier one, so that one that hangs does not block the others."""
@@ -31,7 +31,7 @@ class Worker(Protocol):
 
     abandoned: bool
 
-    def run(self, program: Program | Batch) -> Execution: ...
+    def run(self, program: Program) -> Execution: ...
 
     def abandon(self) -> None: ...
 
@@ -80,7 +80,7 @@ class IdleWorkers:
 class Stream:
     """The programs of one caller, run on the workers that are idle."""
 
-    def __init__(self, programs: Iterable[Program | Batch], idle: IdleWorkers) -> None:
+    def __init__(self, programs: Iterable[Program], idle: IdleWorkers) -> None:
         self._programs, self._idle = enumerate(programs), idle
         self._taking = threading.Lock()
         self._room = threading.Semaphore(AHEAD)
@@ -156,7 +156,7 @@ class Stream:
                 self._working -= 1
                 self._news.notify_all()
 
-    def _run(self, program: Program | Batch) -> Execution:
+    def _run(self, program: Program) -> Execution:
         worker = self._idle.take()
         worker.abandoned = self._abandoned
         self._busy.add(worker)

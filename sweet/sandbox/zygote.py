@@ -141,7 +141,7 @@ def _warm_up() -> None:
     calls = ("f(7)", "f(-1)", "f(3, [4, 5])", "(f(2), {1, 2}, 1.5, None)")
     program: dict[str, Any] = {"source": _SAMPLE, "calls": calls, "code": None, "call_codes": None}
     program |= {"scoped": False, "uses_random": False}
-    order = {"programs": [program], "nonce": "", "value_bytes": 4096}
+    order = {"program": program, "nonce": "", "value_bytes": 4096}
     for _ in range(10):  # until the interpreter has specialised its code
         unread, report = os.pipe()  # the results fit into the pipe's buffer
         program_child.run(marshal.loads(marshal.dumps(order)), report, determinism.start_call)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from sweet.sandbox.program import Batch, Execution, Program
+from sweet.sandbox.program import Execution, Program
 from sweet.sandbox.stream import AHEAD_BYTES, IdleWorkers, Stream, Worker
 
 WORKERS = 3
@@ -21,11 +21,11 @@ class OneLong:
     def __init__(self, released: threading.Event, idle: IdleWorkers) -> None:
         self.released, self.idle = released, idle
 
-    def run(self, program: Program | Batch) -> Execution:
+    def run(self, program: Program) -> Execution:
         self.idle.has_started(self)
-        if program.programs[0].source == "0":
+        if program.source == "0":
             assert self.released.wait(60)
-        return Execution((), float(program.programs[0].source), MIB)
+        return Execution((), float(program.source), MIB)
 
     def abandon(self) -> None:
         self.released.set()
@@ -75,13 +75,13 @@ class Counted:
         self.idle, self.first, self.together = idle, first, together
         self.started = False
 
-    def run(self, program: Program | Batch) -> Execution:
+    def run(self, program: Program) -> Execution:
         if not self.started:
             self.started = True
-            self.first.append(program.programs[0].source)
+            self.first.append(program.source)
             self.idle.has_started(self)
         self.together.wait(60)
-        return Execution((), float(program.programs[0].source))
+        return Execution((), float(program.source))
 
     def abandon(self) -> None:
         self.together.abort()

@@ -1,21 +1,18 @@
 """The expected values of code tasks: computed once from each reference, and cached by content in memory and on disk.
 
-A reference runs in its own child, every call twice, so that one that is not deterministic is detected. Pure ones, which
-are most (sweet.tasks.code.purity), run once, many in one child. The results are cached under a hash of all that
-determines them (source, calls, limits, interpreter, numpy, the encoding), but not of the sandbox's tier. On disk each
-is one file, written atomically; a damaged file is computed again, and the oldest files are deleted when there are too
-many. Timeouts and crashes are not cached on disk, since they may not happen again.
+A reference runs in its own child, every call twice, so that one that is not deterministic is detected. The results are
+cached under a hash of all that determines them (source, calls, limits, interpreter, numpy, the encoding), but not of
+the sandbox's tier. On disk each is one file, written atomically; a damaged file is computed again, and the oldest files
+are deleted when there are too many. Timeouts and crashes are not cached on disk, since they may not happen again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -73,9 +70,8 @@ class Reference:
         return len(self.program.calls) // len(self.name[1])
 
     def both(self, results: tuple[Result, ...]) -> tuple[tuple[Result, ...], tuple[Result, ...]]:
-        """Return the results of each call, and those of making it again, which are the same if the program is pure."""
-        once, again = results[: len(self.name[1])], results[len(self.name[1]) :]
-        return once, again or once
+        """Return the results of each call, and those of making it again."""
+        return results[: len(self.name[1])], results[len(self.name[1]) :]
 
 
 class References:
@@ -108,19 +104,11 @@ class References:
             self._known.add(name, reference, size + reference.program.size)
         return reference
 
-    def store(self, references: Sequence[Reference], execution: Execution) -> list[Reference]:
-        """Store the results of the references' programs, which ran as one program or batch, and return those references
-        that have no results: they have to run alone."""
-        results, again = iter(execution.results), []
-        for reference in references:
-            if reference.program in execution.again:
-                again.append(reference)
-                continue
-            own = tuple(itertools.islice(results, len(reference.program.calls)))
-            reference.expected = self._expected(reference, own)
-            self._known.grow(reference.name, execution.size // len(references))
-            self._to_disk(reference.key, reference.expected)
-        return again
+    def store(self, reference: Reference, execution: Execution) -> None:
+        """Store the results of the reference's program."""
+        reference.expected = self._expected(reference, execution.results)
+        self._known.grow(reference.name, execution.size)
+        self._to_disk(reference.key, reference.expected)
 
     def _fault_of(self, read: TaskCode) -> str | None:
         """Return why a task that cannot be read is invalid; None if it can, or if no task is considered invalid."""
@@ -132,8 +120,6 @@ class References:
         calls, code = tuple(task.test_cases.values()), read.beside(read.source)
         if self.scorer == "upstream":
             return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK, code=code)
-        if read.pure:
-            return Program(task.ground_truth, calls, slack=_REFERENCE_SLACK, code=code)
         twice = [*range(len(calls))] * 2
         return Program(task.ground_truth, calls, slack=2 * _REFERENCE_SLACK, code=code).only(twice)
 

@@ -82,7 +82,6 @@ class TaskCode:
     Attributes:
         names: the names defined by the reference that the tests use.
         raising: the lines of the reference's `raise` statements.
-        pure: whether the reference with the calls is certainly pure (sweet.tasks.code.purity).
         source: the compiled reference; None if the child has to compile it.
         calls: each compiled call; None if the child has to compile it.
         fault: why the task cannot be read, if so; the rest is then empty.
@@ -90,7 +89,6 @@ class TaskCode:
 
     names: frozenset[str]
     raising: frozenset[int]
-    pure: bool
     source: bytes | None
     calls: tuple[bytes | None, ...]
     fault: str | None = None
@@ -153,8 +151,8 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
     try:
         value, (source, *codes) = _reader.ask("read_task", reference, list(calls))
     except Unreadable as error:
-        return TaskCode(frozenset(), frozenset(), False, None, (None,) * len(calls), str(error))
-    return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), value["pure"], source, tuple(codes))
+        return TaskCode(frozenset(), frozenset(), None, (None,) * len(calls), str(error))
+    return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
 
 
 def read_faults(tasks: Iterable[Task]) -> Iterator[tuple[str | None, tuple[str | None, ...]]]:

@@ -33,7 +33,6 @@ from sweet.tasks.code.extract import (
     segment,
     source_lines,
 )
-from sweet.tasks.code.purity import is_pure
 
 HEADER = struct.Struct("!I?")
 """Of a message: its length, and whether it is the last one of its sender."""
@@ -45,7 +44,6 @@ MOST_REPLIED = 16 * 2**20
 OUT_OF_MEMORY = f"reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
 
 _LONGEST_CODE = 256 * 2**10
-_LONGEST_PURE = 20_000
 _MAY_HIDE_NAMES = re.compile(r"\.\s*[^\W\d]|\b(?:lambda|for|if|and|or|not)\b|[^\x00-\x7f]")
 """What may give the code of a call names that are none in the call (attributes), or hide names of the call: scopes of
 their own, branches that the compiler leaves out, and letters that it normalises."""
@@ -66,24 +64,13 @@ def read_source(source: str) -> Reply:
 
 
 def read_task(reference: str, calls: list[str]) -> Reply:
-    """Return the names of the reference that the calls use, the lines of its `raise` statements, and whether it is pure
-    (sweet.tasks.code.purity); and both compiled: the reference, then each call."""
+    """Return the names of the reference that the calls use, and the lines of its `raise` statements; and both compiled:
+    the reference, then each call."""
     calls = [call.strip() for call in calls]
     codes = [_compiled_if_short(call, "eval") for call in calls]
     used = set().union(*map(_names, calls, codes))
-    value = {
-        "names": sorted(used & defined_names(reference)),
-        "raising": sorted(raising_lines(reference)),
-        "pure": _is_pure(reference, calls),
-    }
+    value = {"names": sorted(used & defined_names(reference)), "raising": sorted(raising_lines(reference))}
     return value, [code_of(reference), *map(_marshalled, codes)]
-
-
-def _is_pure(reference: str, calls: list[str]) -> bool:
-    """Return whether the reference with these calls is certainly pure. Long ones are not looked at."""
-    tree = parsed(reference)
-    short = len(reference) + sum(map(len, calls)) <= _LONGEST_PURE
-    return tree is not None and short and is_pure(tree, calls)
 
 
 def read_faults(reference: str, calls: list[str]) -> Reply:

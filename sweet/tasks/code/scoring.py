@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Batch, Execution, Program, Result
+from sweet.sandbox.program import Execution, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.bounded_cache import BoundedCache
@@ -31,15 +31,11 @@ _SHOWN = 200
 """Maximum characters of a value or an exception in a row."""
 _MOST_SEEN = 4096
 _READ_TOGETHER = 32
-"""Answers whose code is extracted at a time, and whose references run in one child."""
+"""Answers whose code is extracted at a time."""
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")
 """Placeholder for an answer to a task that is known to be invalid; the reason is added when its verdict is yielded."""
-
-
-_References = tuple[Reference, ...]
-"""References that run as one program or batch."""
 
 
 @dataclass
@@ -84,13 +80,13 @@ class CodeScorer:
         Raises:
             sweet.sandbox.jail.JailError: jails cannot be kept running.
         """
-        jobs: deque[_References | _Answer] = deque()
+        jobs: deque[Reference | _Answer] = deque()
         try:
             for execution in self.box.stream(self._programs(answers, jobs)):
                 yield from self._unrun(jobs)
                 job = jobs.popleft()
-                if isinstance(job, tuple):
-                    self._store(job, execution)
+                if isinstance(job, Reference):
+                    self.references.store(job, execution)
                 else:
                     job.verdict = self._judge(job, execution)
                     job.program = None  # later answers may keep the job for long
@@ -98,12 +94,10 @@ class CodeScorer:
             yield from self._unrun(jobs)
         finally:
             for job in jobs:
-                for reference in job if isinstance(job, tuple) else ():
-                    reference.running = False
+                if isinstance(job, Reference):
+                    job.running = False
 
-    def _programs(
-        self, answers: Iterable[tuple[Task, str]], jobs: deque[_References | _Answer]
-    ) -> Iterator[Program | Batch]:
+    def _programs(self, answers: Iterable[tuple[Task, str]], jobs: deque[Reference | _Answer]) -> Iterator[Program]:
         """Yield the programs to run for the answers, a task's reference before the first answer to it.
 
         Every program has its job in `jobs`, in the same order, and so does every answer that is not run.
@@ -112,20 +106,16 @@ class CodeScorer:
         while group := list(itertools.islice(waiting, _READ_TOGETHER)):
             references = [self.references.of(task) for task, _ in group]
             read = self._read([answer for _, answer in group], references)
-            for together in _to_run(references):
-                jobs.append(together)
-                yield together[0].program if len(together) == 1 else Batch(tuple(each.program for each in together))
+            for reference in references:
+                if reference.expected is None and not reference.running:
+                    reference.running = True
+                    jobs.append(reference)
+                    yield reference.program
             for (task, answer), reference, code in zip(group, references, read, strict=True):
                 job = self._answer(task, answer, reference, code)
                 jobs.append(job)
                 if job.program is not None and job.duplicate_of is None:
                     yield job.program
-
-    def _store(self, references: _References, execution: Execution) -> None:
-        """Store the results of references, and those of the ones that have to run alone."""
-        if again := self.references.store(references, execution):
-            for reference, alone in zip(again, self.box.run(each.program for each in again), strict=True):
-                self.references.store([reference], alone)
 
     def _answer(self, task: Task, answer: str, reference: Reference, read: AnswerCode | Unreadable) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
@@ -142,7 +132,7 @@ class CodeScorer:
             self._seen.add(key, job)
         return job
 
-    def _unrun(self, jobs: deque[_References | _Answer]) -> Iterator[Verdict]:
+    def _unrun(self, jobs: deque[Reference | _Answer]) -> Iterator[Verdict]:
         """Yield the verdicts on the answers at the head of the queue that have no execution."""
         while jobs and isinstance(job := jobs[0], _Answer):
             if job.early_verdict is None and job.duplicate_of is None:
@@ -204,20 +194,6 @@ class CodeScorer:
         if want.status == "raised":
             return got.status == "raised" and got.error == want.error
         return got.status == "value" and same(want.value, got.value, self.tolerance)
-
-
-def _to_run(references: Iterable[Reference]) -> list[_References]:
-    """Return those that have to run, and mark them as running: the pure ones together, the others each alone."""
-    pure: list[Reference] = []
-    others: list[_References] = []
-    for reference in references:
-        if reference.expected is None and not reference.running:
-            reference.running = True
-            if reference.read.pure:
-                pure.append(reference)
-            else:
-                others.append((reference,))
-    return [tuple(pure), *others] if pure else others
 
 
 def _read_as_published(answer: str) -> AnswerCode | Unreadable:
