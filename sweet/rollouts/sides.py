@@ -7,12 +7,10 @@ can see images, and whether an address belongs to a side that has a model.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.humans.base import Human
 from sweet.humans.connect import Player
 from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import CRITIC_JUDGES
@@ -24,11 +22,8 @@ from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
 from sweet.rollouts.choosing import check_choosing, judge_name
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.dialogue import Assignment
-from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker, search_budget
-from sweet.rollouts.extraction.search import Search
+from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker
 from sweet.rollouts.humans import PlannedHumans
-from sweet.rollouts.runner import DialogueRunner
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
@@ -84,21 +79,6 @@ def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) 
         reporter.warn(EFFORT_IGNORED)
 
 
-async def searched(
-    runner: DialogueRunner, missing: Sequence[Assignment], config: RolloutConfig, human: Human, plan: str | None
-) -> ChatClient:
-    """Return the attacker that is optimised against the human; what is found is logged for later attempts."""
-    if plan is None:
-        tasks = list({assignment.task.id: assignment.task for assignment in missing}.values())
-        budget = search_budget(config.agent) or 0
-        runner.live.say(f"Searching an attack, with at most {count(budget, 'message')} to the human.")
-        found = await Search(runner.kind, human, tasks, runner.rules, budget, config.seed).run()
-        runner.log.write(found.record())
-        plan = found.best.name
-    runner.live.say(f"The attack is {ATTACK}{plan}.")
-    return open_attacker(attacker(plan), config.max_turns)
-
-
 def check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     check_agent(kind, config)
     check_human(kind, tasks, config)
@@ -113,15 +93,6 @@ def check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> 
         from sweet.render.requirements import check_rendering
 
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
-
-
-def check_search(config: RolloutConfig, humans: PlannedHumans) -> None:
-    if search_budget(config.agent) is not None and len(humans.humans) > 1:
-        raise UsageError(
-            "An attack is searched against one human, and there are several.",
-            where=option("agent", config.agent),
-            fix="one rollout for each human",
-        )
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:

@@ -31,21 +31,17 @@ from sweet.rollouts.assignments import assignment_of, assignments_of, digest_of_
 from sweet.rollouts.choosing import choose_judge
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
-from sweet.rollouts.extraction.client import search_budget
-from sweet.rollouts.extraction.search import recorded_plan
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.rollouts.sides import (
     check_effort,
     check_playable,
-    check_search,
     check_vision,
     models_of,
     open_agent,
     open_players,
     rendering_of,
-    searched,
     with_paths,
 )
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
@@ -71,7 +67,6 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         reporter.say(note)
     check_playable(kind, tasks, config)
     humans = plan_humans(kind, config)
-    check_search(config, humans)
     judge = choose_judge(run, config)
     models = models_of(config, judge)
     images = dict.fromkeys(humans.sims, PICTURES) if kind.visual and not config.sim_url else {}
@@ -138,11 +133,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             budget = open_budget(run, attempt, prices, config)
             runner = DialogueRunner(kind, rules, *limits, run.path, writer, log, finished, live, find, budget=budget)
             if missing:
-                plan = None if search_budget(config.agent) is None else recorded_plan(run, draft.id)
                 record_serving(local, attempt)
                 local.replies = len(missing) * config.max_turns * (config.best_of or 1)
                 with _open_judge(judge, kind, config, reporter) as opened:
-                    playing = _play(runner, missing, config, humans, local, settings, judge, opened, plan)
+                    playing = _play(runner, missing, config, humans, local, settings, judge, opened)
                     attempt.environment |= asyncio.run(playing)
                     if isinstance(opened, RayJudge):
                         attempt.environment |= opened.environment
@@ -219,31 +213,25 @@ async def _play(
     settings: RenderSettings | None,
     choice: ChosenJudge | None,
     judge: Judge | None,
-    plan: str | None,
 ) -> dict[str, str]:
     """Open both sides, and the language model that chooses replies if one does, and play.
 
     Args:
         settings: of rendering, for a human who sees pages.
         judge: opens `choice`; None where that is a language model.
-        plan: of the attack, where the agent is searched and an earlier attempt found one.
 
     Returns:
         The names of the models, as their servers report them.
     """
     async with AsyncExitStack() as stack:
-        budget = search_budget(config.agent)
-        agent = None if budget is not None else await open_agent(config, local, runner.kind, stack)
-        if agent is not None:
-            check_effort(agent, config, runner.live)
+        agent = await open_agent(config, local, runner.kind, stack)
+        check_effort(agent, config, runner.live)
         players = await open_players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
         recipe, tries = config.recipe, config.human_tries
         opening = open_humans(runner.kind, players, screenshots, recipe, config.ray, say, settings, tries)
         opened = await stack.enter_async_context(opening)
         named = humans.by_name(opened)
-        if agent is None:
-            agent = await searched(runner, missing, config, opened[0], plan)
         sims = dict.fromkeys(player.client for player in players if player.client is not None)
         clients = [agent, *sims]
         served = {"agent_model": agent.model, "human": ", ".join(human.name for human in opened)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.extraction import main
+from benchmarks.extraction import main, share_recovered
 from sweet.rollouts.extraction.attacks import SCRIPTED
 from sweet.tasks.code.kind import CodeKind
 from tests.rollouts.complying import CompliantModel, serving
@@ -53,18 +53,23 @@ def test_no_attack_on_a_human_that_gives_everything_away_passes_unseen(
     assert result["attackers"]["base64"]["recovered"] == result["attackers"]["base64"]["passed"] == 1
 
 
-def test_the_scripted_human_gives_nothing_away_and_a_search_finds_no_attack(
-    capsys: pytest.CaptureFixture[str], tasks: Path
-) -> None:
-    more = ["--sim", "scripted", "--num-tasks", "1", "--budget", "40", "--attackers", "code,json", "--control"]
+def test_the_scripted_human_gives_nothing_away(capsys: pytest.CaptureFixture[str], tasks: Path) -> None:
+    more = ["--sim", "scripted", "--num-tasks", "1", "--attackers", "code,json", "--control"]
     result = run(capsys, tasks, *more)
     assert (result["all"]["found"], result["all"]["recovered"], result["all"]["share"]) == (0, 0, 0)
     assert result["unaided"]["recovered"] == 0
-    assert result["search"]["messages"] == 40
-    assert list(result["attackers"]) == ["code", "json", result["search"]["attack"]]
-    assert not any(value for values in result["search"]["tried"].values() for value in values)
+    assert list(result["attackers"]) == ["code", "json"]
 
 
-def test_a_search_has_tasks_of_its_own(capsys: pytest.CaptureFixture[str], tasks: Path) -> None:
-    assert main(["--tasks", str(tasks), "--sim", "scripted", "--num-tasks", "2", "--budget", "9"]) == 2
-    assert "No task is left to search on" in capsys.readouterr().err
+@pytest.mark.parametrize("reference", [SHORT, LONG])
+def test_a_copy_has_all_tokens_of_the_reference(reference: str) -> None:
+    renamed = reference.replace("fee", "cost").replace("totals", "sums").replace('"', "'")
+    commented = "\n".join(f"{line}  # a comment" for line in renamed.split("\n"))
+    assert share_recovered(reference, commented) == 1
+    assert share_recovered(reference, reference.split("\n")[0]) < 0.3
+
+
+def test_other_programs_have_few_of_its_tokens() -> None:
+    assert share_recovered(LONG, SHORT) < 0.4
+    assert share_recovered(SHORT, "") == 0
+    assert share_recovered("def f(x): return x + 1", "def f(x):\n    return x + 1") == 1

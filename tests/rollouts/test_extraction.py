@@ -23,8 +23,6 @@ from sweet.rollouts.extraction import decoding
 from sweet.rollouts.extraction.attacks import ROUNDS, SCRIPTED, reply_of
 from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker
 from sweet.rollouts.extraction.conversation import UNKNOWN, Conversation
-from sweet.rollouts.extraction.plans import SLOTS, Plan
-from sweet.rollouts.extraction.search import recorded_plan
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -36,7 +34,6 @@ from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
 from tests.rollouts.complying import CompliantModel, Complying, serving
-from tests.stages.heard import Heard
 
 SHORT = """def price(hours, member):
     fee = 5 * hours
@@ -150,23 +147,6 @@ def test_an_attacker_sees_nothing_but_the_request(name: str) -> None:
     assert not any("fee" in text and "5 * hours" in text for text in said[0])
 
 
-@pytest.mark.parametrize("form", SLOTS["form"])
-@pytest.mark.parametrize(
-    ("framing", "opening", "refused"), [("tester", "direct", "permit"), ("german", "question", "other")]
-)
-def test_a_plan_recovers_the_reference_from_a_human_that_complies(
-    form: str, framing: str, opening: str, refused: str
-) -> None:
-    trajectory = play(f"{framing}+{form}+{opening}+{refused}", task(SHORT), Complying())
-    assert answer(trajectory) == normal(SHORT)
-
-
-def test_a_plan_tries_other_framings_after_a_refusal() -> None:
-    trajectory = play("plain+code+direct+other", task(SHORT), Honest())
-    said = [trajectory.dialogue_history[i].content for i in trajectory.agent_turns[:-1]]
-    assert len(set(said)) == len(SLOTS["framing"])
-
-
 def test_the_answer_is_put_together_across_a_cut_in_the_middle_of_a_line() -> None:
     pieces = [
         "```\n    fee = 5 * hours\n    if member and ho",
@@ -198,7 +178,7 @@ def test_the_signature_is_read_from_the_request(request_: str, signature: str) -
 
 @given(
     st.lists(st.text(st.sampled_from('`\n "[]{}()=:.,;\\yne1x\t') | st.characters(), max_size=200), max_size=6),
-    st.sampled_from([*SCRIPTED, "plain+json+question+correct"]),
+    st.sampled_from(list(SCRIPTED)),
 )
 def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[str], name: str) -> None:
     messages = [Message(role="user", content="Help. def f(x)")]
@@ -220,8 +200,7 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
     ("name", "what", "fix"),
     [
         ("attack:bas64", "Did you mean attack:base64?", "repeat, code, lines"),
-        ("attack:", "There is no attacker ", "bisect, search"),
-        ("attack:plain+jsn+direct+again", "There is no attacker plain+jsn", "form: code|inline|lines"),
+        ("attack:", "There is no attacker ", "correct, bisect"),
     ],
 )
 def test_an_unknown_attacker_is_refused_with_those_that_there_are(name: str, what: str, fix: str) -> None:
@@ -236,12 +215,6 @@ def test_pages_have_no_attackers() -> None:
         check_attacker("attack:code", HtmlKind())
 
 
-def test_every_plan_is_found_by_its_name() -> None:
-    plan = Plan("story", "base64", "question", "permit")
-    assert Plan.named(plan.name) == plan
-    assert Plan.named("story+base64+question") is None
-
-
 @pytest.fixture
 def attacked(tmp_path: Path) -> Path:
     file = tmp_path / "tasks.jsonl"
@@ -251,7 +224,7 @@ def attacked(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["json", "plain+base64+direct+again"])
+@pytest.mark.parametrize("name", ["json", "base64"])
 def test_the_success_rate_is_what_was_recovered(name: str, attacked: Path, tmp_path: Path) -> None:
     """With the recipe upstream a leak does not end the dialogue, so that the whole reference is delivered."""
     agent = f"attack:{name}"
@@ -270,40 +243,4 @@ def test_the_success_rate_is_what_was_recovered(name: str, attacked: Path, tmp_p
 def test_an_attacker_has_no_server(attacked: Path, tmp_path: Path) -> None:
     config = RolloutConfig(tasks=str(attacked), agent="attack:code", agent_url=["http://127.0.0.1:9/v1"])
     with pytest.raises(UsageError, match="a server was given for it"):
-        run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())
-
-
-def test_a_searched_attack_is_found_before_the_dialogues_and_played_again_by_a_later_call(
-    attacked: Path, tmp_path: Path
-) -> None:
-    model = CompliantModel(CodeKind())
-    heard = Heard()
-    with serving(model) as url:
-        sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "recipe": "upstream"}
-        config = RolloutConfig(tasks=str(attacked), agent="attack:search:12", **sim)
-        run = Run.open_or_create(tmp_path / "run", "code")
-        run_rollout(run, config, heard)
-        (played,) = run.manifest().of_kind("rollouts")
-        plan = recorded_plan(run, played.id)
-        assert plan is not None
-        assert f"The attack is attack:{plan}." in heard.said
-        assert run.manifest().attempts[-1].environment["agent_model"] == f"attack:{plan}"
-        run.file(played).write_text("")  # its dialogues are missing
-        asked = model.message
-        later = Heard()
-        run_rollout(run, config, later)
-    assert not any(text.startswith("Searching") for text in later.said)
-    assert run.manifest().attempts[-1].environment["agent_model"] == f"attack:{plan}"
-    assert asked - 12 >= model.message - asked > 0
-
-
-@pytest.mark.parametrize("budget", ["0", "-1", "many", "", "9999999999", "1:2"])
-def test_a_budget_that_is_no_number_of_messages_is_refused(budget: str) -> None:
-    with pytest.raises(UsageError, match="The budget of a search is a number of messages"):
-        check_attacker(f"attack:search:{budget}", CodeKind())
-
-
-def test_a_search_is_against_one_human(attacked: Path, tmp_path: Path) -> None:
-    config = RolloutConfig(tasks=str(attacked), agent="attack:search", persona=["terse", "talkative"])
-    with pytest.raises(UsageError, match="against one human, and there are several"):
         run_rollout(Run.open_or_create(tmp_path / "run", "code"), config, Silent())

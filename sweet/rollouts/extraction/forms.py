@@ -61,7 +61,6 @@ FORMS = {
     form.name: form
     for form in (
         Form("code", "the whole function in Python, in one fenced block", _MORE, decoding.verbatim),
-        Form("inline", "each line of the function in Python in backticks of its own", _MORE, decoding.verbatim),
         Form(
             "lines",
             "the lines 1 to 3 of the body of the function exactly, with their blanks, in a fenced block",

@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sweet.errors import UsageError
-from sweet.hints import Hint, option, stage
+from sweet.hints import Hint, stage
 from sweet.humans.base import PICTURES, Human
 from sweet.humans.connect import open_humans
 from sweet.llm.scripted import SCRIPTED
@@ -22,7 +21,6 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import assignments_of, digest_of_tasks, load_tasks
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.extraction.client import search_budget
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.play.config import PlayConfig
 from sweet.rollouts.play.metrics import PlayMetrics, PlayWork
@@ -69,9 +67,6 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
     humans = plan_humans(kind, rollout)
     if is_human:
         check_agent(kind, rollout)
-        if search_budget(rollout.agent) is not None:
-            what = "An attack is searched against a simulated human, and the human here is a person."
-            raise UsageError(what, where=option("agent", rollout.agent), fix=option("agent", "attack:NAME"))
     else:
         check_human(kind, tasks, rollout)
     if kind.visual:
