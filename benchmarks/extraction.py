@@ -66,9 +66,9 @@ _IGNORED = frozenset("()[]{},.;:")
 def share_recovered(reference: str, program: str) -> float:
     """Return the share of the reference's tokens, from 0 to 1, that the program has in the same order.
 
-    Both are cut into tokens of the body: comments, blanks, brackets and commas do not count, quotes are alike, and names
-    that the program itself gives to values are all one. The share is the longest common subsequence of these tokens,
-    over those of the reference.
+    Both are cut into tokens of the body: comments, blanks, brackets and commas do not count, quotes are alike, and
+    names that the program itself gives to values are all one. The share is the longest common subsequence of these
+    tokens, over those of the reference.
     """
     wanted, found = _tokens(reference), _tokens(program)
     if not wanted or not found:
