@@ -63,26 +63,13 @@ FLIPS = 10
 
 class CompareConfig(StageConfig):
     flips: int = Field(default=FLIPS, ge=0)
-    """Flipped tasks to list in each direction; with --human questions to which the replies differ."""
+    """Flipped tasks to list in each direction."""
     repeats: list[Path] = Field(default_factory=list)
     """A further run whose evaluations count as repeats if they differ only in the seed; may be given several times."""
     allow_different: bool = False
     """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
     markdown: bool = False
     """Print the comparison as Markdown, for a pull request."""
-    human: bool = False
-    """Compare the humans instead of the agents: what each replies to the same questions. A and B are dialogues, RUN or
-    RUN:rollouts-1, with @HUMAN if they have several; instead of B, --sim is asked the questions of A."""
-    sim: str | None = None
-    """With --human: the human that is asked, scripted or a model."""
-    sim_url: list[str] = Field(default_factory=list)
-    """OpenAI-compatible server of that model; may be given several times. Without one it runs in this process."""
-    persona: list[str] = Field(default_factory=list)
-    """How that human speaks: a packaged persona, or one of --persona-file, as in sweet rollout."""
-    persona_file: Path | None = None
-    """TOML file of personas."""
-    questions: int | None = Field(default=None, ge=1)
-    """With --sim: ask only this many of the questions, the same ones every time."""
 
 
 def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult[ComparisonMetrics]:
