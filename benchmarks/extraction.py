@@ -44,8 +44,7 @@ from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker
-from sweet.rollouts.extraction.client import attacker, open_attacker
+from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker, attacker, open_attacker
 from sweet.rollouts.extraction.conversation import Conversation
 from sweet.rollouts.extraction.decoding import words_of
 from sweet.sandbox.tiers import TierChoice

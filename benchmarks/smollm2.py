@@ -47,7 +47,7 @@ from sweet.stages.record import Flat, Record
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.study import RESULTS, run_study
-from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
+from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from sweet.training.config import TrainActorConfig
 

@@ -56,7 +56,7 @@ TREES = {
 
 NOT_FOREIGN = {
     "datasets/layout.py": "a file name",
-    "datasets/new_task.py": "the name of the user's package",
+    "datasets/skeletons.py": "the name of the user's package",
     "learn/distributed.py": "the user's file of hosts",
     "learn/failure.py": "the log of a worker",
     "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
@@ -65,7 +65,7 @@ NOT_FOREIGN = {
     "llm/gpus.py": "a process's name",
     "llm/pretrained.py": "the name of the user's model",
     "pipeline/slurm.py": "the user's run",
-    "render/embeddings.py": "the name of a similarity",
+    "render/similarity.py": "the name of a similarity",
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",
     "tasks/declared_types.py": "a type",

@@ -26,7 +26,7 @@ from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, StudyConfig
 from sweet.study.study import run_study
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
+from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

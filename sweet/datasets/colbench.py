@@ -18,7 +18,7 @@ from sweet.errors import InputError, SweetError
 from sweet.files import replacing
 from sweet.paths import data_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
+from sweet.tasks.files import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.registry import task_kind
 
 DATASET = "facebook/collaborative_agent_bench"

@@ -32,7 +32,7 @@ from sweet.stages.failures import run_all
 from sweet.stages.prices import Budget, PricedConfig
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.prompt_text import fill, indented
+from sweet.tasks.prompts import fill, indented
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.tasks.waiting_scorer import WaitingScorer

@@ -22,8 +22,7 @@ from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.images import ImageMessage
 from sweet.render.page import Screenshot
 from sweet.render.renderer import Renderer
-from sweet.render.scaling import scaled
-from sweet.render.screenshot_images import black_square
+from sweet.render.screenshot_images import black_square, scaled
 from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.kind import TaskKind
 

@@ -343,7 +343,7 @@ def check_hub(timeout: float) -> list[Check]:
 
 
 def check_colbench() -> list[Check]:
-    from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
+    from sweet.tasks.files import COLBENCH_SPLITS, colbench_file
 
     why = "the tasks of the paper; without them the packaged tasks are used"
     existing = [split for split in COLBENCH_SPLITS if colbench_file(split).is_file()]

@@ -7,7 +7,7 @@ probabilities, which ranks finer than nine grades; otherwise it is the digit. Al
 same way (`basis`).
 
 The prompt is `texts/judge.txt` of this package or the user's file; one without the placeholder `{reference}` does not
-show c. Text by models and people is indented in the prompt (`sweet.tasks.prompt_text`), and only the score is read
+show c. Text by models and people is indented in the prompt (`sweet.tasks.prompts`), and only the score is read
 from an answer. After an answer without a score the judge is asked once more, with the reason; if that answer has none
 either, the reply is not judged. Replies with the same text are judged once.
 """
@@ -28,7 +28,7 @@ from sweet.stages.base import digest_of
 from sweet.stages.failures import run_all
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message
-from sweet.tasks.prompt_text import check_placeholders, fill, indented, placeholder_in, read_prompt
+from sweet.tasks.prompts import check_placeholders, fill, indented, placeholder_in, read_prompt
 
 LIKELIEST = 20
 """Likeliest tokens requested at each position: the maximum of OpenAI's interface, and vllm's default maximum."""

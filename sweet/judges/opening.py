@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweet.judges.base import Judge
-from sweet.judges.control import OracleJudge, RandomJudge
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.on_ray import LoadCritic, open_ray_judge
 from sweet.judges.options import JudgeConfig

@@ -1,4 +1,4 @@
-"""How well a judge agrees with the credit that tasks themselves know of replies (`sweet.judges.credit`).
+"""How well a judge agrees with the credit that tasks themselves know of replies (`sweet.judges.control`).
 
 Two metrics describe a judge: the mean advantage that it gives to each kind of reply, and its agreement: of two
 different replies to one observation with different credit, how often it prefers the better one (a tie counts half).
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
 
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer
 from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.rows import CandidateRow

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.humans.connect import open_human
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer
 from sweet.judges.lookahead import LookaheadJudge
 from sweet.judges.opening import ChosenJudge
 from sweet.llm.base import ChatClient

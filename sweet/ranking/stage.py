@@ -22,8 +22,7 @@ from sweet.datasets.layout import is_imported
 from sweet.errors import InputError, SweetError
 from sweet.hints import Hint, option, stage
 from sweet.judges.base import Judge, TurnKey
-from sweet.judges.control import check_credit_known
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.critic import CriticJudge, load_trained_judge, untrained_loader
 from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.lookahead import LookaheadJudge, check_lookahead

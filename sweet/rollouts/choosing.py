@@ -12,8 +12,7 @@ from functools import partial
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.judges.base import JudgedTurn
-from sweet.judges.control import check_credit_known
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.critic import load_trained_judge, untrained_loader
 from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import JudgeName, check_judge_options

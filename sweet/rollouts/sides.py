@@ -22,7 +22,7 @@ from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
 from sweet.rollouts.choosing import check_choosing, judge_name
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker
+from sweet.rollouts.extraction.attacks import attacker, check_attacker, open_attacker
 from sweet.rollouts.humans import PlannedHumans
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model

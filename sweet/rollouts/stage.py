@@ -18,7 +18,7 @@ from functools import partial
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_humans
 from sweet.judges.base import Judge
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer
 from sweet.judges.critic import CriticJudge
 from sweet.judges.on_ray import RayJudge
 from sweet.judges.opening import ChosenJudge

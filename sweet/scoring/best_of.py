@@ -10,7 +10,7 @@ task's dialogues, so nothing is sampled; next to it the results of a random choi
 The interval is over tasks.
 
 What a language model is asked may cost something: at the limit of the cost no further dialogue is judged, and the
-scores that it gave are kept (`sweet.scoring.judged`).
+scores that it gave are kept (`sweet.scoring.best_of`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from sweet.device import Device
-from sweet.errors import SweetError
+from sweet.errors import InputError, SweetError
 from sweet.hints import Hint, option, stage
 from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis
 from sweet.judges.llm import Score as DialogueScore
 from sweet.llm.connect import open_client
-from sweet.runs.jsonl import read_jsonl
-from sweet.runs.manifest import Artifact
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.manifest import LOGS, Artifact
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.judged import JudgedDialogues
 from sweet.scoring.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
-from sweet.stages.base import Reporter
+from sweet.stages.base import Reporter, digest_of
 from sweet.stages.critics import (
     CriticSettings,
     load_critic,
@@ -263,3 +265,50 @@ def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
 def _scored(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[float | None]:
     for start in range(0, len(dialogues), _BATCH):
         yield from critic.score_dialogues(dialogues[start : start + _BATCH], system)
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dialogue: str
+    judge: str
+    digit: int = Field(ge=1, le=9)
+    expected: float | None = Field(ge=1, le=9)
+
+
+class JudgedDialogues:
+    """The scores that were recorded for an artifact, and those that come.
+
+    Args:
+        artifact: the scores that are being written; the attempts before this one that began them are read.
+        rows: the log of the attempt.
+
+    Attributes:
+        known: scores by the ids of dialogues.
+
+    Raises:
+        InputError: a log is damaged.
+    """
+
+    def __init__(self, run: Run, artifact: str, config: EvalConfig, prompt: JudgePrompt, rows: JsonlWriter) -> None:
+        self._judge = digest_of([config.judge_model, prompt.text, config.judge_tokens])
+        self._rows = rows
+        self.known: dict[str, DialogueScore] = {}
+        for attempt in run.manifest().attempts:
+            log = run.path / LOGS / f"{attempt.id}.jsonl"
+            if artifact in attempt.outputs and log != rows.path and log.exists():
+                self._read(log)
+
+    def _read(self, log: Path) -> None:
+        try:
+            for row in read_jsonl(log, _Row):
+                if row.judge == self._judge:
+                    self.known[row.dialogue] = DialogueScore(row.digit, row.expected)
+        except InputError as error:
+            error.fix = "delete this file: the model is then asked again about the dialogues in it"
+            raise
+
+    def add(self, dialogue: str, score: DialogueScore) -> None:
+        """Record a score."""
+        self.known[dialogue] = score
+        self._rows.write(_Row(dialogue=dialogue, judge=self._judge, digit=score.digit, expected=score.expected))

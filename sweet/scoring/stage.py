@@ -26,9 +26,8 @@ from sweet.render.window import choose_settings, window_name
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.scoring.best_of import NEEDED_BY, measure_best_of, measure_best_of_by_model
+from sweet.scoring.best_of import NEEDED_BY, JudgedDialogues, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.judged import JudgedDialogues
 from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, HumanRates
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import option
+from sweet.paths import data_folder
 from sweet.runs.jsonl import read_any_rows, read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import SPECIFICATION, Task
@@ -143,3 +144,17 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     fix = f"write {near}" if near else "name a JSONL file or a dataset"
     hint = did_you_mean(str(path), known) or f" Known here: {', '.join([*datasets, *beside[:3]])}."
     return InputError(f"There is no such task file or dataset.{hint}", path=path, fix=fix)
+
+
+COLBENCH_SPLITS = ("train", "test")
+"""The splits of ColBench's backend tasks."""
+
+
+def websight_file(split: str) -> Path:
+    """Return the file of a split of ColBench's frontend tasks, as `sweet data websight` writes it."""
+    return data_folder() / "websight" / f"{split}.jsonl"
+
+
+def colbench_file(split: str) -> Path:
+    """Return the file of a split of ColBench's backend tasks, as `sweet data colbench` writes it."""
+    return data_folder() / "colbench" / f"{split}.jsonl"

@@ -5,14 +5,14 @@ override. A third one, `human_spec.txt`, is the prompt of a human that reads the
 the reference; without it `human.txt` is used for that too.
 
 The human's prompt is one user message with the request, the reference and the dialogue so far, indented, each at its
-placeholder (`{request}`, `{reference}`, `{dialogue}`; see `sweet.tasks.prompt_text`). It can be parsed back exactly
+placeholder (`{request}`, `{reference}`, `{dialogue}`; see `sweet.tasks.prompts`). It can be parsed back exactly
 whatever the texts contain, so that a human served over HTTP needs nothing but the prompt.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Literal, Self
 
 from sweet.errors import InputError, first_line
 from sweet.tasks.base import Message, Task
-from sweet.tasks.prompt_text import INDENT, check_placeholders, fill, indented, placeholder_in, read_prompt
 
 TURNS = "{turns}"
 """Placeholder in an agent's text for the number of its turns."""
@@ -190,3 +189,66 @@ def _packaged(package: str) -> dict[str, Any]:
     if (resources.files(package) / "texts" / "human_spec.txt").is_file():
         texts["human_spec"] = text("human_spec.txt")
     return texts
+
+
+INDENT = "    "
+_LONGEST = 100_000
+
+
+def indented(text: str) -> str:
+    """Return the text with every line indented."""
+    return "\n".join(INDENT + line for line in text.split("\n"))
+
+
+def placeholder_in(line: str) -> str | None:
+    """Return the name in a line that consists of a placeholder, else None."""
+    bare = line.strip()
+    return bare[1:-1] if bare.startswith("{") and bare.endswith("}") and bare[1:-1].isidentifier() else None
+
+
+def fill(prompt: str, held: Mapping[str, Sequence[str]]) -> str:
+    """Return the prompt with its placeholders replaced by lines; those without lines are left unchanged."""
+    lines: list[str] = []
+    for line in prompt.split("\n"):
+        name = placeholder_in(line)
+        lines += [line] if name is None or name not in held else held[name]
+    return "\n".join(lines)
+
+
+def without(prompt: str, places: Collection[str]) -> str:
+    """Return the prompt without the paragraphs that contain one of these placeholders."""
+    paragraphs = (text.split("\n") for text in prompt.split("\n\n"))
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if set(places).isdisjoint(map(placeholder_in, lines)))
+
+
+def read_prompt(file: Path) -> str:
+    """Read the file of a prompt.
+
+    Raises:
+        InputError: it cannot be read, is empty, or is too long.
+    """
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(4 * _LONGEST).decode("utf-8").replace("\r\n", "\n").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The prompt cannot be read as UTF-8 text: {error}.", path=file) from error
+    if not text or len(text) > _LONGEST:
+        raise InputError("The prompt is empty." if not text else "The prompt is too long.", path=file)
+    return text
+
+
+def check_placeholders(
+    prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str, optional: Sequence[str] = ()
+) -> None:
+    """Check that the prompt has each placeholder exactly once, and each optional one at most once.
+
+    Raises:
+        InputError: it does not.
+    """
+    found = [placeholder_in(line) for line in prompt.split("\n")]
+    if wrong := [place for place in places if found.count(place) != 1]:
+        names = ", ".join(f"{{{place}}}" for place in wrong)
+        raise InputError(f"The {whose} prompt must have {names} once, each on a line of its own.", path=file, fix=fix)
+    if repeated := [place for place in optional if found.count(place) > 1]:
+        names = ", ".join(f"{{{place}}}" for place in repeated)
+        raise InputError(f"The {whose} prompt may have {names} only once.", path=file, fix=fix)

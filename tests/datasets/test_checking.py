@@ -22,7 +22,7 @@ from sweet.tasks import micro
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code import check
 from sweet.tasks.code.check import code_faults
-from sweet.tasks.code.datasets import SPLITS
+from sweet.tasks.code.kind import SPLITS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import Prompts
 from sweet.tasks.registry import task_kind

@@ -14,7 +14,7 @@ from sweet.datasets.colbench import DATASET, TRAJECTORIES, ColBenchConfig, run_d
 from sweet.errors import ServerError, SweetError
 from sweet.paths import data_folder
 from sweet.stages.base import Silent
-from sweet.tasks.datasets import colbench_file
+from sweet.tasks.files import colbench_file
 from sweet.tasks.registry import task_kind
 from tests.datasets.test_published import row
 

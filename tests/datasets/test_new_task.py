@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run
-from sweet.datasets.new_task import NewTaskConfig, run_new_task
+from sweet.datasets.skeletons import NewTaskConfig, run_new_task
 from sweet.errors import UsageError
 from tests.packages import EXAMPLE, register
 

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from sweet.datasets.page_rows import hub_rows
-from sweet.datasets.websight import WebSightConfig, run_data_websight
+from sweet.datasets.websight import WebSightConfig, hub_rows, run_data_websight
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind

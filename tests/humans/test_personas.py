@@ -16,7 +16,7 @@ from sweet.llm.base import RequestFailed
 from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.prompt_text import INDENT
+from sweet.tasks.prompts import INDENT
 from tests.humans.test_llm import DIALOGUE, TASK, Speaker
 
 KIND = CodeKind()

@@ -17,7 +17,7 @@ from sweet.humans.vlm_human import VLMHuman, check_vision
 from sweet.llm.base import ContextOverflow, RequestFailed
 from sweet.llm.connect import open_client
 from sweet.render.page import RenderFailed, Screenshot
-from sweet.render.scaling import scaled
+from sweet.render.screenshot_images import scaled
 from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.html.kind import HtmlKind
 from tests.render.pictures import page as picture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import InputError, UsageError
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.replies import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer

@@ -11,7 +11,7 @@ from PIL import Image
 
 from sweet.errors import SweetError
 from sweet.render.page import Screenshot
-from sweet.render.scaling import MOST_PIXELS, scaled
+from sweet.render.screenshot_images import MOST_PIXELS, scaled
 from tests.render.pictures import plain
 
 SIDES = st.tuples(st.integers(1, 400), st.integers(1, 400))

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sweet.errors import SweetError, UsageError
-from sweet.render.embeddings import Embeddings
 from sweet.render.screenshot_images import BLACK_SIDE, black_square, read_image
-from sweet.render.similarity import Vector, cosine, unit
+from sweet.render.similarity import Embeddings, Vector, cosine, unit
 from sweet.render.similarity_choice import open_similarity
 from sweet.render.similarity_pixels import Pixels
 from tests.render.pictures import page, plain, png

@@ -12,8 +12,7 @@ import pytest
 
 from sweet.errors import ServerError, UsageError
 from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
-from sweet.judges.control import RandomJudge
-from sweet.judges.credit import CreditScorer
+from sweet.judges.control import CreditScorer, RandomJudge
 from sweet.judges.gathering import GatheringJudge
 from sweet.learn.critic import TurnReplies
 from sweet.learn.replies import ReplyText

@@ -20,8 +20,7 @@ from sweet.humans.scripted import ScriptedHuman
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.extraction import decoding
-from sweet.rollouts.extraction.attacks import ROUNDS, SCRIPTED, reply_of
-from sweet.rollouts.extraction.client import attacker, check_attacker, open_attacker
+from sweet.rollouts.extraction.attacks import ROUNDS, SCRIPTED, attacker, check_attacker, open_attacker, reply_of
 from sweet.rollouts.extraction.conversation import UNKNOWN, Conversation
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run

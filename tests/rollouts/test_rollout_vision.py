@@ -15,7 +15,7 @@ import pytest
 from sweet.errors import UsageError
 from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
-from sweet.render.scaling import scaled
+from sweet.render.screenshot_images import scaled
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout

@@ -19,9 +19,8 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.runs.tokens import tokens_of_run
 from sweet.scoring import best_of
-from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of, measure_best_of_by_model
+from sweet.scoring.best_of import JudgedDialogues, ScoredDialogue, at, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.judged import JudgedDialogues
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.tasks.base import Recipe

@@ -15,14 +15,14 @@ from importlib.metadata import EntryPoint, entry_points
 import pytest
 from PIL import Image, ImageDraw
 
-from sweet.render.embeddings import Embeddings
 from sweet.render.page import Block, RenderFailed, Screenshot
+from sweet.render.similarity import Embeddings
 from sweet.render.similarity_choice import open_similarity
 from sweet.render.window import recorded_settings
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.html.diagnostics import METRICS
 from sweet.tasks.html.kind import HtmlKind
-from sweet.tasks.html.metrics import METRICS
 from sweet.tasks.html.scoring import EMBEDDINGS, HtmlEvaluation, Rules
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn

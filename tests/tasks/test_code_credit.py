@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError
 from sweet.tasks.base import Credit, Fact, Message, Task
-from sweet.tasks.code.datasets import fields
+from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.micro.family import FAMILIES
 from sweet.tasks.registry import task_kind
@@ -129,7 +129,7 @@ def test_a_line_that_is_not_in_the_reference_is_refused() -> None:
         return InputError(what, path="tasks.jsonl", line=3, fix=fix)
 
     row = TASK.model_dump(mode="json")
-    assert fields(row, wrong)
+    assert CodeKind().fields(row, wrong)
     row["facts"][0]["line"] = "x = n * 4"
     with pytest.raises(InputError, match="'rate' names a line"):
-        fields(row, wrong)
+        CodeKind().fields(row, wrong)

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from sweet.render.page import Block, Screenshot
-from sweet.tasks.html.assignment import assign
-from sweet.tasks.html.colours import ciede2000, difference, lab
-from sweet.tasks.html.diagnostics import MOST_BLOCKS, NOTHING, diagnose, similarities
-from sweet.tasks.html.visible import MOST_LOOKED_AT, unseen
+from sweet.tasks.html.diagnostics import (
+    MOST_BLOCKS,
+    MOST_LOOKED_AT,
+    NOTHING,
+    assign,
+    ciede2000,
+    color_difference,
+    diagnose,
+    lab,
+    similarities,
+    unseen,
+)
 from tests.render.pictures import png
 
 MATRICES = st.integers(1, 5).flatmap(
@@ -66,9 +74,9 @@ def test_ciede2000_has_the_published_values(
 
 def test_colours() -> None:
     assert lab("#ffffff") == pytest.approx((100, 0, 0), abs=0.02)
-    assert difference("#000000", "#ffffff") == pytest.approx(100, abs=0.01)
-    assert difference("#123456", "#123456") == 0
-    assert difference("#ff0000", "#fe0000") < 1 < difference("#ff0000", "#00ff00")
+    assert color_difference("#000000", "#ffffff") == pytest.approx(100, abs=0.01)
+    assert color_difference("#123456", "#123456") == 0
+    assert color_difference("#ff0000", "#fe0000") < 1 < color_difference("#ff0000", "#00ff00")
     with pytest.raises(ValueError, match="not a colour"):
         lab("red")
 
@@ -127,7 +135,7 @@ def test_each_metric_detects_one_flaw() -> None:
     painted = diagnose(shot(welcome, replace(order, color="#ffffff")), REFERENCE)
     assert painted is not None
     assert (painted.block_match, painted.position) == (1, 1)
-    assert painted.color == pytest.approx(1 - difference("#ff0000", "#ffffff") / 200)
+    assert painted.color == pytest.approx(1 - color_difference("#ff0000", "#ffffff") / 200)
     said = diagnose(shot(welcome, replace(order, text="Order breads online")), REFERENCE)
     assert said is not None
     assert 0.9 < said.text < 1 == said.block_match

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.tasks.base import Message, Recipe, Task
-from sweet.tasks.html.kind import HtmlKind
+from sweet.tasks.html.kind import HtmlKind, Prompts
 from sweet.tasks.html.page import extract_page, rewrite_images
-from sweet.tasks.html.prompts import Prompts
 
 PAGE = "<html><body><p>Hi</p></body></html>"
 

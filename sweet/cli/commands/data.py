@@ -17,8 +17,8 @@ from sweet.datasets.exporting import DataExportConfig, check_options, export_lin
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
 from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
-from sweet.datasets.new_task import NewTaskConfig, run_new_task
 from sweet.datasets.page_assets import AssetsConfig, run_data_assets
+from sweet.datasets.skeletons import NewTaskConfig, run_new_task
 from sweet.datasets.trl import run_trl_export
 from sweet.datasets.websight import WebSightConfig, run_data_websight
 from sweet.errors import SweetError, UsageError

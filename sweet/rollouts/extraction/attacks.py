@@ -11,10 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.humans.leaks.notations import INDENT
+from sweet.llm.scripted import ATTACK, ScriptedClient
 from sweet.rollouts.extraction import decoding
 from sweet.rollouts.extraction.conversation import Conversation, Exchange
 from sweet.rollouts.extraction.forms import FORMS, Form, filled, gathered, may_go_on
+from sweet.suggestions import did_you_mean
+from sweet.tasks.base import Message
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
 
 
@@ -279,3 +285,42 @@ SCRIPTED: dict[str, Attacker] = {
     )
 }
 """The scripted attackers by name."""
+
+LANGUAGE = "python"
+"""The language of the answers that the attackers put together."""
+
+
+def attacker(name: str) -> Attacker:
+    """Return the attacker of a name without the prefix `attack:`.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name not in SCRIPTED:
+        what = f"There is no attacker {name}.{did_you_mean(name, SCRIPTED, ATTACK)}"
+        raise UsageError(what, where=option("agent", ATTACK + name), fix=f"one of {', '.join(SCRIPTED)}")
+    return SCRIPTED[name]
+
+
+def check_attacker(name: str, kind: TaskKind) -> None:
+    """Check that `--agent NAME`, which begins with `attack:`, names an attacker that can attack tasks of a kind.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if kind.language != LANGUAGE:
+        raise UsageError(
+            f"The attackers ask for functions in Python, and answers to {kind.name} tasks are none.",
+            where=option("agent", name),
+            fix=Hint(option("task", "code"), ", or another agent"),
+        )
+    attacker(name.removeprefix(ATTACK))
+
+
+def open_attacker(chosen: Attacker, max_turns: int) -> ScriptedClient:
+    """Return an attacker as a chat client, for dialogues of at most `max_turns` turns."""
+
+    def reply(messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
+        return reply_of(chosen, Conversation.of(messages, max_turns))
+
+    return ScriptedClient(reply, ATTACK + chosen.name)

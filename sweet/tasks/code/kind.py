@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
-from sweet.tasks.base import Credit, Message, Task
-from sweet.tasks.code import datasets
-from sweet.tasks.code.metrics import UPSTREAM_METRICS
+from sweet.errors import UsageError
+from sweet.tasks.base import PART_LINES, Credit, Message, Task
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.datasets import colbench_file
-from sweet.tasks.files import Wrong
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, colbench_file, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.micro import load as load_generated
+from sweet.tasks.micro.family import FAMILIES
 from sweet.tasks.parts import assembled
-from sweet.tasks.scores import METRICS, Metric, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, Metric, ScoringRequest, TrajectoryScorer
+
+SPLITS = {**{name: tuple(family.splits) for name, family in FAMILIES.items()}, "colbench": COLBENCH_SPLITS}
 
 
 class CodeKind(TaskKind):
@@ -34,17 +37,53 @@ class CodeKind(TaskKind):
         return "colbench" if colbench_file("train").is_file() else "micro"
 
     def has_dataset(self, name: str) -> bool:
-        return name in datasets.SPLITS
+        return name in SPLITS
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same function is the same problem."""
         return (task.ground_truth,)
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        return datasets.load(tasks, split)
+        """Load the tasks of a dataset or file, in their order.
+
+        Raises:
+            UsageError: there is no such dataset, split or file, or the dataset has not been downloaded.
+            InputError: a row of the file is not a code task; names the line.
+        """
+        check_split(tasks, split, SPLITS)
+        if tasks in FAMILIES:
+            return load_generated(split, FAMILIES[tasks])
+        if tasks == "colbench":
+            path = colbench_file(split)
+            if not path.is_file():
+                raise UsageError(
+                    f"ColBench's {split} split is not on this machine.", where=path, fix="sweet data colbench"
+                )
+            return load_task_file(path, self.fields)
+        path = Path(tasks)
+        if path.is_file():
+            return load_task_file(path, self.fields)
+        raise not_there(path, SPLITS)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-        return datasets.fields(row, wrong)
+        """Check a row's tests, and return them as a mapping."""
+        tests = row.get("test_cases")
+        if isinstance(tests, list):
+            tests = {f"test{index}": call for index, call in enumerate(tests, 1)}
+        if not tests:
+            raise wrong("The task has no tests.", 'add "test_cases": {"test1": "function(1, 2)", …}')
+        if not isinstance(tests, dict) or not all(isinstance(call, str) and call.strip() for call in tests.values()):
+            raise wrong(
+                "'test_cases' must map each test's name to a call, as text.",
+                'write "test_cases": {"test1": "function(1, 2)", …}',
+            )
+        lines = row.get(PART_LINES, 1)
+        if not isinstance(lines, int) or isinstance(lines, bool) or lines < 1:
+            raise wrong(
+                f"{PART_LINES!r} must be a whole number above 0.", "omit it where a reply delivers the whole answer"
+            )
+        _check_lines(row, wrong)
+        return {"test_cases": tests}
 
     def faults(self, tasks: Sequence[Task]) -> list[Finding]:
         from sweet.tasks.code.check import code_faults
@@ -57,7 +96,7 @@ class CodeKind(TaskKind):
         yield from check_code(tasks, request, repeats)
 
     def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
-        from sweet.tasks.code.evaluation import open_code_scorer
+        from sweet.tasks.code.scoring import open_code_scorer
 
         return open_code_scorer(request)
 
@@ -68,3 +107,17 @@ class CodeKind(TaskKind):
         from sweet.tasks.code.credit import credit
 
         return credit(task, observation, self.move(reply, last=last), last=last)
+
+
+def _check_lines(row: dict[str, Any], wrong: Wrong) -> None:
+    """Check that the lines of facts are statements of the reference."""
+    from sweet.tasks.code.reader import statements
+
+    facts = row.get("facts")
+    written: set[str | None] = set()
+    for fact in facts if isinstance(facts, list) else []:
+        line = fact.get("line") if isinstance(fact, dict) else None
+        written = written or {one.line for one in statements(row["ground_truth"])}
+        if isinstance(line, str) and line.strip() not in written:
+            what = f"The fact {fact.get('topic')!r} names a line that is not a statement of 'ground_truth': {line!r}."
+            raise wrong(what, 'correct its "line", or omit it')

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import option
-from sweet.tasks.base import Move, Recipe, Task
-from sweet.tasks.datasets import websight_file
-from sweet.tasks.files import Wrong
+from sweet.hints import Hint, option
+from sweet.tasks import prompts
+from sweet.tasks.base import Message, Move, Recipe, Task
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, load_task_file, not_there, websight_file
 from sweet.tasks.findings import Checked
-from sweet.tasks.html import datasets, writer
-from sweet.tasks.html.page import extract_page, read_move
-from sweet.tasks.html.prompts import Prompts
+from sweet.tasks.html import writer
+from sweet.tasks.html.page import extract_page, read_move, without_page
 from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.prompts import fill, indented, without
 from sweet.tasks.scores import Metric, RewardRule, ScoringRequest, TrajectoryScorer
+
+SPLITS = {"pages": ("train", "test"), "websight": COLBENCH_SPLITS}
+
+
+_PAGE = "(a page)"
+
+
+class Prompts(prompts.Prompts):
+    """The prompts of the html task."""
+
+    package = "sweet.tasks.html"
+    places = ()
+    optional_places = ("request", "dialogue")
+    speaker = "Designer"
+
+    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
+        """Return the text for a model that plays the human: the request and the dialogue, without the pages' source.
+
+        Without a dialogue the paragraphs of both are omitted (recipe `upstream` shows its human the pictures alone).
+        """
+        if not dialogue:
+            return without(self.human, self.optional_places)
+        said: list[str] = []
+        for message in dialogue:
+            text = without_page(message.content, _PAGE) if message.role == "assistant" else message.content
+            said += [self.label(message.role), indented(text)]
+        return fill(self.human, {"request": [indented(task.problem_description)], "dialogue": said})
 
 
 class HtmlKind(TaskKind):
@@ -39,7 +69,7 @@ class HtmlKind(TaskKind):
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        from sweet.tasks.html.metrics import METRICS  # numpy
+        from sweet.tasks.html.diagnostics import METRICS  # numpy
 
         return METRICS
 
@@ -47,17 +77,39 @@ class HtmlKind(TaskKind):
         return "websight" if websight_file("train").is_file() else "pages"
 
     def has_dataset(self, name: str) -> bool:
-        return name in datasets.SPLITS
+        return name in SPLITS
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same page is the same problem."""
         return (task.ground_truth,)
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        return datasets.load(tasks, split)
+        """Load the tasks of a dataset or file, in their order.
+
+        Raises:
+            UsageError: there is no such dataset, split or file, or the dataset is not on this machine.
+            InputError: a row of the file is not an html task; names the line.
+        """
+        check_split(tasks, split, SPLITS)
+        if tasks == "pages":
+            return _pages(split)
+        path = websight_file(split) if tasks == "websight" else Path(tasks)
+        if path.is_file():
+            return load_task_file(path, self.fields)
+        if tasks == "websight":
+            raise UsageError(
+                f"WebSight's {split} split is not on this machine.",
+                where=path,
+                fix=Hint("sweet data websight, or ", option("tasks", "pages")),
+            )
+        raise not_there(path, SPLITS)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-        return datasets.fields(row, wrong)
+        """Return the reference page as it is rendered: without surrounding text, its image addresses rewritten."""
+        page = extract_page(row["ground_truth"])
+        if page is None:
+            raise wrong("'ground_truth' contains no page.", "give it the page's source, from <html> to </html>")
+        return {"ground_truth": page}
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Accept every task: a page is all that is needed."""
@@ -66,7 +118,7 @@ class HtmlKind(TaskKind):
         return read_move(output, recipe=recipe)
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
-        from sweet.tasks.html.check import check_pages
+        from sweet.tasks.html.scoring import check_pages
 
         yield from check_pages(tasks, request)
 
@@ -78,3 +130,16 @@ class HtmlKind(TaskKind):
             raise UsageError(what, where=option("scorer", "both"), fix=option("scorer", ("strict", "upstream")))
         recipe: Recipe = "upstream" if request.scorer == "upstream" else "paper"
         return open_html_scorer(request, partial(extract_page, recipe=recipe))
+
+
+def _pages(split: str) -> list[Task]:
+    folder = resources.files("sweet.tasks.html") / "pages"
+    requests: dict[str, str] = json.loads((folder / "requests.json").read_text("utf-8"))[split]
+    return [
+        Task(
+            id=f"pages-{split}-{name}",
+            problem_description=request,
+            ground_truth=(folder / split / f"{name}.html").read_text("utf-8").strip(),
+        )
+        for name, request in requests.items()
+    ]

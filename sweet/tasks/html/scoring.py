@@ -19,20 +19,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from sweet.render.embeddings import Embeddings
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import Renderer
-from sweet.render.screenshot_images import black_square
-from sweet.render.similarity import Similarity, cosine
+from sweet.render.screenshot_images import black_square, read_image
+from sweet.render.similarity import Embeddings, Similarity, cosine
 from sweet.render.similarity_choice import open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import recorded_settings, window_name
 from sweet.runs.environment import NODES
-from sweet.tasks.html.diagnostics import diagnose
-from sweet.tasks.html.metrics import METRICS
-from sweet.tasks.html.runner_context import entered
+from sweet.tasks.base import Task
+from sweet.tasks.findings import Checked, Finding
+from sweet.tasks.html.diagnostics import METRICS, diagnose
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
@@ -247,3 +246,70 @@ def _score(trajectory: Trajectory, likeness: float | None, outcome: ScoreOutcome
         outcome=outcome,
         detail=detail,
     )
+
+
+def check_pages(tasks: Sequence[Task], request: ScoringRequest) -> Iterator[Checked]:
+    """Yield each task, in their order, with what is wrong with its page.
+
+    Raises:
+        SweetError: there is no browser, or an asset that a page loads has not been downloaded.
+    """
+    from sweet.render.on_ray import open_renderer
+
+    opened = open_renderer(request.run / SCREENSHOTS, request.workers, None, request.say)
+    with asyncio.Runner() as runner, entered(runner, opened) as renderer:
+        for start in range(0, len(tasks), _TOGETHER):
+            batch = tasks[start : start + _TOGETHER]
+            yield from zip(batch, runner.run(_checked(batch, renderer)), strict=True)
+
+
+async def _checked(tasks: Sequence[Task], renderer: Renderer) -> list[list[Finding]]:
+    shots = await asyncio.gather(*(renderer.shoot(task.ground_truth) for task in tasks), return_exceptions=True)
+    return [_findings_of(task, shot) for task, shot in zip(tasks, shots, strict=True)]
+
+
+def _findings_of(task: Task, shot: Screenshot | BaseException) -> list[Finding]:
+    if isinstance(shot, RenderFailed):
+        what = f"the reference does not render: {str(shot).removesuffix('.')}"
+        return [Finding(task.id, "invalid", what, "correct 'ground_truth'", unusable=True)]
+    if isinstance(shot, BaseException):
+        raise shot
+    if len(read_image(shot.png).getcolors(1) or ()) == 1:
+        what = "the page shows a single colour, as an empty page does"
+        return [Finding(task.id, "trivial", what, "a page with something to see in 'ground_truth'")]
+    return []
+
+
+T = TypeVar("T")
+
+
+@contextmanager
+def entered(runner: asyncio.Runner, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Enter a context in the runner's loop, and leave it at the end, in the same asyncio task, as pools of browsers
+    require. Its value can be used in what the runner runs meanwhile."""
+    closing = asyncio.Event()
+    opened: asyncio.Future[T] = runner.get_loop().create_future()
+
+    async def keep_open() -> None:
+        async with context as value:
+            opened.set_result(value)
+            await closing.wait()
+
+    async def enter() -> tuple[asyncio.Task[None], T]:
+        task = asyncio.create_task(keep_open())
+        either: set[asyncio.Future[Any]] = {task, opened}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            await task
+        return task, opened.result()
+
+    task, value = runner.run(enter())
+    try:
+        yield value
+    finally:
+        closing.set()
+        runner.run(_await(task))
+
+
+async def _await(task: asyncio.Task[None]) -> None:
+    await task

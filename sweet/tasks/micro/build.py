@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from sweet.tasks.micro.cloning_dialogues import cloning_dialogues
+from sweet.tasks.micro.dialogues import cloning_dialogues
 from sweet.tasks.micro.family import FAMILIES, MICRO
 from sweet.units import count
 

@@ -17,15 +17,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
-from sweet.tasks.base import Message, Task, with_hidden
+from sweet.tasks.base import NO_ANSWER, Message, Task, with_hidden
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
-from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
+from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER, read_move
 from sweet.tasks.micro.family import MICRO, Family
-from sweet.tasks.micro.generator import END, Instance, as_task, header, line_of, solution
+from sweet.tasks.micro.generator import CLONING, END, Instance, as_task, header, instances, line_of, solution
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
 from sweet.tasks.prompts import fill_turns
+from sweet.tasks.trajectory import Trajectory, Turn
 
 READ = 0.5
 """The probability that a question is read from c, if the request contains c."""
@@ -118,3 +120,33 @@ class _Dialogue:
             name = self.rng.choice(list(values))
             values[name] = self.rng.choice(BY_NAME[name].values)
         return solution(self.instance.function, values)
+
+
+def cloning_dialogues(
+    count: int, *, seed: int, told_share: float, family: Family = MICRO
+) -> Iterator[tuple[Instance, list[Message]]]:
+    """Yield instances, each with a dialogue on it, system prompt first.
+
+    Args:
+        told_share: share of the dialogues in which the request contains the reference function.
+    """
+    rng = random.Random(f"sweet {family.name} dialogues {seed}")
+    for instance in islice(instances(CLONING, family), count):
+        yield instance, dialogue(instance, rng, with_reference=rng.random() < told_share, family=family)
+
+
+def scripted_trajectories(count: int, *, seed: int, told_share: float, family: Family = MICRO) -> Iterator[Trajectory]:
+    """Yield the same dialogues as trajectories, as a rollout writes them.
+
+    If the request contains the reference, it does so in the dialogue's first entry; the task is unchanged.
+    """
+    dialogues = cloning_dialogues(count, seed=seed, told_share=told_share, family=family)
+    for number, (instance, messages) in enumerate(dialogues):
+        _, *said = messages
+        yield Trajectory(
+            id=f"scripted-{number:05d}",
+            task=as_task(instance, f"{family.name}-scripted-{number:05d}", family),
+            dialogue_history=tuple(Turn.model_validate(message.model_dump()) for message in said),
+            answer=read_move(said[-1].content, last=True, recipe="paper").answer or NO_ANSWER,
+            seed=seed,
+        )
