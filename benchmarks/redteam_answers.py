@@ -1,7 +1,7 @@
 """The process that benchmarks/redteam.py measures for hostile answers: one class, each size, between honest answers.
 
 Reads a request as JSON ({"name", "steps", "tier"}) and prints one JSON line for each size. The answer is read as a
-reply by both recipes and scored by both scorers, as `sweet eval` does, with an honest answer before it and one after
+reply by both protocols and scored by both scorers, as `sweet eval` does, with an honest answer before it and one after
 it. The peak of the memory is that of this process alone; it is reset before each size.
 """
 
@@ -21,7 +21,7 @@ from benchmarks.nasty import DRAWN, HONEST, NASTY, REFERENCE, TESTS, Nasty
 from benchmarks.rollout_client import memory
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.tiers import open_sandbox
-from sweet.tasks.base import Recipe, Task
+from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.markers import read_move
 from sweet.tasks.scores import Verdict
@@ -75,10 +75,10 @@ def score(box: Sandbox, nasty: Nasty, size: int) -> list[str]:
 
 
 def _scored(box: Sandbox, scorer: Any, size: int, text: str, plain: Task, attacked: Task) -> Iterator[str]:
-    recipe: Recipe = "paper" if scorer == "strict" else "upstream"
+    protocol: ProtocolName = "paper" if scorer == "strict" else "upstream"
     try:
         for last in (False, True):
-            read_move(text, last=last, recipe=recipe)
+            read_move(text, last=last, protocol=protocol)
         answers = [(plain, _distinct(1, size)), (attacked if size else plain, text), (plain, _distinct(2, size))]
         before, nasty, after = CodeScorer(box, scorer).score(answers)
     except Exception as error:

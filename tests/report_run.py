@@ -41,7 +41,7 @@ def report_run(path: Path) -> Run:
     _eval(run, before, BEFORE, {"best_of": BEST_OF})
     critic = _trained(run, "train-critic", "critic", before, {"variant": "advantage", "base": "base"})
     candidates = step(run, "rank", "candidates", [_ranked(turn) for turn in ADVANTAGES], [before, critic])
-    actor = _trained(run, "train-actor", "actor", candidates, {"method": "sweet", "base": "base", "recipe": "paper"})
+    actor = _trained(run, "train-actor", "actor", candidates, {"method": "sweet", "base": "base", "protocol": "paper"})
     after = _rollouts(run, str(run.path / actor.path))
     _eval(run, after, AFTER, {})
     return run
@@ -70,7 +70,7 @@ def online_run(path: Path, *, done: bool, task: str = "code") -> Run:
     log[2]["validation"], log[5]["validation"] = 0.3, 0.2
     log.insert(3, {"failed": "task-1/0/0", "step": 3, "error": "no answer", "seconds": 99.0})
     metrics = {"ended": "collapse", "collapse": "step 6: the mean reward fell", "kept_step": 3, "seconds": 70.0}
-    meta = {"method": "grpo", "base": "micro", "recipe": "paper"}
+    meta = {"method": "grpo", "base": "micro", "protocol": "paper"}
     step(run, "train-online", "actor", [], meta=meta, metrics=metrics if done else {}, log=log)
     return run
 

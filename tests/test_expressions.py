@@ -349,10 +349,10 @@ def test_the_place_of_a_score_among_the_tokens_is_found_in_linear_time() -> None
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "move": lambda text: [markers.read_move(text, last=last, recipe="paper") for last in (True, False)],
-    "upstream": lambda text: markers.read_move(text, last=True, recipe="upstream"),
-    "page": lambda text: page.read_move(text, recipe="paper"),
-    "upstream page": lambda text: page.read_move(text, recipe="upstream"),
+    "move": lambda text: [markers.read_move(text, last=last, protocol="paper") for last in (True, False)],
+    "upstream": lambda text: markers.read_move(text, last=True, protocol="upstream"),
+    "page": lambda text: page.read_move(text, protocol="paper"),
+    "upstream page": lambda text: page.read_move(text, protocol="upstream"),
     "page in prose": lambda text: page.without_page(text, "…"),
     "fault": lambda text: _fault(text, TASK, text),
     "fault with a short question": lambda text: _fault(text, TASK, "?"),

@@ -46,10 +46,10 @@ class Setting:
 
 def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
     """Return the options of a command, in the order of the fields."""
-    return [_spec(name, info, command) for name, info in config.model_fields.items()]
+    return [_spec(config, name, info, command) for name, info in config.model_fields.items()]
 
 
-def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
+def _spec(config: type[StageConfig], name: str, info: FieldInfo, command: str) -> OptionSpec:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     required = info.is_required()
     kind, is_list = _value_type(info.annotation)
@@ -66,9 +66,9 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
         help=" ".join((info.description or "").split()),
         bounds=_bounds(info),
         required=required,
-        operational=has_mark(info, "operational"),
+        operational=name in config.operational(),
         topic=str(extra.get("topic", "")),
-        main=has_mark(info, "main"),
+        main=name in config.main_options,
         rare=has_mark(info, "rare"),
         hidden=has_mark(info, "hidden"),
         former_key="",

@@ -25,7 +25,7 @@ from sweet.hints import Hint, option, stage
 from sweet.learn.components import Objective
 from sweet.runs.manifest import Kind
 from sweet.stages.rows import Candidate, CandidateRow, Pair, Preference
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
 
@@ -222,7 +222,7 @@ class CreditRule(BaseModel):
         return None
 
     @abstractmethod
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         """Return the settings of the loss components.
 
         Args:

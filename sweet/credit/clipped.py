@@ -11,7 +11,7 @@ from pydantic import Field
 from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective, PolicyGradient
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 EPSILON = 1e-4
 """Added to a standard deviation."""
@@ -34,7 +34,7 @@ class ClippedRule(CreditRule):
     average: Literal["token", "dialogue"] = "token"
     """token: every token of a step weighs the same. dialogue: first the mean over the tokens of each dialogue."""
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         return Objective(None, nll, policy=PolicyGradient(self.clip_low, self.clip_high, self.bound, self.average))
 
 

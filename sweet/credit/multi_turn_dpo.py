@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweet.credit.base import Batch, Credit, CreditRule, Models
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 
 class MultiTurnDPO(CreditRule):
@@ -17,7 +17,7 @@ class MultiTurnDPO(CreditRule):
     small = Hyperparameters(lr=1e-3, nll=30.0, epochs=8, batch=8)
     dialogue_epochs = True
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         return Objective(beta or None, nll, "none")
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:

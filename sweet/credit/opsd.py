@@ -20,7 +20,7 @@ from sweet.credit.base import Batch, Credit, CreditRule, Models, Which, nothing_
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Distillation, Objective
 from sweet.preferences.label import learnable
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 
 TEACHERS: dict[str, Which] = {"start": "start", "live": "policy", "average": "average"}
@@ -55,7 +55,7 @@ class OPSD(CreditRule):
     def average_rate(self) -> float | None:
         return self.rate if self.teacher == "average" else None
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         return Objective(None, nll, distil=Distillation(bound=self.bound))
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:

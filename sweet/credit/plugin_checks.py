@@ -22,7 +22,7 @@ from sweet.learn.components import Objective
 from sweet.plugins import Plugin
 from sweet.runs.stages import KINDS
 from sweet.stages.rows import Pair, Preference
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.plugin_checks import place_of_failure
 
 
@@ -82,9 +82,9 @@ def _checked(rule: type[CreditRule], plugin: Plugin) -> type[CreditRule]:
             raise wrong(method, f"raised {described(error)}", place_of_failure(error, source)) from error
 
     class Checked(rule):  # type: ignore[misc, valid-type]
-        def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+        def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
             with calling("objective"):
-                found = super().objective(beta, nll, recipe)
+                found = super().objective(beta, nll, protocol)
             if not isinstance(found, Objective):
                 raise wrong("objective", f"returned {type(found).__name__} instead of Objective")
             return found

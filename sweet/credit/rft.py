@@ -8,7 +8,7 @@ from sweet.credit.base import Batch, Credit, CreditRule, Models, nothing_to_lear
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective
 from sweet.preferences.label import usable_dialogues
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.scores import RewardRule
 
 
@@ -22,7 +22,7 @@ class RejectionFineTuning(CreditRule):
     small = Hyperparameters(lr=2e-3, nll=1.0, epochs=40, batch=32)
     dialogue_epochs = True
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         return Objective(None, nll)
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:

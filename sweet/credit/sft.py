@@ -6,7 +6,7 @@ from sweet.credit.base import Batch, Credit, CreditRule, Models
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective
 from sweet.preferences.label import learnable
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 
 class SupervisedFineTuning(CreditRule):
@@ -17,7 +17,7 @@ class SupervisedFineTuning(CreditRule):
     large = Hyperparameters(lr=2e-5, nll=1.0, epochs=1, batch=32)
     small = Hyperparameters(lr=5e-4, nll=1.0, epochs=1, batch=32)
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         return Objective(None, nll)
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:

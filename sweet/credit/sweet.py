@@ -7,7 +7,7 @@ from typing import Literal
 from sweet.credit.base import Batch, Credit, CreditRule, Models
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.components import Objective
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 
 class Sweet(CreditRule):
@@ -26,9 +26,9 @@ class Sweet(CreditRule):
     likelihood: Literal["mean", "sum"] = "mean"
     """Likelihood of a chosen reply: the mean over its tokens, or their sum."""
 
-    def objective(self, beta: float, nll: float, recipe: Recipe) -> Objective:
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
         # The published actor's likelihood term has no response mask.
-        return Objective(beta or None, nll, "none", whole_nll=recipe == "upstream", sum_nll=self.likelihood == "sum")
+        return Objective(beta or None, nll, "none", whole_nll=protocol == "upstream", sum_nll=self.likelihood == "sum")
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         return [Credit(pair) for pair in batch.pairs]

@@ -28,7 +28,8 @@ from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.runs.cache import cache_folder, prune
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.options import TaskConfig, WorkersConfig
 from sweet.tasks.base import Task
 from sweet.tasks.files import read_tasks, task_lines
 from sweet.tasks.findings import Finding, Problem
@@ -54,17 +55,11 @@ _MOST_CACHED = 1 << 16
 """Bytes of the notes about faultless tasks."""
 
 
-class DataCheckConfig(StageConfig):
-    task: str = "code"
-    """Kind of task: code, html, or a kind of an installed package."""
+class DataCheckConfig(WorkersConfig, TaskConfig):
     split: str | None = None
     """Split to check: train, validation or test; default: all tasks of a file, and the split train of a dataset."""
     repeats: int = Field(default=2, ge=1)
     """How often each reference runs, in another process each time: one that gives other values is flaky."""
-    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """Sandbox tier for the references; auto selects the strongest that works on this machine, unsafe has no jail."""
-    workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """References to run in parallel, or browsers for pages; default: by the machine's size."""
 
 
 @dataclass(frozen=True)

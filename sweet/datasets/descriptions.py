@@ -21,14 +21,13 @@ from typing import Any
 from pydantic import Field
 
 from sweet.datasets.metrics import Undescribable, Undescribed
-from sweet.device import Device
 from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter
-from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import MAIN, OPERATIONAL, Progress, Reporter, about, digest_of
+from sweet.stages.base import OPERATIONAL, Progress, Reporter, about, digest_of
 from sweet.stages.failures import run_all
+from sweet.stages.options import DeviceConfig, RequestConfig, SeedConfig, TaskConfig, WorkersConfig
 from sweet.stages.prices import Budget, PricedConfig
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
@@ -90,51 +89,31 @@ _FAILED = (
 )
 
 
-class DescribeConfig(PricedConfig):
-    model: str = Field(json_schema_extra=about("Method", MAIN))
+class DescribeConfig(PricedConfig, WorkersConfig, DeviceConfig, RequestConfig, SeedConfig, TaskConfig):
+    main_options = ("model", "url", "out", "task", "split", "num_tasks", "check_model", "check_url", "tries")
+
+    model: str = Field(json_schema_extra=about("Method"))
     """The model that writes the specifications."""
-    url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", MAIN, OPERATIONAL))
+    url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", OPERATIONAL))
     """OpenAI-compatible server of the model; may be given several times. Without it the model runs in this process."""
-    out: Path | None = Field(default=None, json_schema_extra=about("Data", MAIN, OPERATIONAL))
+    out: Path | None = Field(default=None, json_schema_extra=about("Data", OPERATIONAL))
     """File to write; default: beside the file of tasks, NAME-described.jsonl, or in this folder for a dataset."""
-    task: str = Field(default="code", json_schema_extra=about("Data", MAIN))
-    """Kind of task: code, or a kind of an installed package whose answers are text."""
-    split: str | None = Field(default=None, json_schema_extra=about("Data", MAIN))
+    split: str | None = Field(default=None, json_schema_extra=about("Data"))
     """Split to describe: train, validation or test; default: all tasks of a file, and the split train of a dataset."""
-    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data", MAIN))
+    num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Describe only the first N tasks; the others are written as they are."""
-    check_model: str | None = Field(default=None, json_schema_extra=about("Judge", MAIN))
+    check_model: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The model that checks a specification by solving the task from it; default: the model that writes them."""
-    check_url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", MAIN, OPERATIONAL))
+    check_url: list[str] = Field(default_factory=list, json_schema_extra=about("Servers", OPERATIONAL))
     """OpenAI-compatible server of that model; may be given several times; default: that of the model."""
-    tries: int = Field(default=4, ge=1, json_schema_extra=about("Method", MAIN))
+    tries: int = Field(default=4, ge=1, json_schema_extra=about("Method"))
     """Specifications that are written for a task until one passes the checks."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Method"))
     """Maximum number of tokens of a reply."""
     redo: bool = Field(default=False, json_schema_extra=about("Data"))
     """Describe the tasks again that have a specification already."""
-    seed: int = Field(default=0, ge=0, json_schema_extra=about("Method"))
-    """Seed of sampling."""
-    prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
-    """TOML file with the prices of a million tokens: tables [describer] and [checker], each with prompt and completion.
-    The result then has the cost."""
-    max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """With --prices: begin no further task once the tokens, those of calls that did not finish included, cost so much,
-    and stop when those under way have ended, as Ctrl-C does."""
     concurrency: int = Field(default=32, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Tasks that are described at once."""
-    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """Seconds to keep trying a server that cannot be reached."""
-    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """Seconds for one request to a server."""
-    follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
-    """Follow a server's redirects to other hosts too, which then get the tasks, but not the API key."""
-    device: Device = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
-    """Where a model without an address runs."""
-    sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
-    """Sandbox tier for the solutions; auto selects the strongest that works on this machine, unsafe has no jail."""
-    workers: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
-    """Solutions to run in parallel; default: by the machine's size."""
 
 
 @dataclass(frozen=True)

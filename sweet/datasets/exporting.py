@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field
-
 from sweet.datasets.layout import (
     is_imported,
     known_system,
@@ -46,7 +44,8 @@ from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, is_model, recorded_model
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.options import SimUrlConfig
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
@@ -66,7 +65,7 @@ _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
 """The options that only some exports have."""
 
 
-class DataExportConfig(StageConfig):
+class DataExportConfig(SimUrlConfig):
     to: Target = "published"
     """published: dialogues in the published format. verifiers, gymnasium: tasks, human and scorer as an environment
     package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
@@ -86,8 +85,6 @@ class DataExportConfig(StageConfig):
     """With --tasks: the split of the dataset; default: train."""
     sim: str | None = None
     """With --to verifiers or gymnasium: the simulated human; default: that of the dialogues, else scripted."""
-    sim_url: list[str] = Field(default_factory=list)
-    """OpenAI-compatible server of the simulated human; may be given several times."""
     tokenizer: str | None = None
     """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""

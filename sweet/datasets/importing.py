@@ -23,9 +23,10 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED, given_prompts
-from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.live import LiveReporter
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
+from sweet.stages.options import TaskConfig
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
@@ -37,9 +38,7 @@ MOST_PROMPTS = 10
 """Different system prompts that the metrics of an import count."""
 
 
-class DataImportConfig(StageConfig):
-    task: str = "code"
-    """Kind of task of a new run: code, html, or a kind of an installed package."""
+class DataImportConfig(TaskConfig):
     format: Format = "auto"
     """Format of the file: published, verifiers (traces.jsonl, or results.jsonl of earlier versions) or inspect (a log
     of inspect_ai); auto looks at the file."""

@@ -39,7 +39,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.tasks.trajectory import Trajectory
 
-_OF_ROLLOUT = ("max_turns", "recipe", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
+_OF_ROLLOUT = ("max_turns", "protocol", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
 _OF_EVAL = ("scorer", "tolerance", "similarity")
 _PLAYED_BY = ("rollout", "train-online")
 """The stages whose configurations name the simulated human."""
@@ -114,7 +114,7 @@ def _settings(
     if run is not None and rollouts is not None and attempt is not None:
         meta = RolloutsMeta.of(rollouts)
         played = attempt.config if attempt.stage in _PLAYED_BY else {}
-        known = {"max_turns": meta.max_turns, "recipe": meta.recipe, "human": meta.human}
+        known = {"max_turns": meta.max_turns, "protocol": meta.protocol, "human": meta.human}
         found |= {name: value for name, value in known.items() if value is not None}
         found |= {name: played[name] for name in _OF_ROLLOUT if played.get(name) is not None}
         found |= _scoring(run.manifest(), rollouts)

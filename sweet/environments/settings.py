@@ -21,7 +21,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OneOrMore
-from sweet.tasks.base import HumanSees, Recipe
+from sweet.tasks.base import HumanSees, ProtocolName
 from sweet.tasks.markers import MAX_TURNS
 
 SETTINGS, TASKS, PROMPTS, PERSONAS = "environment.json", "tasks.jsonl", "prompts", "personas.toml"
@@ -48,7 +48,7 @@ class EnvironmentSettings(BaseModel):
     format: Literal[1] = 1
     kind: str
     max_turns: int = Field(default=MAX_TURNS, ge=1)
-    recipe: Recipe = "paper"
+    protocol: ProtocolName = "paper"
     sim: OneOrMore = "scripted"
     sim_url: list[str] = Field(default_factory=list)
     human: HumanSees = "code"
@@ -102,7 +102,7 @@ class EnvironmentSettings(BaseModel):
             persona_file=personas if personas.is_file() else None,
             prompts=prompts if prompts.is_dir() else None,
             max_turns=self.max_turns,
-            recipe=self.recipe,
+            protocol=self.protocol,
             window=self.window,
             pictures=self.pictures,
         )

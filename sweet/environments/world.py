@@ -124,7 +124,7 @@ async def open_world(
             kind,
             players,
             temporary / SCREENSHOTS,
-            config.recipe,
+            config.protocol,
             say=reporter.say,
             settings=rendering,
             tries=config.human_tries,
@@ -143,7 +143,7 @@ def _serving(kind: TaskKind, config: RolloutConfig, planned: PlannedHumans, repo
 
 
 def _rules(config: RolloutConfig) -> Rules:
-    return Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
+    return Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.protocol)
 
 
 def _request(

@@ -18,7 +18,7 @@ from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Sampling
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import HumanFault
 
@@ -47,7 +47,7 @@ class AskedHuman:
     A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
 
     Args:
-        recipe: upstream never asks again.
+        protocol: upstream never asks again.
         tries: replies that are asked for at each turn until one does not leak.
     """
 
@@ -55,12 +55,12 @@ class AskedHuman:
         self,
         client: ChatClient,
         kind: TaskKind,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         tries: int = 1,
         persona: Persona = PLAIN,
     ) -> None:
-        self.client, self.kind, self.recipe, self.persona = client, kind, recipe, persona
-        self.tries = 1 if recipe == "upstream" else tries
+        self.client, self.kind, self.protocol, self.persona = client, kind, protocol, persona
+        self.tries = 1 if protocol == "upstream" else tries
         self.name = persona.of(client.model)
 
     async def ask(

@@ -16,7 +16,7 @@ from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient
 from sweet.render.page import RenderSettings
 from sweet.render.renderer import Renderer
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 
 
@@ -33,7 +33,7 @@ async def open_humans(
     kind: TaskKind,
     players: Sequence[Player],
     screenshots: Path,
-    recipe: Recipe,
+    protocol: ProtocolName,
     ray: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
@@ -62,7 +62,7 @@ async def open_humans(
         yield [
             ScriptedHuman(kind, player.persona)
             if player.client is None
-            else LLMHuman(player.client, kind, recipe, tries, player.persona)
+            else LLMHuman(player.client, kind, protocol, tries, player.persona)
             for player in players
         ]
         return
@@ -80,9 +80,9 @@ async def open_humans(
     opening = nullcontext(renderer) if renderer else open_renderer(screenshots, ray=ray, say=say, settings=settings)
     async with opening as opened:
         yield [
-            ScriptedPageHuman(opened, kind.human_reply_limit, recipe)
+            ScriptedPageHuman(opened, kind.human_reply_limit, protocol)
             if player.client is None
-            else VLMHuman(player.client, kind, opened, recipe, tries, player.persona)
+            else VLMHuman(player.client, kind, opened, protocol, tries, player.persona)
             for player in players
         ]
 
@@ -92,7 +92,7 @@ async def open_human(
     kind: TaskKind,
     client: ChatClient | None,
     screenshots: Path,
-    recipe: Recipe,
+    protocol: ProtocolName,
     ray: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     settings: RenderSettings | None = None,
@@ -101,5 +101,5 @@ async def open_human(
 ) -> AsyncIterator[Human]:
     """Open one human, played by `client`, or scripted if there is no client; see `open_humans`."""
     players = [Player(client, persona)]
-    async with open_humans(kind, players, screenshots, recipe, ray, say, settings, tries) as humans:
+    async with open_humans(kind, players, screenshots, protocol, ray, say, settings, tries) as humans:
         yield humans[0]

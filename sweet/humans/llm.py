@@ -1,7 +1,7 @@
 """A language model as the simulated human: its prompt contains the reference and asks it to answer from that alone.
 
 As in the original protocol it is decoded greedily and its reply is cut, because a long reply leaks the solution. A
-reply that leaks it is asked for again (sweet.humans.asking). Recipe `upstream` puts the original's system message
+reply that leaks it is asked for again (sweet.humans.asking). Protocol `upstream` puts the original's system message
 before the prompt, and never asks again. A persona is added below the prompt.
 """
 
@@ -25,7 +25,7 @@ class LLMHuman(AskedHuman):
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `ChatClient.chat` raises."""
-        system = [UPSTREAM_SYSTEM] if self.recipe == "upstream" else []
+        system = [UPSTREAM_SYSTEM] if self.protocol == "upstream" else []
         *before, last = self.kind.human_prompt(task, dialogue)
         asked = Message(role=last.role, content=self.persona.added_to(last.content))
         return await self.ask([*system, *before, asked], SAMPLING, task, dialogue)

@@ -15,7 +15,7 @@ from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.deadline import off_the_clock
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.renderer import Renderer
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.html import words
 from sweet.tasks.html.compare import differences
 from sweet.tasks.html.page import extract_page
@@ -30,7 +30,9 @@ class RenderedPages:
     reference: Screenshot
 
 
-async def render_pages(renderer: Renderer, task: Task, dialogue: Sequence[Message], recipe: Recipe) -> RenderedPages:
+async def render_pages(
+    renderer: Renderer, task: Task, dialogue: Sequence[Message], protocol: ProtocolName
+) -> RenderedPages:
     """Render the page in the agent's last message and the task's reference.
 
     Raises:
@@ -38,7 +40,7 @@ async def render_pages(renderer: Renderer, task: Task, dialogue: Sequence[Messag
         SweetError: there is no browser, or an asset that a page needs is not on this machine.
     """
     said = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
-    page = extract_page(said, recipe)
+    page = extract_page(said, protocol)
     with off_the_clock():
         try:
             reference = await renderer.shoot(task.ground_truth)
@@ -67,10 +69,10 @@ class ScriptedPageHuman:
 
     name = "scripted"
 
-    def __init__(self, renderer: Renderer, limit: int, recipe: Recipe = "paper") -> None:
-        self.renderer, self.limit, self.recipe = renderer, limit, recipe
+    def __init__(self, renderer: Renderer, limit: int, protocol: ProtocolName = "paper") -> None:
+        self.renderer, self.limit, self.protocol = renderer, limit, protocol
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Return the next reply; raises what `render_pages` raises."""
-        pages = await render_pages(self.renderer, task, dialogue, self.recipe)
+        pages = await render_pages(self.renderer, task, dialogue, self.protocol)
         return HumanReply(await asyncio.to_thread(describe_differences, pages, self.limit))

@@ -1,10 +1,10 @@
 """A vision model as the simulated human of pages: it sees the agent's page and the reference page, and compares them.
 
 At each turn both pages are rendered and both screenshots are sent to the model, the agent's first, with the text of
-`TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots; in recipe `upstream`, as in the
+`TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots; in protocol `upstream`, as in the
 published code, it has no text of the dialogue. If the agent's page has no screenshot, the prompt says why, and the
 reference's is the only one. As in the original protocol the model is decoded greedily and its reply is cut. A reply
-that leaks source is asked for again (sweet.humans.asking), except in recipe `upstream`.
+that leaks source is asked for again (sweet.humans.asking), except in protocol `upstream`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sweet.llm.images import ImageMessage
 from sweet.render.page import Screenshot
 from sweet.render.renderer import Renderer
 from sweet.render.screenshot_images import black_square, scaled
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=400)
@@ -66,19 +66,19 @@ class VLMHuman(AskedHuman):
         client: ChatClient,
         kind: TaskKind,
         renderer: Renderer,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         tries: int = 1,
         persona: Persona = PLAIN,
     ) -> None:
-        super().__init__(client, kind, recipe, tries, persona)
+        super().__init__(client, kind, protocol, tries, persona)
         self.renderer = renderer
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `render_pages` and `ChatClient.chat` raise."""
-        pages = await render_pages(self.renderer, task, dialogue, self.recipe)
+        pages = await render_pages(self.renderer, task, dialogue, self.protocol)
         shown = [pages.page, pages.reference] if isinstance(pages.page, Screenshot) else [pages.reference]
         images = await asyncio.to_thread(scaled, shown)
-        *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
+        *before, last = self.kind.human_prompt(task, () if self.protocol == "upstream" else dialogue)
         content = self.persona.added_to(last.content + _note(pages))
         asked = ImageMessage(role=last.role, content=content, images=images)
         return await self.ask([*before, asked], SAMPLING, task, dialogue)

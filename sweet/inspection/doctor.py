@@ -41,7 +41,7 @@ from sweet.installation import (
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
-from sweet.stages.base import StageConfig
+from sweet.stages.options import RayConfig
 from sweet.tasks.registry import task_kind
 from sweet.units import count, format_bytes
 
@@ -53,15 +53,13 @@ MIN_FREE = 2 * 1024**3
 """Bytes of free space below which the disk is a problem; a demo needs about a tenth of it."""
 
 
-class DoctorConfig(StageConfig):
+class DoctorConfig(RayConfig):
     runs: Path = RUNS
     """Folder of the runs, for the free disk space."""
     timeout: float = Field(default=5.0, gt=0)
     """Seconds to wait for the model hub."""
     import_timeout: float = Field(default=120.0, gt=0)
     """Seconds to wait for another Python to import torch."""
-    ray: str | None = None
-    """Check every node of a Ray cluster instead: auto (the cluster of this machine), HOST:PORT, or local."""
     report: bool = False
     """Print the checks and the versions of the libraries as Markdown for a bug report, without keys and names."""
 

@@ -19,7 +19,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rows import Basis, Candidate
-from sweet.tasks.base import Recipe, ReferenceContext
+from sweet.tasks.base import ProtocolName, ReferenceContext
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic, ScoredReply, TurnReplies
@@ -65,7 +65,7 @@ def load_trained_judge(
     critic: str,
     settings: CriticSettings,
     reference: str | None,
-    recipe: Recipe | None,
+    protocol: ProtocolName | None,
     reference_context: ReferenceContext | None,
     reporter: Reporter,
 ) -> CriticJudge:
@@ -78,7 +78,7 @@ def load_trained_judge(
     artifact = run.find("critic", critic, needed_by="rank")
     basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
     loaded = load_critic(
-        run, artifact, reporter, settings, reference=reference, recipe=recipe, reference_context=reference_context
+        run, artifact, reporter, settings, reference=reference, protocol=protocol, reference_context=reference_context
     )
     return CriticJudge(loaded, basis)
 

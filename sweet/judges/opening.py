@@ -10,7 +10,7 @@ from sweet.judges.base import Judge
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.on_ray import LoadCritic, open_ray_judge
-from sweet.judges.options import JudgeConfig
+from sweet.judges.options import ReplyJudgeConfig
 from sweet.llm.base import ChatClient
 from sweet.llm.scripted import has_model
 from sweet.runs.manifest import Artifact
@@ -19,7 +19,7 @@ from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Reporter
 from sweet.stages.critics import used_reference_context, used_turn_tokens
 from sweet.stages.meta import TrainedMeta
-from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe
+from sweet.tasks.base import CRITIC_TURN_TOKENS, ProtocolName
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class ChosenJudge:
         name: critic, llm, oracle, random, untrained or lookahead.
         config: the options of the stage.
         critic: the artifact that judges; None for another judge.
-        recipe: that the critic judges by; None for its own.
+        protocol: that the critic judges by; None for its own.
         start: the model that judges `untrained` or `lookahead`; None for another judge.
         load: loads the critic or the untrained model; None for another judge.
         human: the simulated human that `lookahead` asks, with its addresses; None for another judge.
     """
 
     name: str
-    config: JudgeConfig
+    config: ReplyJudgeConfig
     critic: Artifact | None = None
-    recipe: Recipe | None = None
+    protocol: ProtocolName | None = None
     start: str | None = None
     load: LoadCritic | None = None
     human: tuple[str, list[str]] | None = None
@@ -89,9 +89,9 @@ class ChosenJudge:
         recorded: dict[str, object] = {"judge": self.name}
         if self.critic is not None:
             recorded["critic"] = self.critic.id
-            context = used_reference_context(self.critic, self.recipe, self.config.reference_context)
+            context = used_reference_context(self.critic, self.protocol, self.config.reference_context)
             recorded |= {} if context is None else {"reference_context": context}
-            counted = used_turn_tokens(self.critic, self.recipe, self.config.turn_tokens)
+            counted = used_turn_tokens(self.critic, self.protocol, self.config.turn_tokens)
             recorded |= {} if counted is None else {"turn_tokens": counted}
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)

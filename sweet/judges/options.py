@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from sweet.device import Device
+from pydantic import Field
+
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.tasks.base import ReferenceContext, TurnTokens
+from sweet.stages.base import OPERATIONAL, about
+from sweet.stages.options import (
+    ConcurrencyConfig,
+    DeviceConfig,
+    SeedConfig,
+    SequenceConfig,
+    TurnTokensConfig,
+)
+from sweet.tasks.base import ReferenceContext
 
-JudgeName = Literal["critic", "llm", "oracle", "random", "untrained"]
-"""The judges that an option can name."""
-
-RankJudgeName = Literal["critic", "llm", "oracle", "random", "untrained", "lookahead"]
-"""The judges of a ranking. What comes next is not known while a dialogue is played, so none of `JudgeName` is
-lookahead."""
+JudgeName = Literal["critic", "llm", "oracle", "random", "untrained", "lookahead"]
+"""The judges that an option can name. What comes next is not known while a dialogue is played, so that only a ranking
+has the judge lookahead."""
 
 LOOKAHEAD = "lookahead"
 CRITIC_JUDGES = ("critic", "untrained")
@@ -30,29 +36,30 @@ JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
 """The options that the stages share and only some judges accept, with those judges."""
 
 
-class JudgeConfig(Protocol):
-    """The options of a judge."""
+class JudgeModelConfig(TurnTokensConfig):
+    """The options of a judge that scores dialogues or replies."""
 
-    @property
-    def judge_model(self) -> str | None: ...
-    @property
-    def judge_url(self) -> list[str]: ...
-    @property
-    def judge_prompt(self) -> Path | None: ...
-    @property
-    def judge_tokens(self) -> int: ...
-    @property
-    def reference(self) -> str | None: ...
-    @property
-    def reference_context(self) -> ReferenceContext | None: ...
-    @property
-    def turn_tokens(self) -> TurnTokens | None: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
+    judge_model: str | None = Field(default=None, json_schema_extra=about("Judge"))
+    """The language model that judges: a directory or a hub id."""
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=about("Judge", OPERATIONAL))
+    """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
+    judge_prompt: Path | None = Field(default=None, json_schema_extra=about("Judge"))
+    """File with the prompt of --judge-model, instead of the packaged one; without {reference} in it the judge does not
+    see the training-time information."""
+    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Judge"))
+    """Tokens of the answer of --judge-model at most; a model that reasons first needs more."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge"))
+    """What the critic's reference reads before a reply. hidden: the training-time information and the dialogue, as the
+    critic does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic
+    has learned nothing. Default: hidden with the protocol paper, dialogue with upstream."""
+
+
+class ReplyJudgeConfig(JudgeModelConfig, SequenceConfig, ConcurrencyConfig, DeviceConfig, SeedConfig):
+    """The options of a judge that scores the replies to a turn."""
+
+    reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
+    """The frozen model that the critic is measured against; default: its starting model. For the judges untrained and
+    lookahead the model that judges; default: the agent."""
 
 
 def check_judge_options(judge: str, given: Mapping[str, object], judges_of_option: Mapping[str, Sequence[str]]) -> None:

@@ -131,7 +131,7 @@ class Objective:
         nll: weight of the negative log-likelihood of the chosen side.
         sum_nll: the likelihood is summed over the tokens of a side, not averaged.
         normalize: how log-ratios are combined into a side's score (`sweet.learn.objectives.side_scores`).
-        whole_nll: compute the NLL over every token of the chosen side, including system and user (recipe `upstream`).
+        whole_nll: compute the NLL over every token of the chosen side, including system and user (protocol `upstream`).
         target: what the model's regression head learns instead of log-ratios; None for a model without one.
         policy: settings of the policy gradient; None for none.
         distil: settings of the distillation; None for none.

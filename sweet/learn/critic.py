@@ -5,7 +5,7 @@ regression head (`sweet.learn.regression`); callers do not need to know which. B
 
 In equation (3) critic and reference read the same ids, including the training-time information c unless the critic was
 trained without it. The context of the reference can be reduced to the dialogue: then the advantage is what c and the
-training add together. Recipe `upstream` computes what the published ranking code computes: the critic's mean includes
+training add together. Protocol `upstream` computes what the published ranking code computes: the critic's mean includes
 the header of the turn and excludes the end token, a second begin-of-text token precedes c (`sweet.learn.upstream`), and
 the reference is the sampler's mean log-probability without c; if the sampler did not return it, that of the base model
 without c.
@@ -26,7 +26,7 @@ from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
 from sweet.llm.base import Effort
-from sweet.tasks.base import Message, Recipe, ReferenceContext, TurnTokens, reference_context_of
+from sweet.tasks.base import Message, ProtocolName, ReferenceContext, TurnTokens, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -100,11 +100,11 @@ class Reader:
         max_length: maximum number of tokens of a sequence; None for no limit.
     """
 
-    def __init__(self, encoder: ChatEncoder, *, informed: bool, recipe: Recipe, max_length: int | None) -> None:
+    def __init__(self, encoder: ChatEncoder, *, informed: bool, protocol: ProtocolName, max_length: int | None) -> None:
         self.encoder = encoder
-        self.informed, self.recipe, self.max_length = informed, recipe, max_length
+        self.informed, self.protocol, self.max_length = informed, protocol, max_length
         self.dropped = 0
-        self._prefix = scoring_prefix(encoder.tokenizer) if recipe == "upstream" else ()
+        self._prefix = scoring_prefix(encoder.tokenizer) if protocol == "upstream" else ()
 
     def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
         """Announce what will be encoded, so that the encoder can prepare it in one batch."""
@@ -122,7 +122,7 @@ class Reader:
                 trajectory,
                 system,
                 hidden=trajectory.task.hidden if self.informed and not without_hidden else None,
-                recipe=self.recipe,
+                protocol=self.protocol,
                 max_length=self._limit(without_hidden),
             )
         except TooLong:
@@ -141,7 +141,7 @@ class Reader:
                 turn=turn.turn,
                 name=turn.name,
                 hidden=turn.hidden if self.informed and not without_hidden else None,
-                recipe=self.recipe,
+                protocol=self.protocol,
                 max_length=self._limit(without_hidden),
             )
         except TooLong:
@@ -164,7 +164,7 @@ class AdvantageCritic:
         model, reference: causal models with the same vocabulary.
         tokenizer: the critic's.
         informed: the critic reads c (False for the variant `no-info`).
-        reference_context: what the reference reads; None for the recipe's own. With the same model twice and
+        reference_context: what the reference reads; None for the protocol's own. With the same model twice and
             `dialogue`, the advantage is how much more likely c makes a reply.
         max_length: maximum number of tokens of a sequence; None for no limit.
         budget: tokens of one forward pass.
@@ -181,7 +181,7 @@ class AdvantageCritic:
         *,
         informed: bool = True,
         reference_context: ReferenceContext | None = None,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
         share: bool = True,
@@ -189,13 +189,13 @@ class AdvantageCritic:
         effort: Effort | None = None,
     ) -> None:
         encoder = ChatEncoder(tokenizer, turn_tokens, effort)
-        self.reader = Reader(encoder, informed=informed, recipe=recipe, max_length=max_length)
+        self.reader = Reader(encoder, informed=informed, protocol=protocol, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
-        self.recipe, self.budget = recipe, budget
-        self.reference_without_hidden = (reference_context or reference_context_of(recipe)) == "dialogue"
+        self.protocol, self.budget = protocol, budget
+        self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
-        by_sampler = self.recipe == "upstream" and self.reference_without_hidden
+        by_sampler = self.protocol == "upstream" and self.reference_without_hidden
         informed = [self.reader.turn(turn) for turn in turns]
         reference_rows = informed
         if self.reference_without_hidden:
@@ -236,7 +236,7 @@ class AdvantageCritic:
 
     def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
         """The spans that the critic's mean is computed over."""
-        return [ranked_spans(self.reader.encoder, row) for row in rows] if self.recipe == "upstream" else rows
+        return [ranked_spans(self.reader.encoder, row) for row in rows] if self.protocol == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
         rows = [row for sequences in dialogues for row in sequences]

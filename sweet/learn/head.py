@@ -8,7 +8,7 @@ image tokens if the model has them. The head is independent of text. Because it 
 and the numbers are averaged: in a prefix tree a state that many turns share is read once, and no mean of states is
 computed.
 
-Recipe `upstream` is the published head: without b, initialised with normal random numbers instead of zero
+Protocol `upstream` is the published head: without b, initialised with normal random numbers instead of zero
 (`sweet.learn.objectives` has what it learns).
 
 The head is a module of the model while it is trained, so that the optimizer, the checkpoints and the engines include
@@ -33,7 +33,7 @@ NAME = "regression_head"
 """The attribute of the model that holds its head."""
 
 FILE = "regression_head.safetensors"
-"""The file next to the model's own: `weight` [1, width] and `bias` [1], fp32; no `bias` in recipe `upstream`."""
+"""The file next to the model's own: `weight` [1, width] and `bias` [1], fp32; no `bias` in protocol `upstream`."""
 
 
 class RegressionHead(torch.nn.Linear):

@@ -4,7 +4,7 @@ Shapes: spans (turns) are numbered 0..S-1; `sums` and `counts` are [S]: the sum 
 span's L tokens, and L. `owner` [S] is the side (one trajectory, or one reply) that a span belongs to; sides are
 numbered 0..n-1. Advantages and log-probabilities are in nats.
 
-If the published code differs (recipe `upstream`), the difference is an argument here, not a second formula:
+If the published code differs (protocol `upstream`), the difference is an argument here, not a second formula:
 `normalize="trajectory"` in `side_scores`, `nll` over whole-sequence spans instead of the supervised ones, and
 `target="dialogue"` in `dialogue_scores`, with beta = 1.
 """

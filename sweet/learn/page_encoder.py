@@ -24,7 +24,7 @@ from sweet.errors import UsageError
 from sweet.learn.replies import PROBE, ReplyIds, ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.learn.vision_processor import Picture, VisionProcessor
-from sweet.tasks.base import Message, Recipe
+from sweet.tasks.base import Message, ProtocolName
 
 NO_PAGE = "There is no page in this reply."
 FAILED = "The page did not load: "
@@ -157,9 +157,9 @@ class PageEncoder(ChatEncoder):
         conversations: Sequence[Sequence[Message]],
         *,
         hidden: str | None = None,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
     ) -> list[list[int]]:
-        """As for `ChatEncoder`. c is always placed as in recipe `paper`: the published code has no critic for pages."""
+        """As for `ChatEncoder`. c is placed as in protocol `paper`: the published code has no critic for pages."""
         return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
 
     def encode_replies(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:

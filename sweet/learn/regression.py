@@ -20,7 +20,7 @@ from sweet.learn.critic import Reader, ScoredReply, TurnReplies, by_turn
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_values
 from sweet.learn.objectives import dialogue_scores
 from sweet.learn.tokens import ChatEncoder, TokenSequence
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -41,12 +41,12 @@ class RegressionCritic:
         encoder: ChatEncoder,
         *,
         target: Target = "preference",
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self.reader = Reader(encoder, informed=True, recipe=recipe, max_length=max_length)
+        self.reader = Reader(encoder, informed=True, protocol=protocol, max_length=max_length)
         self.scorer = Scorer(model, share=share)
         self.scorer.computes_logprobs = False
         self.target, self.budget = target, budget

@@ -27,18 +27,18 @@ from sweet.hints import Hint, option
 from sweet.learn.replies import ReplyEncoder, ReplyIds, ReplyText, unmaskable
 from sweet.llm.base import Effort
 from sweet.llm.template import ChatTemplate, effort_variables
-from sweet.tasks.base import Message, Recipe, TurnTokens, with_hidden
+from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
     from sweet.learn.vision_processor import Picture
 
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
-"""How recipe `upstream` shows the training-time information. It is the one sentence of the published code in this
+"""How protocol `upstream` shows the training-time information. It is the one sentence of the published code in this
 project: a constant of its protocol, because published critics were trained with it and read nothing else."""
 
 WHOLE = -1
-"""The `turn` of a span that covers a whole sequence (recipe `upstream`, see `sweet.learn.objectives`)."""
+"""The `turn` of a span that covers a whole sequence (protocol `upstream`, see `sweet.learn.objectives`)."""
 
 
 class TooLong(UsageError):
@@ -197,20 +197,20 @@ class ChatEncoder:
     # Ids -------------------------------------------------------------------------------------------------------
 
     def prompts(
-        self, conversations: Sequence[Sequence[Message]], *, hidden: str | None = None, recipe: Recipe = "paper"
+        self, conversations: Sequence[Sequence[Message]], *, hidden: str | None = None, protocol: ProtocolName = "paper"
     ) -> list[list[int]]:
         """The ids of each conversation with its generation prompt.
 
         Args:
             hidden: the training-time information c, inserted at the start of the first user message.
-            recipe: `upstream` inserts c before the rendered prompt instead, as plain text before the begin-of-text
+            protocol: `upstream` inserts c before the rendered prompt instead, as plain text before the begin-of-text
                 token.
 
         Raises:
             UsageError: the template refuses a conversation.
         """
         before = ""
-        if hidden is not None and recipe == "upstream":
+        if hidden is not None and protocol == "upstream":
             before, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
         try:
             shown = [m if hidden is None else with_hidden(m, hidden) for m in conversations]
@@ -245,7 +245,7 @@ class ChatEncoder:
         system: str | None,
         *,
         hidden: str | None = None,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         max_length: int | None = None,
     ) -> EncodedDialogue:
         """Encode every turn of the agent in a dialogue, merged if the ids allow; a span's `turn` indexes its history.
@@ -268,7 +268,7 @@ class ChatEncoder:
             )
         targets = self._dialogue_targets(trajectory, offset)
         name = f"Dialogue {trajectory.id}"
-        remaining, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
+        remaining, prompts, dropped = self._fit(messages, targets, hidden, protocol, max_length, name)
         sequences = _merge(self._in_history(remaining, prompts), prompts, self.turn_tokens)
         return EncodedDialogue(tuple(map(self._finalize, sequences)), dropped)
 
@@ -280,7 +280,7 @@ class ChatEncoder:
         turn: int,
         name: str,
         hidden: str | None = None,
-        recipe: Recipe = "paper",
+        protocol: ProtocolName = "paper",
         max_length: int | None = None,
         prompt: Sequence[int] | None = None,
     ) -> tuple[list[TokenSequence], int]:
@@ -289,7 +289,7 @@ class ChatEncoder:
         Args:
             turn: index of the turn in its dialogue's history.
             name: names the turn in errors.
-            hidden, recipe: as for `prompts`.
+            hidden, protocol: as for `prompts`.
             prompt: the recorded ids of the prompt that the agent read, if known. They are used with the recorded ids of
                 the replies, where neither c is shown nor early turns are dropped.
 
@@ -303,7 +303,7 @@ class ChatEncoder:
         rows = self.encode_replies(replies)
         target = TurnTarget(len(observation), rows, turn, suffix, _recorded_with(rows, prompt))
         _, prompts, dropped = self._fit(
-            self._prepare_messages(list(observation)), [target], hidden, recipe, max_length, name
+            self._prepare_messages(list(observation)), [target], hidden, protocol, max_length, name
         )
         read, start = prompts[0], len(prompts[0])
         sequences = [
@@ -353,7 +353,7 @@ class ChatEncoder:
         messages: list[Message],
         targets: list[TurnTarget],
         hidden: str | None,
-        recipe: Recipe,
+        protocol: ProtocolName,
         max_length: int | None,
         name: str,
     ) -> tuple[list[TurnTarget], list[list[int]], int]:
@@ -365,7 +365,7 @@ class ChatEncoder:
             remaining = [target for target in targets if target.index >= cut]
             head = messages[: cuts[0]]
             read = [head + messages[cut : t.index] for t in remaining]
-            prompts = self.prompts(read, hidden=hidden, recipe=recipe)
+            prompts = self.prompts(read, hidden=hidden, protocol=protocol)
             if hidden is None and not dropped:
                 recorded = [target.prompt for target in remaining]
                 prompts = [self._recorded_prompt(*row) for row in zip(recorded, prompts, read, strict=True)]

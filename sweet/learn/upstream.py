@@ -1,4 +1,4 @@
-"""What the published code reads differently from the paper when it trains a critic and ranks by it (recipe `upstream`).
+"""What the published code reads differently from the paper to train a critic and rank by it (protocol `upstream`).
 
 Training (`UpstreamEncoder`): a side of a preference is one text, c, the rendered prompt of the last turn and its raw
 output. So of earlier turns the part that the human saw is supervised, as it stands in that prompt. The mask begins

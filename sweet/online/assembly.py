@@ -33,7 +33,7 @@ def starting_model(config: TrainOnlineConfig, base: str, load: Callable[..., Tra
     recompute = recompute_layers(
         config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=config.devices is None
     )
-    trainee = load(start_of(base, config.lora_options, recompute=recompute), tokenizer=tokenizer)
+    trainee = load(start_of(base, config, recompute=recompute), tokenizer=tokenizer)
     encoder = ChatEncoder(tokenizer, config.turn_tokens or "both", config.effort)
     length = config.max_length or context_length(trainee.model)
     return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=False, max_length=length)
@@ -65,7 +65,7 @@ class Assembly:
         config = self.config
         budget, share = model.token_budget(config.micro_batch_tokens), config.packing != "plain"
         replays = config.packing == "segments"
-        settings = LearnerSettings(config.epochs, config.batch, config.seed, budget, share, replays)
+        settings = LearnerSettings(config.epochs or 1, config.batch, config.seed, budget, share, replays)
 
         def load_reward(encoder: DialogueEncoder) -> RewardModel:
             engine = self._engine(self.load(model.trainee.start, tokenizer=model.encoder.tokenizer))

@@ -24,7 +24,7 @@ from sweet.errors import Interrupted
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.metrics import Record, rounded
 from sweet.llm.updates import Policy
-from sweet.online.config import TrainOnlineConfig
+from sweet.online.config import SAVE_EVERY, TrainOnlineConfig
 from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
 from sweet.online.learner import Learns
 from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
@@ -286,7 +286,7 @@ class OnlineLoop:
         if self.player.budget is not None:
             shown["cost"] = round(self.player.budget.spent(), 4)
         self.bar.note(**shown)
-        if step % self.config.save_every == 0 or self._ended() is not None:
+        if step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
             self._save()
 
     def _save(self) -> None:

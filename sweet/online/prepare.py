@@ -133,7 +133,7 @@ class Prepared:
             temperature=1.0,
             top_p=1.0,
             max_tokens=config.max_tokens,
-            recipe="paper",
+            protocol="paper",
             max_thought_tokens=config.max_thought_tokens,
             effort=config.effort,
             thoughts=config.thoughts,
@@ -153,7 +153,7 @@ class Prepared:
             sim=self.humans.title,
             samples=self.config.group,
             max_turns=config.max_turns,
-            recipe=config.recipe,
+            protocol=config.protocol,
         )
         shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name))}
         more: dict[str, object] = shares | self.humans.meta() | thinking_meta(config)
@@ -170,7 +170,7 @@ class Prepared:
         meta = TrainedMeta(
             base=self.model.base,
             method=config.algorithm,
-            recipe="paper",
+            protocol="paper",
             beta=config.beta,
             turn_tokens=self.config.turn_tokens,
             **self.used.as_metrics(),
@@ -297,7 +297,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         "paper",
         lr=config.lr,
         nll=config.nll,
-        epochs=config.epochs,
+        epochs=config.epochs or 1,
         batch=config.batch or config.tasks_per_step * config.group,
         lora=config.lora is not None,
         dialogue_epochs=kind.dialogue_epochs,

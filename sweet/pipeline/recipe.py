@@ -34,7 +34,7 @@ from sweet.credit.names import rule_names
 from sweet.errors import UsageError
 from sweet.files import replaced
 from sweet.installation import VERSION
-from sweet.judges.options import RankJudgeName
+from sweet.judges.options import JudgeName
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
@@ -320,7 +320,7 @@ def parse(text: str, source: str) -> Recipe:
 
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     """Return the options of the tables in a table, by judge or credit rule and by field."""
-    judges = {*get_args(RankJudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
+    judges = {*get_args(JudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
     known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "method")
     found: dict[str, dict[str, Any]] = {}
     for name, options in values.items():

@@ -7,23 +7,21 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.stages.base import PlannedConfig
+from sweet.stages.options import AllowTestConfig, SeedConfig
 
 Strategy = Literal["random-halves", "best-worst"]
 Unpaired = Literal["omit", "best"]
 
 
-class LabelConfig(PlannedConfig):
+class LabelConfig(PlannedConfig, AllowTestConfig):
     from_: str | None = None
     """Scores to label by; default: the newest finished ones that are not of the test split."""
-    allow_test: bool = False
-    """Also accept scores of dialogues on test tasks; an actor that learns from them cannot be measured on these
-    tasks."""
     margin: float | None = Field(default=None, ge=0, le=1)
     """Least difference of the rewards of a preference; 0 accepts every lower reward. Default: that of the kind of task:
     0 for code, 0.1 for pages."""
 
 
-class PairConfig(PlannedConfig):
+class PairConfig(PlannedConfig, SeedConfig):
     from_: str | None = None
     """Candidates to pair; default: the newest finished ones."""
     pairs: int = Field(default=4, ge=1)
@@ -42,5 +40,3 @@ class PairConfig(PlannedConfig):
     and the actor learns its likelihood; of equally good replies one is drawn."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to use."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of the random choices."""

@@ -27,7 +27,7 @@ from sweet.units import count, percent, rate
 from sweet.view import safe_markdown
 from sweet.view.report.markdown_report import code
 
-_HYPERPARAMETERS = ("recipe", "lr", "epochs", "batch", "beta", "nll", "turn_tokens", "lora", "lora_alpha")
+_HYPERPARAMETERS = ("protocol", "lr", "epochs", "batch", "beta", "nll", "turn_tokens", "lora", "lora_alpha")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan, times
 from sweet.stages.rows import CandidateRow
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Reader
@@ -45,7 +45,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
         missing,
         agent_system(run, inputs.rollouts),
         inputs.critic,
-        recipe=config.recipe,
+        protocol=config.protocol,
         max_length=config.max_length,
     )
     sampled = len(missing) * config.candidates
@@ -97,7 +97,7 @@ def _count_tokens(
     system: str,
     critic: Artifact | None,
     *,
-    recipe: Recipe | None,
+    protocol: ProtocolName | None,
     max_length: int | None,
 ) -> TurnTokens | None:
     """Count the tokens of turns with the tokenizer of `model`.
@@ -105,7 +105,7 @@ def _count_tokens(
     Args:
         system: the agent's system prompt.
         critic: decides what is shown of a turn; None for one that sees everything.
-        recipe: the critic's own where None.
+        protocol: the critic's own where None.
 
     Returns:
         None where the model is not on this machine, or is shown screenshots.
@@ -120,9 +120,9 @@ def _count_tokens(
         return None
     if meta.variant == "regression" and shows_pages(run, model):
         return None
-    used_recipe = recipe or meta.recipe or "paper"
+    used_protocol = protocol or meta.protocol or "paper"
     encoder, informed = ChatEncoder(load_tokenizer(model)), meta.variant != "no-info"
-    return _encode(Reader(encoder, informed=informed, recipe=used_recipe, max_length=max_length), turns, system)
+    return _encode(Reader(encoder, informed=informed, protocol=used_protocol, max_length=max_length), turns, system)
 
 
 def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnTokens:

@@ -51,7 +51,7 @@ from sweet.stages.critics import (
     check_reference,
     check_turn_tokens,
     couples_in,
-    used_recipe,
+    used_protocol,
     warn_dropped_turns,
     warn_if_at_chance,
     warn_of_chance,
@@ -176,7 +176,7 @@ def choose_turns(run: Run, config: RankConfig) -> ChosenTurns:
     )
     if inputs.critic is not None:
         check_reference(inputs.critic, config.reference, config.reference_context)
-        check_turn_tokens(inputs.critic, config.recipe, config.turn_tokens)
+        check_turn_tokens(inputs.critic, config.protocol, config.turn_tokens)
     dialogues: list[Trajectory] = []
     ended_by_fault: set[str] = set()
     for dialogue in read_jsonl(run.file(inputs.rollouts), Trajectory):
@@ -188,7 +188,7 @@ def choose_turns(run: Run, config: RankConfig) -> ChosenTurns:
     agent = None
     if inputs.replies is None:
         agent = given_model(run, config.agent) if config.agent else agent_of(run, inputs.rollouts, "agent")
-        if inputs.critic is not None and used_recipe(inputs.critic, config.recipe) == "upstream":
+        if inputs.critic is not None and used_protocol(inputs.critic, config.protocol) == "upstream":
             ordered = dialogues if is_imported(inputs.rollouts) else published_order(dialogues)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
         else:
@@ -227,9 +227,9 @@ def choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudg
     settings = _settings(config)
     if inputs.critic is not None:
         path = run.path.absolute()
-        how = (config.reference, config.recipe, config.reference_context)
+        how = (config.reference, config.protocol, config.reference_context)
         load = partial(load_trained_judge, path, inputs.critic.id, settings, *how)
-        return ChosenJudge(config.judge, config, critic=inputs.critic, recipe=config.recipe, load=load)
+        return ChosenJudge(config.judge, config, critic=inputs.critic, protocol=config.protocol, load=load)
     if config.judge == "untrained":
         start = config.reference or agent_of(run, inputs.rollouts, "reference")
         return ChosenJudge(config.judge, config, start=start, load=untrained_loader(start, settings))
@@ -351,7 +351,7 @@ def _meta(choice: ChosenJudge, chosen: ChosenTurns) -> CandidatesMeta:
     if inputs.replies is not None:
         more["replies"] = inputs.replies.id
     if inputs.critic is not None:
-        more["recipe"] = used_recipe(inputs.critic, choice.recipe)
+        more["protocol"] = used_protocol(inputs.critic, choice.protocol)
     if choice.name == "llm":
         more["informed"] = choice.informed
     return CandidatesMeta(agent=replied).model_copy(update=more)

@@ -1,6 +1,6 @@
 """The turns that `sweet rank` ranks: a seeded sample of some dialogues' turns, or those whose replies are given.
 
-Recipe `upstream` ranks every turn of the first dialogues instead of a sample.
+Protocol `upstream` ranks every turn of the first dialogues instead of a sample.
 
 Turns of one dialogue are next to each other: they share a prefix, which the critic computes once for those that it
 scores together.
@@ -56,7 +56,7 @@ def sample_turns(
 def first_turns(
     trajectories: Sequence[Trajectory], *, fraction: float = 1.0, limit: int | None = None
 ) -> list[SelectedTurn]:
-    """Return all of the agent's turns in the first dialogues, as the published code does (recipe `upstream`).
+    """Return all of the agent's turns in the first dialogues, as the published code does (protocol `upstream`).
 
     Args:
         trajectories: in the published order, see `published_order`.

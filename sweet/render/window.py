@@ -3,8 +3,8 @@
 The published code takes its screenshots in Firefox's default window, 1366 x 682, and loads the photographs of pages
 from picsum.photos. Here the window is 1280 x 720 unless another is asked for, and nothing is loaded: a gradient of the
 same size stands for a photograph (`placeholder`), or the one photograph that the protocol puts into every page,
-picsum's image 48, is served from this machine (`photo`, see `sweet.render.photo`). Recipe and scorer `upstream` choose
-the published window, and the photograph where it has been downloaded.
+picsum's image 48, is served from this machine (`photo`, see `sweet.render.photo`). Protocol and scorer `upstream`
+choose the published window, and the photograph where it has been downloaded.
 
 Both are recorded with dialogues and scores; the photograph with a digest of its file, as `photo@DIGEST`.
 """

@@ -116,6 +116,6 @@ def method(manifest: Manifest) -> str:
     for kind, key in (("critic", "variant"), ("actor", "method")):
         made = manifest.of_kind(kind, "done")
         if made and made[-1].meta.get(key) is not None:
-            recipe = words(made[-1].meta.get("recipe"))
-            parts.append(f"{kind} {words(made[-1].meta[key])}" + (f" (recipe {recipe})" if recipe else ""))
+            protocol = words(made[-1].meta.get("protocol"))
+            parts.append(f"{kind} {words(made[-1].meta[key])}" + (f" (protocol {protocol})" if protocol else ""))
     return ", ".join(parts)

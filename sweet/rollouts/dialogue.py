@@ -19,12 +19,12 @@ from sweet.judges.base import SampledTurn, mean_logprob
 from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
 from sweet.rollouts.choosing import choose
-from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
+from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
 
 NO_RESPONSE = "No response."
-"""The human's reply after its server failed, in the published protocol (recipe `upstream`)."""
+"""The human's reply after its server failed, in the published protocol (protocol `upstream`)."""
 
 
 _SECONDS = ("agent_seconds", "human_seconds", "judge_seconds")
@@ -70,18 +70,18 @@ class Rules:
 
     Attributes:
         best_of: replies that are sampled at each turn of the agent, of which the judge chooses one.
-        logprobs: request the log-probabilities of replies in any case; a critic of the recipe upstream uses them.
+        logprobs: request the log-probabilities of replies in any case; a critic of the protocol upstream uses them.
         max_thought_tokens: after which a thought is ended; they are allowed in addition to `max_tokens`.
         effort: how much the agent is asked to think.
         thoughts: whether the agent reads its earlier thoughts.
-        record_logprobs: record the log-probabilities with each turn, as recipe upstream does.
+        record_logprobs: record the log-probabilities with each turn, as protocol upstream does.
     """
 
     max_turns: int
     temperature: float
     top_p: float
     max_tokens: int
-    recipe: Recipe
+    protocol: ProtocolName
     token_limit: int | None = None
     best_of: int = 1
     logprobs: bool = False
@@ -98,7 +98,7 @@ class Rules:
             max_tokens=self.max_tokens + (self.max_thought_tokens or 0),
             n=self.best_of,
             seed=seed,
-            logprobs=self.logprobs or self.recipe == "upstream",  # its ranking uses those of the sampler
+            logprobs=self.logprobs or self.protocol == "upstream",  # its ranking uses those of the sampler
             max_thought_tokens=self.max_thought_tokens,
             effort=self.effort,
         )
@@ -218,7 +218,7 @@ class Dialogue:
             move = Move(content="", answer=None, ends=False)
             self._count(unfinished_thoughts=1)
         else:
-            move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
+            move = self.kind.move(reply.text, last=last, protocol=rules.protocol)
         if completion.prompt_token_ids is not None:
             self.prompts[len(self.turns)] = completion.prompt_token_ids
         self._say(
@@ -229,7 +229,7 @@ class Dialogue:
                 thought=reply.thought,
                 thought_tokens=reply.thought_tokens,
                 token_ids=reply.token_ids,
-                logprobs=reply.logprobs if rules.record_logprobs or rules.recipe == "upstream" else None,
+                logprobs=reply.logprobs if rules.record_logprobs or rules.protocol == "upstream" else None,
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
                 choice=choice,
@@ -256,12 +256,12 @@ class Dialogue:
         return choose(judged)
 
     async def _human_turn(self) -> HumanFault | None:
-        """Let the human reply. Return the fault of the reply; None without one, or if the recipe ignores faults."""
+        """Let the human reply. Return the fault of the reply; None without one, or if the protocol ignores faults."""
         asked = time.monotonic()
         try:
             reply = await self.human.reply(self.assignment.task, self._dialogue())
         except RequestFailed as error:
-            if self.rules.recipe == "upstream":
+            if self.rules.protocol == "upstream":
                 reply = HumanReply(NO_RESPONSE)
             elif isinstance(error, ReferenceFailed):
                 raise
@@ -278,7 +278,7 @@ class Dialogue:
         self.counts.human_completion_tokens += reply.completion_tokens
         fault = reply.fault if reply.text.strip() else "empty"
         self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
-        return None if self.rules.recipe == "upstream" else fault
+        return None if self.rules.protocol == "upstream" else fault
 
     def _count(self, **more: float) -> None:
         sums = {name: (getattr(self.usage, name) or 0) + by for name, by in more.items()}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sweet.device import Device
 from sweet.errors import SweetError, UsageError
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
+from sweet.stages.options import DeviceConfig, TasksConfig
 from sweet.tasks.registry import task_kind
 
 if TYPE_CHECKING:
@@ -29,16 +29,11 @@ _POLL_SECONDS = 0.1
 """Interval at which `should_stop` is called."""
 
 
-class ServeConfig(StageConfig):
+class ServeConfig(DeviceConfig, TasksConfig):
     engine: Literal["scripted", "embedded", "vllm"] = "scripted"
     """scripted (tasks with facts, no model), embedded (a model in this process) or vllm (the installed vllm)."""
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
-    task: str = "code"
-    """Kind of the tasks, code, html or that of an installed package: for the tasks of the scripted human, and for vllm
-    to accept images (html)."""
-    tasks: str | None = None
-    """Dataset or JSONL file of the scripted human; default: that of rollout."""
     split: str = "train"
     """Split of a named dataset: train, validation or test. Of a file all tasks are known, whatever their split."""
     host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
@@ -47,8 +42,6 @@ class ServeConfig(StageConfig):
     """Port to listen on; 0 chooses a free one."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
     """GPUs over which vllm distributes the model (its tensor parallel size)."""
-    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """Where the embedded engine runs."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """File for the output of vllm; default: a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)

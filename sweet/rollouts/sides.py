@@ -158,7 +158,7 @@ _NAMED = 5
 def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:
     """Return the settings of rendering; None for tasks without pages."""
     if kind.visual:
-        upstream = config.recipe == "upstream"
+        upstream = config.protocol == "upstream"
         return choose_settings(config.window, config.pictures, upstream=upstream, say=reporter.say)
     for name in ("window", "pictures"):
         if getattr(config, name) is not None:

@@ -83,7 +83,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         sim=humans.title,
         samples=config.samples,
         max_turns=config.max_turns,
-        recipe=config.recipe,
+        protocol=config.protocol,
     )
     shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None}
     meta = meta.model_copy(update=shares | humans.meta() | thinking_meta(config))
@@ -93,7 +93,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = rendering_of(kind, config, reporter)
     looks = {} if settings is None else {"window": window_name(settings), "pictures": settings.pictures}
-    if config.recipe == "upstream" or settings != RenderSettings():
+    if config.protocol == "upstream" or settings != RenderSettings():
         meta = meta.model_copy(update=looks)  # else earlier versions had no other, and their rollouts are continued
     if judge is not None:
         chosen = {"best_of": config.best_of, "informed": judge.informed}
@@ -120,7 +120,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.temperature,
                 config.top_p,
                 config.max_tokens,
-                config.recipe,
+                config.protocol,
                 config.token_limit,
                 config.best_of or 1,
                 logprobs=judge is not None and judge.critic is not None,
@@ -228,8 +228,8 @@ async def _play(
         check_effort(agent, config, runner.live)
         players = await open_players(config, humans, local, stack)
         screenshots, say = runner.folder / SCREENSHOTS, runner.live.say
-        recipe, tries = config.recipe, config.human_tries
-        opening = open_humans(runner.kind, players, screenshots, recipe, config.ray, say, settings, tries)
+        protocol, tries = config.protocol, config.human_tries
+        opening = open_humans(runner.kind, players, screenshots, protocol, config.ray, say, settings, tries)
         opened = await stack.enter_async_context(opening)
         named = humans.by_name(opened)
         sims = dict.fromkeys(player.client for player in players if player.client is not None)

@@ -22,7 +22,7 @@ DigestOf = Callable[[Artifact], str | None]
 not exist."""
 
 _PLAYED = (
-    *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),
+    *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "protocol"),
     *("personas_digest", "humans_by"),
     *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
     *("max_thought_tokens", "effort", "thoughts"),
@@ -65,7 +65,7 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     scorer = scores.meta.get("scorer") if scores is not None else None
     critic = input_of(manifest, artifact, "critic")
     candidates = input_of(manifest, artifact, "candidates")
-    learned = [critic.meta.get(key) if critic else None for key in ("variant", "recipe", "target", "normalize")]
+    learned = [critic.meta.get(key) if critic else None for key in ("variant", "protocol", "target", "normalize")]
     judged = [candidates.meta.get(key) if candidates else None for key in ("judge", "replies")]
     return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)
 

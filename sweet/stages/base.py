@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -30,10 +30,6 @@ not its result: it is not part of the digest by which an attempt is recognised a
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that receives the arguments after `--` on the command line (for vllm)."""
-
-MAIN: JsonDict = {"main": True}
-"""Mark of a configuration field whose option is in `--help` also where a command has so many options that the others
-are only in `--help-all` (`sweet.cli.declaration.LONG`)."""
 
 RARE: JsonDict = {"rare": True}
 """Mark of a configuration field whose option is only in `--help-all`, of every command."""
@@ -65,17 +61,19 @@ def _one_or_more(value: Any) -> Any:
 OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 """One name, or a list of several. One is recorded as text."""
 
-Packing = Literal["tree", "plain"]
-"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
-
-TrainPacking = Literal[Packing, "segments"]
-"""The same for trainings, which may go through a tree segment by segment (sweet.learn.segments)."""
+Packing = Literal["tree", "plain", "segments"]
+"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results; a
+training may also go through a tree segment by segment (sweet.learn.segments)."""
 
 
 class StageConfig(BaseModel):
     """Base of the configurations of stages: each field is one option of its command (see sweet.cli.options)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    main_options: ClassVar[tuple[str, ...]] = ()
+    """The fields whose options are in `--help` where a command has so many options that the others are only in
+    `--help-all` (`sweet.cli.declaration.LONG`)."""
 
     def digest(self) -> str:
         """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""
@@ -135,19 +133,23 @@ def _defaults(config: type[StageConfig]) -> dict[str, Any]:
     }
 
 
-class PlannedConfig(StageConfig):
-    """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
-
+class VerifiedConfig(StageConfig):
     verify: bool = Field(default=True, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL))
     """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
     in any case. The sums of large files are kept in the cache."""
-    resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", MAIN, OPERATIONAL))
-    """Go on with the newest attempt of this stage that did not finish, with all its settings. Options beside it that do
-    not change the result replace those of that attempt."""
+
+
+class PlannedConfig(VerifiedConfig):
+    """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
+
+    resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
+    """Go on with the newest attempt of this stage that did not finish, with all its settings, a training from its last
+    checkpoint. Options beside it that do not change the result replace those of that attempt; with others a training
+    goes on with one that has the same settings, or begins."""
 
 
 def has_mark(info: FieldInfo, mark: str) -> bool:
-    """Return whether a configuration's field has a mark (`OPERATIONAL`, `MAIN`, …)."""
+    """Return whether a configuration's field has a mark (`OPERATIONAL`, `RARE`, …)."""
     return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get(mark))
 
 

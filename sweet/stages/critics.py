@@ -16,7 +16,7 @@ from sweet.stages.base import Packing, Reporter
 from sweet.stages.intervals import wilson
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta, TrainedMeta
 from sweet.stages.record import Rate
-from sweet.tasks.base import CRITIC_TURN_TOKENS, Recipe, ReferenceContext, TurnTokens, reference_context_of
+from sweet.tasks.base import CRITIC_TURN_TOKENS, ProtocolName, ReferenceContext, TurnTokens, reference_context_of
 from sweet.units import count, rate
 
 if TYPE_CHECKING:
@@ -67,15 +67,15 @@ def load_critic(
     settings: CriticSettings,
     *,
     reference: str | None = None,
-    recipe: Recipe | None = None,
+    protocol: ProtocolName | None = None,
     reference_context: ReferenceContext | None = None,
 ) -> Critic:
     """Load a critic of a run, with its regression head or its reference model.
 
     Args:
         reference: the frozen model of equation (3); None for the model that the critic's training started from.
-        recipe: None for the recipe that the critic was trained with.
-        reference_context: what the reference reads; None for the recipe's own.
+        protocol: None for the protocol that the critic was trained with.
+        reference_context: what the reference reads; None for the protocol's own.
 
     Raises:
         UsageError: the critic has no reference, accepts none, or the two have different vocabularies; or see
@@ -93,12 +93,12 @@ def load_critic(
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
     model = load_model(path, settings.device, tokenizer=tokenizer)
-    how = _reader_settings(settings, model) | {"recipe": used_recipe(artifact, recipe)}
+    how = _reader_settings(settings, model) | {"protocol": used_protocol(artifact, protocol)}
     check_reference(artifact, reference, reference_context)
-    check_turn_tokens(artifact, recipe, settings.turn_tokens)
+    check_turn_tokens(artifact, protocol, settings.turn_tokens)
     if meta.variant == "regression":
         load_head(model, run.file(artifact))
-        encoder = UpstreamEncoder(tokenizer) if how["recipe"] == "upstream" else ChatEncoder(tokenizer)
+        encoder = UpstreamEncoder(tokenizer) if how["protocol"] == "upstream" else ChatEncoder(tokenizer)
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
             shots = CriticScreenshots(run, rollouts, reporter)
@@ -111,7 +111,7 @@ def load_critic(
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
     how["reference_context"] = reference_context
-    how["turn_tokens"] = used_turn_tokens(artifact, recipe, settings.turn_tokens)
+    how["turn_tokens"] = used_turn_tokens(artifact, protocol, settings.turn_tokens)
     how["effort"] = _effort(run, artifact)
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
 
@@ -123,51 +123,51 @@ def _effort(run: Run, critic: Artifact) -> Effort | None:
     return next((RolloutsMeta.of(found).effort for found in inputs if found.kind == "rollouts"), None)
 
 
-def used_recipe(artifact: Artifact, recipe: Recipe | None) -> Recipe:
-    """Return the recipe that a critic judges by, where `recipe` is asked for; None is the critic's own."""
-    return recipe or TrainedMeta.of(artifact).recipe or "paper"
+def used_protocol(artifact: Artifact, protocol: ProtocolName | None) -> ProtocolName:
+    """Return the protocol that a critic judges by, where `protocol` is asked for; None is the critic's own."""
+    return protocol or TrainedMeta.of(artifact).protocol or "paper"
 
 
 def used_reference_context(
-    artifact: Artifact, recipe: Recipe | None, asked: ReferenceContext | None
+    artifact: Artifact, protocol: ProtocolName | None, asked: ReferenceContext | None
 ) -> ReferenceContext | None:
     """Return what the reference of a critic reads; None where the critic has no reference, or never reads the
     training-time information itself.
 
     Args:
-        recipe, asked: as for `load_critic`.
+        protocol, asked: as for `load_critic`.
     """
     if TrainedMeta.of(artifact).variant in ("regression", "no-info"):
         return None
-    return asked or reference_context_of(used_recipe(artifact, recipe))
+    return asked or reference_context_of(used_protocol(artifact, protocol))
 
 
-def used_turn_tokens(artifact: Artifact, recipe: Recipe | None, asked: TurnTokens | None) -> TurnTokens | None:
+def used_turn_tokens(artifact: Artifact, protocol: ProtocolName | None, asked: TurnTokens | None) -> TurnTokens | None:
     """Return what the mean of a critic's log-ratios runs over; None for a regression head, which has none. In the
-    published code (recipe `upstream`) one mean runs over all tokens.
+    published code (protocol `upstream`) one mean runs over all tokens.
 
     Args:
-        recipe, asked: as for `load_critic`, and of its settings.
+        protocol, asked: as for `load_critic`, and of its settings.
     """
     meta = TrainedMeta.of(artifact)
     if meta.variant == "regression":
         return None
-    if used_recipe(artifact, recipe) == "upstream":
+    if used_protocol(artifact, protocol) == "upstream":
         return "both"
     return asked or meta.turn_tokens or CRITIC_TURN_TOKENS
 
 
-def check_turn_tokens(artifact: Artifact, recipe: Recipe | None, asked: TurnTokens | None) -> None:
+def check_turn_tokens(artifact: Artifact, protocol: ProtocolName | None, asked: TurnTokens | None) -> None:
     """Check that a critic's mean can run over these tokens; None is not given.
 
     Raises:
-        UsageError: the critic has a regression head, or judges by recipe upstream.
+        UsageError: the critic has a regression head, or judges by protocol upstream.
     """
-    if asked is None or asked == used_turn_tokens(artifact, recipe, asked):
+    if asked is None or asked == used_turn_tokens(artifact, protocol, asked):
         return
     what = f"{artifact.id} has a regression head, and no log-ratios to average."
     if TrainedMeta.of(artifact).variant != "regression":
-        what = "In the recipe upstream the mean of the log-ratios runs over all tokens of a turn."
+        what = "In the protocol upstream the mean of the log-ratios runs over all tokens of a turn."
     raise UsageError(what, where=option("turn_tokens", asked), fix=Hint("omit ", option("turn_tokens")))
 
 

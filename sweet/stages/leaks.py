@@ -2,7 +2,7 @@
 
 The leak rate counts dialogues in which the human leaked at least once. Of these, a reply is withheld if the agent did
 not see it, because the human was asked again (sweet.humans.asking); a dialogue is leaked if a leak ended it, because
-all tries leaked, or in recipe `upstream` if the agent saw one. Both may hold of one dialogue. Intervals are by
+all tries leaked, or in protocol `upstream` if the agent saw one. Both may hold of one dialogue. Intervals are by
 bootstrap over tasks.
 """
 
@@ -22,7 +22,7 @@ class LeakMetrics(Record):
     leak_rate: Rate
     """share of the dialogues in which the human leaked the solution at least once, withheld or not, with interval"""
     leaked_rate: Rate
-    """share of the dialogues that ended by a leak, or with recipe upstream showed one to the agent, with interval"""
+    """share of the dialogues that ended by a leak, or with protocol upstream showed one to the agent, with interval"""
     withheld_rate: Rate
     """share of the dialogues in which a reply that leaks was withheld and the human asked again, with interval"""
     withheld_replies: int

@@ -14,7 +14,7 @@ from sweet.llm.base import Effort
 from sweet.render.page import RenderSettings
 from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
-from sweet.tasks.base import HumanSees, Recipe, ReferenceContext, TurnTokens
+from sweet.tasks.base import HumanSees, ProtocolName, ReferenceContext, TurnTokens
 
 
 class JudgedMeta(Meta):
@@ -71,7 +71,7 @@ class RolloutsMeta(JudgedMeta):
     """Dialogues of each task."""
     max_turns: int | None = None
     """Maximum number of the agent's turns."""
-    recipe: Recipe | None = None
+    protocol: ProtocolName | None = None
     """paper, or upstream."""
     window: Window | None = None
     """Window in which pages were rendered, WIDTHxHEIGHT; 1280x720 if it is absent (html)."""
@@ -146,10 +146,10 @@ class TrainedMeta(Meta):
     """Of an actor: the method of its training, a credit rule."""
     rule_option: list[str] | None = None
     """The options of the credit rule, where any were given."""
-    recipe: Recipe | None = None
+    protocol: ProtocolName | None = None
     """paper, or upstream."""
     target: Literal["preference", "dialogue", "binary", "real"] | None = None
-    """Of a regression head: what it learned. dialogue: preferences between whole dialogues, recipe upstream's."""
+    """Of a regression head: what it learned. dialogue: preferences between whole dialogues, protocol upstream's."""
     normalize: Literal["turn", "trajectory", "none"] | None = None
     """Of another critic: over what log-ratios are averaged."""
     turn_tokens: TurnTokens | None = None
@@ -179,8 +179,8 @@ class CandidatesMeta(JudgedMeta):
     """The model that was sampled, as it was named then."""
     replies: str | None = None
     """Id of the candidates whose replies were judged again; absent where replies were sampled."""
-    recipe: Recipe | None = None
-    """Recipe that the critic judged by: paper, or upstream."""
+    protocol: ProtocolName | None = None
+    """Protocol that the critic judged by: paper, or upstream."""
     sim: str | None = None
     """The simulated human that the judge lookahead asked."""
 

@@ -36,11 +36,12 @@ class PricedConfig(StageConfig):
     """The options of a stage whose models cost something."""
 
     prices: Path | None = Field(default=None, json_schema_extra=about("Servers", OPERATIONAL))
-    """TOML file with the prices of a million tokens: tables [agent], [sim] and [judge], each with prompt and
-    completion. The result then has the cost, and sweet eval that of a solved task."""
+    """TOML file with the prices of a million tokens: a table for each role, [agent], [sim] and [judge] (of data
+    describe [describer] and [checker]), with prompt and completion. The result then has the cost, and sweet eval that
+    of a solved task."""
     max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
-    """With --prices: begin nothing more once the tokens of this run, earlier calls and other stages included, cost so
-    much, and stop when what is under way has ended, as Ctrl-C does."""
+    """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,
+    cost so much, and stop when what is under way has ended, as Ctrl-C does."""
 
     @property
     def asks_models(self) -> bool:

@@ -20,7 +20,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.failures import run_all
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.units import count
@@ -43,12 +43,12 @@ def page_encoder(
     """Return an encoder of the dialogues of these rollouts, and of others of their kind, with their screenshots."""
     from sweet.learn.page_encoder import PageEncoder
 
-    recipe = RolloutsMeta.of(rollouts).recipe or "paper"
-    return PageEncoder(tokenizer, vision, screenshots, partial(_page_of, task_kind(run.manifest().task), recipe))
+    protocol = RolloutsMeta.of(rollouts).protocol or "paper"
+    return PageEncoder(tokenizer, vision, screenshots, partial(_page_of, task_kind(run.manifest().task), protocol))
 
 
-def _page_of(kind: TaskKind, recipe: Recipe, text: str) -> str | None:
-    return kind.move(text, last=False, recipe=recipe).answer
+def _page_of(kind: TaskKind, protocol: ProtocolName, text: str) -> str | None:
+    return kind.move(text, last=False, protocol=protocol).answer
 
 
 class CriticScreenshots:

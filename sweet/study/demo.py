@@ -18,7 +18,7 @@ from sweet.pipeline.metrics import AnyRate, rate_of
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import train
 from sweet.runs.run import Run
-from sweet.stages.base import MAIN, Reporter, StageResult, about
+from sweet.stages.base import Reporter, StageResult, about
 from sweet.study.metrics import DemoMetrics, RoundMetrics
 from sweet.study.settings import Sizes
 from sweet.tasks.micro.family import MICRO
@@ -28,11 +28,11 @@ SUCCESS, TESTS = "success_rate", "tests_passed"
 
 
 class DemoConfig(Sizes):
-    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data", MAIN))
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
     """Seed of sampling and training."""
-    eval_tasks: int = Field(default=512, ge=1, json_schema_extra=about("Data", MAIN))
+    eval_tasks: int = Field(default=512, ge=1, json_schema_extra=about("Data"))
     """Unseen tasks of the evaluation before and after."""
-    rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method", MAIN))
+    rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
     """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
     critic: Literal["same", "retrained"] = Field(default="retrained", json_schema_extra=about("Method"))
     """The critic from the second round on: retrained on the actors' dialogues too, or still the first, which overrates

@@ -8,10 +8,10 @@ learn online (`sweet train-online`) end when the agent has written as many. The 
 of settings (`benchmarks/results/micro-tuning.json`). The ablations and controls
 differ from `sweet` only in what they are named after.
 
-The published code differs from `sweet` in two ways at once: in its recipe (losses, masks, ranking) and in its settings
-(likelihood terms and pairs). Four methods vary them separately:
+The published code differs from `sweet` in two ways at once: in its protocol (losses, masks, ranking) and in its
+settings (likelihood terms and pairs). Four methods vary them separately:
 
-                         recipe paper      recipe upstream
+                         protocol paper      protocol upstream
     chosen here          sweet             upstream-tuned
     as published         paper-settings    upstream
 
@@ -30,7 +30,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sweet.device import Device
 from sweet.json_value import JsonValue
 from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import MAIN, OPERATIONAL, StageConfig, about
+from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 from sweet.training.hyperparameters import defaults
@@ -67,7 +67,7 @@ PUBLISHED_CRITIC_NLL: Options = {"nll": defaults("critic", large=True).nll}
 PUBLISHED_NLL: Options = {"nll": defaults("sweet", large=True).nll}
 """The settings of the paper and of the published code that do not depend on the size of the model."""
 
-UPSTREAM: Options = {"recipe": "upstream"}
+UPSTREAM: Options = {"protocol": "upstream"}
 
 WIDE_PAIRS: Options = {"pairs": 4, "min_gap_share": 0.6}
 SUMMED: Options = {"beta": 0.5, "nll": 1.0, "rule_option": ["likelihood=sum"]}
@@ -240,9 +240,9 @@ class Sizes(StageConfig):
     """The defaults are the smallest sizes that show learning reliably with the micro agent, within a few minutes on two
     CPU cores."""
 
-    train_tasks: int = Field(default=300, ge=1, json_schema_extra=about("Data", MAIN))
+    train_tasks: int = Field(default=300, ge=1, json_schema_extra=about("Data"))
     """Training tasks that dialogues are collected on."""
-    samples: int = Field(default=6, ge=2, json_schema_extra=about("Data", MAIN))
+    samples: int = Field(default=6, ge=2, json_schema_extra=about("Data"))
     """Dialogues for each training task."""
     candidates: int = Field(default=16, ge=2, json_schema_extra=about("Selection"))
     """Replies sampled and ranked at each turn."""

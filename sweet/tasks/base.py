@@ -25,7 +25,7 @@ PART_LINES = "part_lines"
 HumanSees = Literal["code", "spec"]
 """What a model that plays the human knows a task by: its reference, or its specification."""
 
-Recipe = Literal["paper", "upstream"]
+ProtocolName = Literal["paper", "upstream"]
 """`paper`: as the paper describes it. `upstream`: bug-compatible with the published code, for comparing numbers."""
 
 ReferenceContext = Literal["hidden", "dialogue"]
@@ -42,9 +42,9 @@ reply no weight in a mean over both. In the reply alone little is left to judge:
 is nearly certain, with the training-time information as without."""
 
 
-def reference_context_of(recipe: Recipe) -> ReferenceContext:
-    """What the reference reads in a recipe where nothing else is asked for: in `upstream` the dialogue alone."""
-    return "dialogue" if recipe == "upstream" else "hidden"
+def reference_context_of(protocol: ProtocolName) -> ReferenceContext:
+    """What the reference reads in a protocol where nothing else is asked for: in `upstream` the dialogue alone."""
+    return "dialogue" if protocol == "upstream" else "hidden"
 
 
 def is_none(value: object) -> bool:
@@ -157,7 +157,7 @@ def with_hidden(messages: Sequence[Message], hidden: str) -> list[Message]:
     """Return the messages with the training-time information c at the beginning of the first user message.
 
     c is inside the chat template, where every model expects text; the published code puts it before the
-    begin-of-text token (recipe `upstream` does so too, see sweet.learn).
+    begin-of-text token (protocol `upstream` does so too, see sweet.learn).
     """
     index = next(i for i, message in enumerate(messages) if message.role == "user")
     first = messages[index]

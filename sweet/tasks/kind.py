@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.tasks.base import Credit, Message, Move, Recipe, Task
+from sweet.tasks.base import Credit, Message, Move, ProtocolName, Task
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
@@ -188,9 +188,9 @@ class TaskKind(ABC):
         question = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
         return reply_from_facts(task, question)
 
-    def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
+    def move(self, output: str, *, last: bool, protocol: ProtocolName = "paper") -> Move:
         """Parse a raw reply; `last` says that no further turn is allowed."""
-        return read_move(output, last=last, recipe=recipe)
+        return read_move(output, last=last, protocol=protocol)
 
     def whole_answer(self, task: Task, dialogue: Sequence[Message], answer: str) -> str:
         """Return the answer that is scored, where `answer` is that of the last move (`Move.answer`).

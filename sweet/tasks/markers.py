@@ -1,14 +1,14 @@
 """Parse the markers in an agent's reply: `OUTPUT:` before the visible part, `I WANT TO ANSWER:` before the answer.
 
-The human does not see the thought before `OUTPUT:`. `I WANT TO ANSWER:` ends the dialogue. Recipe `upstream` accepts
-only the exact markers; recipe `paper` also accepts the variants that models write.
+The human does not see the thought before `OUTPUT:`. `I WANT TO ANSWER:` ends the dialogue. Protocol `upstream` accepts
+only the exact markers; protocol `paper` also accepts the variants that models write.
 """
 
 from __future__ import annotations
 
 import re
 
-from sweet.tasks.base import Move, Recipe
+from sweet.tasks.base import Move, ProtocolName
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
 OUTPUT_MARKER = "OUTPUT:"
@@ -31,16 +31,16 @@ OUTPUT = re.compile(r"(?P<mark>\*{1,3}|_{1,3})OUTPUT(?:(?P=mark):|:(?P=mark))|OU
 _LINE_OUTPUT = re.compile(rf"^[ \t>#]*+(?:{OUTPUT.pattern})", re.MULTILINE)
 
 
-def read_move(output: str, *, last: bool, recipe: Recipe) -> Move:
+def read_move(output: str, *, last: bool, protocol: ProtocolName) -> Move:
     """Parse a raw reply into the part that the human sees and the answer, if it delivers one.
 
-    Recipe `upstream` splits at the exact markers wherever they occur. Recipe `paper` accepts variants of the marker and
-    ignores an `OUTPUT:` inside the delivered answer.
+    Protocol `upstream` splits at the exact markers wherever they occur. Protocol `paper` accepts variants of the marker
+    and ignores an `OUTPUT:` inside the delivered answer.
     """
-    content = seen_upstream(output) if recipe == "upstream" else between(output, _output_marks(output))
-    parts = content.split(ANSWER_MARKER, 2) if recipe == "upstream" else ANSWER.split(content, 2)[::2]
+    content = seen_upstream(output) if protocol == "upstream" else between(output, _output_marks(output))
+    parts = content.split(ANSWER_MARKER, 2) if protocol == "upstream" else ANSWER.split(content, 2)[::2]
     if len(parts) > 1:
-        answer = parts[1] if recipe == "upstream" else parts[1].strip("\n").rstrip()
+        answer = parts[1] if protocol == "upstream" else parts[1].strip("\n").rstrip()
         return Move(content=content, answer=answer, ends=True)
     return Move(content=content, answer=content if last else None, ends=False)
 

@@ -71,7 +71,7 @@ class Turn(BaseModel):
         token_ids: the sampled ids of thought and `output`, if the server returned them.
         tries: on the human's turns, how often it was asked until it gave a reply without a leak; None is once. What
             was withheld is not recorded, so that nothing is learned from it.
-        fault: the fault of the human's reply; it ended the dialogue, except in recipe `upstream`.
+        fault: the fault of the human's reply; it ended the dialogue, except in protocol `upstream`.
         prompt_token_ids: the ids of the prompt that the agent read, if the server returned them, without the first
             `prompt_shared`. `Trajectory.prompt_ids` returns them whole.
         prompt_shared: number of the first ids of the prompt that are also the first of the prompt of the agent's next
@@ -139,7 +139,7 @@ class LeakCounts:
     Attributes:
         tries: replies that it was asked for, the withheld ones included.
         withheld: replies that leaked and that the agent did not see, because the human was asked again.
-        shown: whether a leak ended the dialogue, or the agent saw it (recipe `upstream`).
+        shown: whether a leak ended the dialogue, or the agent saw it (protocol `upstream`).
     """
 
     tries: int

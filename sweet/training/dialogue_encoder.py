@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sweet.credit.base import TurnLogprobs
 from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TokenSequence, TooLong
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -17,8 +17,8 @@ class DialogueEncoder:
         max_length: tokens of a sequence at most; longer dialogues lose early turns.
     """
 
-    def __init__(self, encoder: ChatEncoder, recipe: Recipe, max_length: int | None) -> None:
-        self.encoder, self.recipe, self.max_length = encoder, recipe, max_length
+    def __init__(self, encoder: ChatEncoder, protocol: ProtocolName, max_length: int | None) -> None:
+        self.encoder, self.protocol, self.max_length = encoder, protocol, max_length
 
     def encode(self, trajectory: Trajectory, *, informed: bool) -> EncodedDialogue:
         """Encode a dialogue.
@@ -33,7 +33,7 @@ class DialogueEncoder:
             trajectory,
             trajectory.agent_system,
             hidden=trajectory.task.hidden if informed else None,
-            recipe=self.recipe,
+            protocol=self.protocol,
             max_length=self.max_length,
         )
 

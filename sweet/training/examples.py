@@ -16,7 +16,7 @@ from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.token_terms import Recorded, terms_of
@@ -111,8 +111,8 @@ class ExampleBuilder:
         too_long: an error for each example that cannot be cut to the length, which is omitted.
     """
 
-    def __init__(self, encoder: ChatEncoder, *, recipe: Recipe, max_length: int | None, source: str) -> None:
-        self.encoder = DialogueEncoder(encoder, recipe, max_length)
+    def __init__(self, encoder: ChatEncoder, *, protocol: ProtocolName, max_length: int | None, source: str) -> None:
+        self.encoder = DialogueEncoder(encoder, protocol, max_length)
         self._replies, self._max_length = encoder, max_length
         self.source = source
         self.pool = Pool()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.credit.registry import rule_class
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 
 LARGE = 100_000_000
 """Number of parameters from which the paper's values apply."""
@@ -51,7 +51,7 @@ def defaults(learner: str, *, large: bool) -> Hyperparameters:
 def resolve(
     learner: str,
     parameters: int,
-    recipe: Recipe,
+    protocol: ProtocolName,
     *,
     lr: float | None,
     nll: float | None,
@@ -73,7 +73,7 @@ def resolve(
     usual_epochs = dialogue_epochs if large and by_kind else usual.epochs
     usual_lr = float(f"{LORA * usual.lr:.6g}") if lora else usual.lr
     # The published command for the critic has no likelihood term.
-    usual_nll = 0.0 if learner == "critic" and recipe == "upstream" else usual.nll
+    usual_nll = 0.0 if learner == "critic" and protocol == "upstream" else usual.nll
     return Hyperparameters(
         lr=usual_lr if lr is None else lr,
         nll=usual_nll if nll is None else nll,

@@ -12,8 +12,8 @@ from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.adapter import find_adapter
-from sweet.stages.base import TrainPacking
-from sweet.training.config import LoraOptions
+from sweet.stages.base import Packing
+from sweet.training.config import LoraConfig
 
 CPU_TOKENS = 2048
 """Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
@@ -44,7 +44,7 @@ class StartingModel:
 
 
 def recompute_layers(
-    choice: Literal["auto", "on", "off"], packing: TrainPacking = "tree", *, on_gpu: bool, one_process: bool = True
+    choice: Literal["auto", "on", "off"], packing: Packing = "tree", *, on_gpu: bool, one_process: bool = True
 ) -> bool | None:
     """Return `Start.recompute` for the options `--gradient-checkpointing` and `--packing`.
 
@@ -66,7 +66,7 @@ def recompute_layers(
 
 def start_of(
     base: str,
-    lora: LoraOptions,
+    lora: LoraConfig,
     *,
     recompute: bool | None = False,
     head: bool = False,
@@ -82,22 +82,22 @@ def start_of(
     Raises:
         UsageError: options do not go together, or peft is not installed.
     """
-    if lora.rank is None:
+    if lora.lora is None:
         options = {
-            option("lora_alpha"): lora.alpha,
-            option("lora_target"): lora.target or None,
-            option("lora_output", "adapter"): lora.output if lora.output == "adapter" else None,
+            option("lora_alpha"): lora.lora_alpha,
+            option("lora_target"): lora.lora_target or None,
+            option("lora_output", "adapter"): lora.lora_output if lora.lora_output == "adapter" else None,
         }
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise UsageError("An adapter needs a rank.", where=listed(given), fix=option("lora", 16))
         return Start(base, recompute=recompute, head=head, head_seed=head_seed)
     check_peft()
-    if lora.output == "adapter" and find_adapter(base) is not None:
+    if lora.lora_output == "adapter" and find_adapter(base) is not None:
         raise UsageError(
             "An adapter that is trained on an adapter has no base that a reader could load.",
             where=Hint(option("lora_output", "adapter"), " ", option("model", base)),
             fix=option("lora_output", "merged"),
         )
-    settings = LoraSettings(lora.rank, lora.alpha or 2 * lora.rank, tuple(lora.target), lora.seed)
-    return Start(base, settings, lora.output, recompute, head, head_seed)
+    settings = LoraSettings(lora.lora, lora.lora_alpha or 2 * lora.lora, tuple(lora.lora_target), lora.seed)
+    return Start(base, settings, lora.lora_output, recompute, head, head_seed)

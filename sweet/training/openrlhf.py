@@ -19,7 +19,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.rows import Pair
-from sweet.tasks.base import Recipe, TurnTokens
+from sweet.tasks.base import ProtocolName, TurnTokens
 from sweet.training.config import LayoutOptions
 from sweet.training.examples import sides_of
 from sweet.training.loggers import LogTarget
@@ -75,7 +75,7 @@ class OpenRLHFTraining:
 def check_openrlhf(
     *,
     lora: bool,
-    recipe: Recipe,
+    protocol: ProtocolName,
     log_to: Sequence[LogTarget],
     turn_tokens: TurnTokens = "both",
     rule_options: Sequence[str] = (),
@@ -99,11 +99,11 @@ def check_openrlhf(
             where=option("log_to"),
             fix=Hint(option("engine", "torch"), ", or deepspeed"),
         )
-    if recipe == "upstream":
+    if protocol == "upstream":
         what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
         raise UsageError(
             what,
-            where=Hint(option("recipe", "upstream"), " ", option("engine", "openrlhf")),
+            where=Hint(option("protocol", "upstream"), " ", option("engine", "openrlhf")),
             fix=Hint(option("engine", "torch"), ", or deepspeed"),
         )
     if lora:

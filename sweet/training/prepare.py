@@ -75,15 +75,15 @@ def prepare_critic(
     if config.engine == "openrlhf":
         raise unsuitable_for_openrlhf("the critic")
     check_critic_options(config)
-    meta, beta = TrainedMeta(variant=config.variant, recipe=config.recipe), config.beta
+    meta, beta = TrainedMeta(variant=config.variant, protocol=config.protocol), config.beta
     if config.variant == "regression":
         target: Target = config.target
-        if config.recipe == "upstream" and target == "preference":
+        if config.protocol == "upstream" and target == "preference":
             target, beta = "dialogue", 1.0
         meta = meta.model_copy(update={"target": target})
         objective = partial(Objective, target=target)
     else:
-        normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
+        normalize = config.normalize or ("trajectory" if config.protocol == "upstream" else "turn")
         meta = meta.model_copy(update={"normalize": normalize, "turn_tokens": critic_turn_tokens(config)})
         objective = partial(Objective, normalize=normalize)
     if config.target == "preference":
@@ -117,7 +117,7 @@ def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, wei
     if reward is not None and reward.figures is not None:
         reporter.say(f"Reward model: {reward.figures}.")
     examples = basis.builder.credits(batch, credits, models)
-    training = basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.recipe))
+    training = basis.training(config, examples, rule.objective(config.beta, basis.hyperparameters.nll, config.protocol))
     training = replace(training, trains_reward=rule.trains_reward, reward=None if reward is None else reward.figures)
     if not rule.grouped:
         return training
@@ -226,7 +226,7 @@ class _Basis:
         if config.engine == "openrlhf":
             check_openrlhf(
                 lora=config.lora is not None,
-                recipe=config.recipe,
+                protocol=config.protocol,
                 log_to=config.log_to,
                 turn_tokens=actor_turn_tokens(config),
                 rule_options=config.rule_option if isinstance(config, TrainActorConfig) else (),
@@ -245,7 +245,7 @@ class _Basis:
         hyperparameters = resolve(
             learner,
             model.trainee.parameters,
-            config.recipe,
+            config.protocol,
             lr=config.lr,
             nll=config.nll,
             epochs=config.epochs,
@@ -255,7 +255,7 @@ class _Basis:
         )
         builder = ExampleBuilder(
             model.encoder,
-            recipe=config.recipe,
+            protocol=config.protocol,
             max_length=model.max_length,
             source=inputs[0].id,
         )
@@ -357,7 +357,7 @@ def _load_model(
 ) -> StartingModel:
     """Load the model, or its shapes where this process does not train it, and what encodes dialogues for it."""
     tokenizer = load_tokenizer(base)
-    upstream_critic = config.recipe == "upstream" and learner in ("critic", "regression")
+    upstream_critic = config.protocol == "upstream" and learner in ("critic", "regression")
     effort = RolloutsMeta.of(rollouts).effort
     counted = critic_turn_tokens(config) if isinstance(config, TrainCriticConfig) else actor_turn_tokens(config)
     encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer, counted, effort)
@@ -378,7 +378,7 @@ def _load_model(
     )
     head = learner == "regression"
     head_seed = config.seed if head and upstream_critic else None
-    start = start_of(base, config.lora_options, recompute=recompute, head=head, head_seed=head_seed)
+    start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     if weights and layout is None:
         trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
     else:

@@ -118,7 +118,7 @@ class RewardModel:
         """
         encoder = self._encoder
         build = ExampleBuilder(
-            encoder.encoder, recipe=encoder.recipe, max_length=encoder.max_length, source=batch.source
+            encoder.encoder, protocol=encoder.protocol, max_length=encoder.max_length, source=batch.source
         )
         examples = build.credits(batch, credits, models)
         if not examples:

@@ -60,5 +60,5 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
 
 
 def _actor_meta(config: TrainActorConfig) -> TrainedMeta:
-    meta = TrainedMeta(method=config.method, recipe=config.recipe, turn_tokens=actor_turn_tokens(config))
+    meta = TrainedMeta(method=config.method, protocol=config.protocol, turn_tokens=actor_turn_tokens(config))
     return meta.model_copy(update={"rule_option": config.rule_option}) if config.rule_option else meta

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import UsageError
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
@@ -46,7 +46,7 @@ class DisplayOptions:
     """
 
     kind: TaskKind | None = None
-    recipe: Recipe = "paper"
+    protocol: ProtocolName = "paper"
     settings: tuple[str, ...] = ()
     hidden: bool = False
     raw: bool = False
@@ -60,12 +60,12 @@ class DisplayOptions:
         except UsageError:
             kind = None
         meta = records.rollouts.meta
-        labels = {"agent": "agent", "sim": "human", "tasks": "tasks", "split": "split", "recipe": "recipe"}
+        labels = {"agent": "agent", "sim": "human", "tasks": "tasks", "split": "split", "protocol": "protocol"}
         settings = [f"{word} {meta[key]}" for key, word in labels.items() if meta.get(key)]
         if isinstance(turns := meta.get("max_turns"), int):
             settings.append(f"at most {count(turns, 'turn')}")
-        recipe: Recipe = "upstream" if meta.get("recipe") == "upstream" else "paper"
-        return cls(kind, recipe, tuple(settings), hidden, screenshots=screenshots)
+        protocol: ProtocolName = "upstream" if meta.get("protocol") == "upstream" else "paper"
+        return cls(kind, protocol, tuple(settings), hidden, screenshots=screenshots)
 
     @property
     def language(self) -> str:
@@ -79,7 +79,7 @@ class DisplayOptions:
 
     def delivered(self, turn: Turn, content: str) -> str:
         """Return the answer of an agent turn if `content` contains it literally; else an empty string."""
-        move = None if self.kind is None else self.kind.move(turn.said, last=False, recipe=self.recipe)
+        move = None if self.kind is None else self.kind.move(turn.said, last=False, protocol=self.protocol)
         return move.answer if move and move.answer and move.answer in content else ""
 
     def text(self, text: str, *, whole: bool = False) -> Iterator[Block]:

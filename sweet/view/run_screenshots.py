@@ -20,7 +20,7 @@ from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.html.page import without_page
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -58,9 +58,15 @@ class RunScreenshots:
     """
 
     def __init__(
-        self, run: Run, kind: TaskKind, recipe: Recipe, *, draw: bool = True, settings: RenderSettings | None = None
+        self,
+        run: Run,
+        kind: TaskKind,
+        protocol: ProtocolName,
+        *,
+        draw: bool = True,
+        settings: RenderSettings | None = None,
     ) -> None:
-        self.run, self.kind, self.recipe, self.draw = run, kind, recipe, draw
+        self.run, self.kind, self.protocol, self.draw = run, kind, protocol, draw
         self._store = ScreenshotStore(run.path / SCREENSHOTS)
         self._settings = settings or RenderSettings()
 
@@ -71,13 +77,13 @@ class RunScreenshots:
             kind = task_kind(run.manifest().task)
         except UsageError:  # of a plug-in that is not installed here
             return None
-        recipe: Recipe = "upstream" if rollouts.meta.get("recipe") == "upstream" else "paper"
+        protocol: ProtocolName = "upstream" if rollouts.meta.get("protocol") == "upstream" else "paper"
         settings = RolloutsMeta.of(rollouts).rendering
-        return cls(run, kind, recipe, draw=draw, settings=settings) if kind.visual else None
+        return cls(run, kind, protocol, draw=draw, settings=settings) if kind.visual else None
 
     def page(self, reply: str) -> str | None:
         """Return the page in a raw reply as it was rendered; None if there is none."""
-        return self.kind.move(reply, last=False, recipe=self.recipe).answer
+        return self.kind.move(reply, last=False, protocol=self.protocol).answer
 
     def turn_picture(self, turn: Turn) -> Picture:
         """Return the picture that the human saw for an agent turn."""

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from sweet.errors import UsageError
 from sweet.files import check_target
 from sweet.runs.run import Run
-from sweet.stages.base import MAIN, StageConfig, about
+from sweet.stages.base import StageConfig, about
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.units import count
@@ -34,11 +34,16 @@ TABLE_ROWS = 50
 
 
 class ViewConfig(StageConfig):
-    id: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    main_options = (
+        *("id", "outcome", "task", "search", "sort", "limit"),
+        *("against", "hidden", "print_", "html", "serve", "from_"),
+    )
+
+    id: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Show this dialogue as a dialogue; a unique prefix of its id is enough."""
-    outcome: list[Ending] = Field(default_factory=list, json_schema_extra=about("Selection", MAIN))
+    outcome: list[Ending] = Field(default_factory=list, json_schema_extra=about("Selection"))
     """Only those with this outcome or ending; may be repeated."""
-    task: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    task: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those of this task; * matches anything."""
     reward_below: float | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those with a lower reward."""
@@ -48,36 +53,36 @@ class ViewConfig(StageConfig):
     """Only those with a fault, of the dialogue or of the simulated human."""
     bookmarked: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Only those with a bookmark."""
-    search: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    search: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those whose request, turns or answer contain this text (case ignored); --hidden adds the hidden texts."""
     regex: bool = Field(default=False, json_schema_extra=about("Selection"))
     """The text is a regular expression; begin it with (?i) to ignore case."""
-    sort: SortKey = Field(default="order", json_schema_extra=about("Selection", MAIN))
+    sort: SortKey = Field(default="order", json_schema_extra=about("Selection"))
     """Sort by this column; order is the order of the file."""
     reverse: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Reverse the order."""
-    limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Selection", MAIN))
+    limit: int | None = Field(default=None, ge=1, json_schema_extra=about("Selection"))
     """Show at most this many; default: 50 in the table and all elsewhere."""
-    against: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    against: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Show these rollouts (B) beside the viewed ones (A), task by task: an id of this run, RUN, or RUN:rollouts-2."""
     changed: Change | None = Field(default=None, json_schema_extra=about("Selection"))
     """With --against: only tasks that B solved and A did not, or lost, or whose reward is better, worse, or differs."""
-    hidden: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
+    hidden: bool = Field(default=False, json_schema_extra=about("Output"))
     """Also show the hidden information."""
     pictures: bool = Field(default=True, json_schema_extra=about("Output"))
     """Show screenshots, also of the reference page, in the HTML page and on terminals with colours; else name files."""
-    print_: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
+    print_: bool = Field(default=False, json_schema_extra=about("Output"))
     """Print the table and exit, also on a terminal."""
-    html: Path | None = Field(default=None, json_schema_extra=about("Output", MAIN))
+    html: Path | None = Field(default=None, json_schema_extra=about("Output"))
     """Write one self-contained HTML page to this file."""
     export: Path | None = Field(default=None, json_schema_extra=about("Output"))
     """Write the shown dialogues to this file like data export: JSON lines in the published layout."""
-    serve: bool = Field(default=False, json_schema_extra=about("Output", MAIN))
+    serve: bool = Field(default=False, json_schema_extra=about("Output"))
     """Serve the application to browsers of this machine, at an address with a secret token; bookmarks are all that it
     writes. Needs the package textual-serve."""
     port: int = Field(default=0, ge=0, le=65535, json_schema_extra=about("Output"))
     """The port to serve on; 0 is any free one."""
-    from_: str | None = Field(default=None, json_schema_extra=about("Selection", MAIN))
+    from_: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Rollouts to view; default: those that are being written, else the newest."""
 
     @model_validator(mode="after")

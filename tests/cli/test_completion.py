@@ -64,8 +64,8 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("ro") == ["rollout"]
     assert set(offered("data", "")) >= {"import", "export", "colbench"}
     assert offered("rollout", "--num") == ["--num-tasks"]
-    assert offered("rollout", "--recipe", "") == ["paper", "upstream"]
-    assert offered("rollout", "--recipe=u") == ["upstream"]
+    assert offered("rollout", "--protocol", "") == ["paper", "upstream"]
+    assert offered("rollout", "--protocol=u") == ["upstream"]
     assert offered("rollout", "--task", "") == ["code", "html"]
     assert offered("train", "--algorithm", "gr") == ["grpo"]
     assert offered("train-online", "--algorithm", "r") == ["rft", "rloo"]

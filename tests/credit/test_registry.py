@@ -34,7 +34,7 @@ class Rule(CreditRule):
     large = small = Hyperparameters(lr=1e-4, nll=0.0, epochs=1, batch=8)
     scale: float = 1.0
 
-    def objective(self, beta, nll, recipe):
+    def objective(self, beta, nll, protocol):
         return Objective(None, nll, policy=PolicyGradient())
 
     def credit(self, batch, models):

@@ -41,7 +41,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def builder(tokenizer: Any) -> ExampleBuilder:
-    return ExampleBuilder(ChatEncoder(tokenizer), recipe="paper", max_length=None, source="scores-1")
+    return ExampleBuilder(ChatEncoder(tokenizer), protocol="paper", max_length=None, source="scores-1")
 
 
 @pytest.fixture

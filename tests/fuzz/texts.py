@@ -56,21 +56,21 @@ EXTRACTION = st.fixed_dictionaries({"text": PIECES, "program": st.none() | st.sa
 
 
 def check_markers(value: list[list[Any]]) -> None:
-    """Check that any reply is read, and that one with exact markers has the parts between them in both recipes."""
+    """Check that any reply is read, and that one with exact markers has the parts between them in both protocols."""
     text = text_of(value)
-    for recipe in ("paper", "upstream"):
-        going_on = read_move(text, last=False, recipe=recipe)
-        ended = read_move(text, last=True, recipe=recipe)
+    for protocol in ("paper", "upstream"):
+        going_on = read_move(text, last=False, protocol=protocol)
+        ended = read_move(text, last=True, protocol=protocol)
         assert going_on.content == ended.content
         assert going_on.content in text
         assert going_on.answer is None or going_on.answer in text
         assert going_on.ends == (going_on.answer is not None)
         assert ended.answer is not None
-        if recipe == "paper":
-            again = read_move(f"{OUTPUT_MARKER} {going_on.content}", last=False, recipe=recipe)
+        if protocol == "paper":
+            again = read_move(f"{OUTPUT_MARKER} {going_on.content}", last=False, protocol=protocol)
             assert OUTPUT_MARKER in text or again == going_on
     words = " ".join(text.replace("OUTPUT", "").replace("ANSWER", "").split())
     is_marker = ANSWER.search(f"{words}\n") or OUTPUT.search(words)
     words = words if words.isascii() and not set(words) & set("*_`") and not is_marker else "x"
-    exact = read_move(f"thought\n{OUTPUT_MARKER} {ANSWER_MARKER}\n{words}", last=False, recipe="paper")
+    exact = read_move(f"thought\n{OUTPUT_MARKER} {ANSWER_MARKER}\n{words}", last=False, protocol="paper")
     assert exact == Move(content=f"{ANSWER_MARKER}\n{words}".strip(), answer=words, ends=True)

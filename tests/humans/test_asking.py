@@ -14,7 +14,7 @@ from sweet.humans.llm import LLMHuman
 from sweet.humans.vlm_human import VLMHuman
 from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.registry import task_kind
 from tests.humans.leaking import BEHAVES, Leaky
@@ -29,10 +29,10 @@ FEE = Task(
 ASKED = [Message(role="user", content="Write def fee(n)."), Message(role="assistant", content="What is the rate?")]
 
 
-def asked(server: ChatServer, tries: int, recipe: Recipe = "paper") -> HumanReply:
+def asked(server: ChatServer, tries: int, protocol: ProtocolName = "paper") -> HumanReply:
     async def work(url: str) -> HumanReply:
         async with open_client(server.model, [url], role="sim", retry_timeout=5) as client:
-            return await LLMHuman(client, task_kind("code"), recipe, tries).reply(FEE, ASKED)
+            return await LLMHuman(client, task_kind("code"), protocol, tries).reply(FEE, ASKED)
 
     with server.running() as url:
         return asyncio.run(work(url))

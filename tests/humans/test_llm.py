@@ -48,7 +48,7 @@ def test_it_sees_the_reference_and_answers_greedily() -> None:
     assert (sampling.temperature, sampling.max_tokens, sampling.n) == (0.0, 256, 1)
 
 
-def test_recipe_upstream_puts_the_published_system_message_before_the_prompt() -> None:
+def test_protocol_upstream_puts_the_published_system_message_before_the_prompt() -> None:
     speaker = Speaker("It is 5.")
     asyncio.run(LLMHuman(speaker, task_kind("code"), "upstream").reply(TASK, DIALOGUE))
     ((system, *rest), _), *_ = speaker.asked

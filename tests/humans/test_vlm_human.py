@@ -18,7 +18,7 @@ from sweet.llm.base import ContextOverflow, RequestFailed
 from sweet.llm.connect import open_client
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.screenshot_images import scaled
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.html.kind import HtmlKind
 from tests.render.pictures import page as picture
 from tests.render.pictures import plain
@@ -61,11 +61,11 @@ def replies(
     album: Album | None = None,
     retry_timeout: float = 5,
     kind: HtmlKind | None = None,
-    recipe: Recipe = "paper",
+    protocol: ProtocolName = "paper",
 ) -> HumanReply:
     async def work(url: str) -> HumanReply:
         async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
-            return await VLMHuman(client, kind or HtmlKind(), album or Album(), recipe).reply(task, messages)
+            return await VLMHuman(client, kind or HtmlKind(), album or Album(), protocol).reply(task, messages)
 
     with server.running() as url:
         return asyncio.run(work(url))
@@ -94,9 +94,9 @@ def test_both_screenshots_are_sent_at_each_turn_the_agents_first() -> None:
     assert "<p>" not in text, "it sees pages, not their source"
 
 
-def test_recipe_upstream_shows_the_pictures_without_the_dialogue() -> None:
+def test_protocol_upstream_shows_the_pictures_without_the_dialogue() -> None:
     server = ChatServer("eyes", lambda body: said(SEEN))
-    replies(server, dialogue(FIRST, f"Here it is.\n{LAST}"), recipe="upstream")
+    replies(server, dialogue(FIRST, f"Here it is.\n{LAST}"), protocol="upstream")
     pictures, text = shown(server.asked[0])
     assert pictures == [SHOTS[LAST].png, SHOTS[WANTED].png]
     for word in (TASK.problem_description, "The title is too small.", "Here it is.", "{"):

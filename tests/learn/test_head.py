@@ -31,7 +31,7 @@ def with_head(model: Any, seed: int = 0) -> Any:
 
 
 def published_head(model: Any, seed: int = 0) -> Any:
-    """A model with a new head of recipe `upstream`."""
+    """A model with a new head of protocol `upstream`."""
     attach_head(model, bias=False, seed=seed)
     return model
 

@@ -74,14 +74,14 @@ def test_a_piece_is_at_most_half_a_batch(shuffle: str, batch: int, expected: int
     ("config", "reads", "expected"),
     [
         (TrainActorConfig(), "pairs", "pieces"),
-        (TrainActorConfig(recipe="upstream"), "pairs", "examples"),
+        (TrainActorConfig(protocol="upstream"), "pairs", "examples"),
         (TrainActorConfig(method="multi-turn-dpo"), "preferences", "examples"),
         (TrainActorConfig(method="rft"), "scores", "examples"),
         (TrainActorConfig(method="rft", shuffle="grouped"), "scores", "grouped"),
         (TrainCriticConfig(), "preferences", "pieces"),
         (TrainCriticConfig(shuffle="examples"), "preferences", "examples"),
-        (TrainCriticConfig(recipe="upstream"), "preferences", "examples"),
-        (TrainCriticConfig(recipe="upstream", shuffle="pieces"), "preferences", "pieces"),
+        (TrainCriticConfig(protocol="upstream"), "preferences", "examples"),
+        (TrainCriticConfig(protocol="upstream", shuffle="pieces"), "preferences", "pieces"),
         (TrainCriticConfig(variant="regression", target="real"), "scores", "examples"),
     ],
 )

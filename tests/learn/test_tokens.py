@@ -110,7 +110,7 @@ def test_c_is_inside_the_template(tokenizers: dict[str, Any], make_trajectory: M
 
 def test_upstream_puts_c_before_the_begin_of_text(tokenizers: dict[str, Any], make_trajectory: Make) -> None:
     encoder = ChatEncoder(tokenizers["llama3"])
-    row = encoder.dialogue(make_trajectory(), SYSTEM, hidden="C0", recipe="upstream").sequences[0]
+    row = encoder.dialogue(make_trajectory(), SYSTEM, hidden="C0", protocol="upstream").sequences[0]
     text = encoder.tokenizer.decode(list(row.ids))
     assert text.startswith("In light that the final answer is: C0.<|begin_of_text|>")
     assert text.count("C0") == 1

@@ -26,7 +26,7 @@ SAID = (
 
 
 def thoughtful() -> Trajectory:
-    """A dialogue whose agent thinks before it speaks, as recipe `upstream` records it."""
+    """A dialogue whose agent thinks before it speaks, as protocol `upstream` records it."""
     history = [Turn(role="user", content="Write def fee(hours).")]
     for said in SAID:
         history += [Turn(role="assistant", content=seen_upstream(said), output=said), Turn(role="user", content="5.")]
@@ -62,7 +62,7 @@ def test_a_side_is_the_last_prompt_and_its_raw_reply(
     tokenizers: dict[str, Any], family: str, space: str, end: str
 ) -> None:
     tokenizer, trajectory = tokenizers[family], thoughtful()
-    rows = UpstreamEncoder(tokenizer).dialogue(trajectory, SYSTEM, hidden="C0", recipe="upstream").sequences
+    rows = UpstreamEncoder(tokenizer).dialogue(trajectory, SYSTEM, hidden="C0", protocol="upstream").sequences
     prompt = ChatEncoder(tokenizer).prompts([trajectory.observation(5, SYSTEM)])[0]
     lead = "<think>\n\n</think>\n\n" if family == "qwen" else ""
     assert [tokenizer.decode(list(row.ids)) for row in rows] == [
@@ -78,15 +78,15 @@ def test_a_side_is_the_last_prompt_and_its_raw_reply(
     assert [span.turn for span in rows[0].spans] == [1, 3, 5]
 
 
-def test_recipe_paper_supervises_what_was_sampled(tokenizers: dict[str, Any]) -> None:
+def test_protocol_paper_supervises_what_was_sampled(tokenizers: dict[str, Any]) -> None:
     rows = ChatEncoder(tokenizers["llama3"]).dialogue(thoughtful(), SYSTEM, hidden="C0").sequences
     assert supervised(tokenizers["llama3"], rows) == [f"{said}<|eot_id|>" for said in SAID]
 
 
 def test_a_side_that_is_too_long_loses_early_turns(tokenizers: dict[str, Any]) -> None:
     encoder, trajectory = UpstreamEncoder(tokenizers["llama3"]), build_trajectory(turns=5)
-    [whole] = encoder.dialogue(trajectory, SYSTEM, hidden="C0", recipe="upstream").sequences
-    encoded = encoder.dialogue(trajectory, SYSTEM, hidden="C0", recipe="upstream", max_length=len(whole.ids) - 1)
+    [whole] = encoder.dialogue(trajectory, SYSTEM, hidden="C0", protocol="upstream").sequences
+    encoded = encoder.dialogue(trajectory, SYSTEM, hidden="C0", protocol="upstream", max_length=len(whole.ids) - 1)
     assert encoded.dropped >= 1
     assert [span.turn for row in encoded.sequences for span in row.spans] == trajectory.agent_turns[encoded.dropped :]
     assert encoded.sequences[-1].ids[-1] == encoder.tokenizer.eos_token_id
@@ -96,7 +96,7 @@ def test_a_side_that_is_too_long_loses_early_turns(tokenizers: dict[str, Any]) -
 def test_the_ranking_averages_over_the_header_and_the_text_of_a_reply(tokenizers: dict[str, Any], ended: bool) -> None:
     tokenizer = tokenizers["llama3"]
     model, reply = build_model(len(tokenizer)), ReplyText("What is the rate?", ended=ended)
-    critic = AdvantageCritic(model, model, tokenizer, recipe="upstream")
+    critic = AdvantageCritic(model, model, tokenizer, protocol="upstream")
     judged = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])[0][0]
     seen = critic._seen(critic.reader.turn(TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])))
     header = "<|start_header_id|>assistant<|end_header_id|>\n\n"
@@ -114,8 +114,8 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
     assert scoring_prefix(build_tokenizer(TEMPLATES["llama3"])) == ()
     turn = TurnReplies("x", 1, OBSERVATION, "C0", [ReplyText("What is the rate?")], [None])
     paper, upstream = (
-        Reader(ChatEncoder(tokenizer), informed=True, recipe=recipe, max_length=None)
-        for recipe in ("paper", "upstream")
+        Reader(ChatEncoder(tokenizer), informed=True, protocol=protocol, max_length=None)
+        for protocol in ("paper", "upstream")
     )
     assert [reader.turn(turn)[0].ids.count(begin) for reader in (paper, upstream)] == [1, 2]
     assert [reader.turn(turn, without_hidden=True)[0].ids.count(begin) for reader in (paper, upstream)] == [1, 1]
@@ -124,7 +124,7 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
     assert supervised(tokenizer, [row]) == ["What is the rate?<|eot_id|>"]
     [dialogue] = upstream.dialogue(build_trajectory(turns=2), SYSTEM)
     assert dialogue.ids.count(begin) == 2
-    [side] = UpstreamEncoder(tokenizer).dialogue(build_trajectory(), SYSTEM, hidden="C0", recipe="upstream").sequences
+    [side] = UpstreamEncoder(tokenizer).dialogue(build_trajectory(), SYSTEM, hidden="C0", protocol="upstream").sequences
     assert side.ids.count(begin) == 1
 
 
@@ -133,12 +133,12 @@ def test_the_second_begin_of_text_counts_for_the_maximum_length() -> None:
     turn = TurnReplies("x", 1, OBSERVATION, "C0", [ReplyText("What is the rate?")], [None])
 
     def rows(limit: int | None) -> list[TokenSequence]:
-        return Reader(ChatEncoder(tokenizer), informed=True, recipe="upstream", max_length=limit).turn(turn)
+        return Reader(ChatEncoder(tokenizer), informed=True, protocol="upstream", max_length=limit).turn(turn)
 
     length = len(rows(None)[0].ids)
     assert [len(row.ids) for row in rows(length)] == [length]
     assert rows(length - 1) == []
     with pytest.raises(TooLong):
         ChatEncoder(tokenizer).turn(
-            OBSERVATION, turn.replies, turn=1, name="x", hidden="C0", recipe="upstream", max_length=length - 2
+            OBSERVATION, turn.replies, turn=1, name="x", hidden="C0", protocol="upstream", max_length=length - 2
         )

@@ -56,7 +56,7 @@ def test_a_marker_in_a_thought_is_not_read(marks: Marks, inside: str, said: str,
     assert parts.thought + marks.before_closing == thought or parts.thought == thought
     assert parts.said == said
     assert ANSWER_MARKER not in parts.spoken
-    assert not read_move(parts.spoken, last=False, recipe="paper").ends
+    assert not read_move(parts.spoken, last=False, protocol="paper").ends
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def make_run(path: Path, *, critic: bool) -> Run:
             for parameter in model.parameters():
                 parameter += 0.02 * parameter.std() * torch.randn(parameter.shape, generator=noise)
         with run.attempt("train-critic", Settings()) as attempt:
-            meta = {"variant": "advantage", "base": "micro", "recipe": "paper", "beta": 0.1, "normalize": "turn"}
+            meta = {"variant": "advantage", "base": "micro", "protocol": "paper", "beta": 0.1, "normalize": "turn"}
             draft = attempt.start_artifact("critic", suffix="", meta=meta)
             save_model(model, tokenizer, draft.path)
             attempt.finish_artifact(draft)

@@ -180,7 +180,7 @@ def with_critic(tmp_path: Path, agent: str) -> Run:
     """A run with a critic that is its reference, so that it gives every turn the same advantage."""
     run = Run.create(tmp_path / "run", "code")
     with run.attempt("train-critic", Settings()) as attempt:
-        meta = {"variant": "advantage", "base": agent, "recipe": "paper", "beta": 0.1, "normalize": "turn"}
+        meta = {"variant": "advantage", "base": agent, "protocol": "paper", "beta": 0.1, "normalize": "turn"}
         draft = attempt.start_artifact("critic", suffix="", meta=meta)
         for path in Path(agent).iterdir():
             (draft.path / path.name).write_bytes(path.read_bytes())

@@ -80,7 +80,7 @@ def with_critic(folder: Path, agent: str) -> Run:
     """A run with a critic that is not its reference."""
     run, tokenizer = Run.create(folder, "code"), load_tokenizer(agent)
     with run.attempt("train-critic", Settings()) as attempt:
-        meta = {"variant": "advantage", "base": agent, "recipe": "paper", "beta": 0.1, "normalize": "turn"}
+        meta = {"variant": "advantage", "base": agent, "protocol": "paper", "beta": 0.1, "normalize": "turn"}
         draft = attempt.start_artifact("critic", suffix="", meta=meta)
         save_model(build_model(len(tokenizer), seed=1), tokenizer, draft.path)
         attempt.finish_artifact(draft)

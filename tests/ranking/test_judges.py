@@ -88,9 +88,9 @@ def test_every_judge_judges_the_same_replies(judged: JudgedRun, judge: str) -> N
         assert any(values(row) != pytest.approx(values(before[key]), abs=1e-3) for key, row in after.items())
 
 
-def test_the_upstream_recipe_reuses_the_recorded_sampler_log_probabilities(judged: JudgedRun) -> None:
-    whole = judged.rank(candidates=4, fraction=0.3, max_tokens=8, recipe="upstream")
-    again = judged.rank(replies=whole.artifacts[0].id, recipe="upstream")
+def test_the_upstream_protocol_reuses_the_recorded_sampler_log_probabilities(judged: JudgedRun) -> None:
+    whole = judged.rank(candidates=4, fraction=0.3, max_tokens=8, protocol="upstream")
+    again = judged.rank(replies=whole.artifacts[0].id, protocol="upstream")
     before, after = judged.rows(whole), judged.rows(again)
     for key, row in after.items():
         assert [c.reference for c in row.candidates] == [c.sampler for c in row.candidates]
@@ -176,7 +176,7 @@ def test_an_interrupted_judging_of_given_replies_resumes(judged: JudgedRun) -> N
         ({"replies": "candidates-1", "rollouts": "rollouts-1"}, "--rollouts"),
         ({"judge": "oracle", "from_": "critic-1"}, "--from"),
         ({"judge": "random", "reference": "micro"}, "--reference"),
-        ({"judge": "untrained", "recipe": "upstream"}, "--recipe"),
+        ({"judge": "untrained", "protocol": "upstream"}, "--protocol"),
         ({"judge": "untrained", "reference_context": "dialogue"}, "--reference-context"),
         ({"judge": "random", "reference_context": "hidden"}, "--reference-context"),
         ({"replies": "candidates-99"}, "candidates-99"),

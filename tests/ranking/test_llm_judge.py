@@ -385,7 +385,7 @@ def test_the_newest_dialogues_of_the_split_train_are_ranked(served: ServedRun) -
         ({"judge_model": "m"}, "judge-model"),
         ({"judge_url": ["http://127.0.0.1:1/v1"]}, "judge-url"),
         ({"judge": "llm", "judge_model": "m", "from_": "critic-1"}, "--from"),
-        ({"judge": "llm", "judge_model": "m", "recipe": "paper"}, "--recipe"),
+        ({"judge": "llm", "judge_model": "m", "protocol": "paper"}, "--protocol"),
     ],
 )
 def test_options_of_another_judge_are_refused(tmp_path: Path, changes: dict[str, Any], word: str) -> None:

@@ -30,7 +30,7 @@ from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
 from sweet.stages.record import Rate
 from sweet.stages.rows import CandidateRow
-from sweet.tasks.base import Message, Recipe, ReferenceContext
+from sweet.tasks.base import Message, ProtocolName, ReferenceContext
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -87,39 +87,41 @@ def test_an_advantage_is_equation_3(informed: bool) -> None:
     assert (found[0][0].advantage == found[1][0].advantage) != informed
 
 
-def test_an_untrained_critic_has_no_advantage_except_with_upstreams_recipe() -> None:
+def test_an_untrained_critic_has_no_advantage_except_with_upstreams_protocol() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     base = build_model(len(tokenizer))
     paper = AdvantageCritic(base, base, tokenizer).judge([turn()])[0]
     assert [verdict.advantage for verdict in paper] == pytest.approx([0.0] * 3, abs=1e-6)
-    upstream = AdvantageCritic(base, base, tokenizer, recipe="upstream").judge([turn()])[0]
+    upstream = AdvantageCritic(base, base, tokenizer, protocol="upstream").judge([turn()])[0]
     assert all(abs(verdict.advantage) > 1e-3 for verdict in upstream)
 
 
 @pytest.mark.parametrize("context", ["hidden", "dialogue"])
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_the_context_of_the_reference_is_independent_of_the_recipe(recipe: Recipe, context: ReferenceContext) -> None:
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
+def test_the_context_of_the_reference_is_independent_of_the_protocol(
+    protocol: ProtocolName, context: ReferenceContext
+) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
-    critic = AdvantageCritic(model, base, tokenizer, recipe=recipe, reference_context=context)
-    usual = AdvantageCritic(model, base, tokenizer, recipe=recipe)
+    critic = AdvantageCritic(model, base, tokenizer, protocol=protocol, reference_context=context)
+    usual = AdvantageCritic(model, base, tokenizer, protocol=protocol)
     encoder = ChatEncoder(tokenizer)
     hidden = "C0" if context == "hidden" else None
-    prompt = encoder.prompts([OBSERVATION], hidden=hidden, recipe=recipe)[0]
+    prompt = encoder.prompts([OBSERVATION], hidden=hidden, protocol=protocol)[0]
     verdicts = critic.judge([turn()])[0]
     for verdict, known, reply in zip(verdicts, usual.judge([turn()])[0], encoder.replies(REPLIES), strict=True):
         assert verdict.reference == pytest.approx(mean(base, prompt, reply), abs=1e-4)
         assert verdict.logprob == known.logprob, "the critic reads the same in both"
     sampler = critic.judge([turn(sampler=-1.25)])[0][0].reference
-    assert (sampler == -1.25) == (recipe == "upstream" and context == "dialogue"), "the sampler did not see c"
+    assert (sampler == -1.25) == (protocol == "upstream" and context == "dialogue"), "the sampler did not see c"
 
 
 def test_the_context_of_the_reference_is_recorded(run: Run, agent: str) -> None:
     hidden = run_rank(run, config(reference_context="hidden"), Silent()).artifacts[0]
     again = RankConfig(replies=hidden.id, reference_context="dialogue")
     dialogue = run_rank(run, again, Silent()).artifacts[0]
-    upstream = run_rank(run, RankConfig(replies=hidden.id, recipe="upstream"), Silent()).artifacts[0]
-    recorded = [(made.meta["recipe"], made.meta["reference_context"]) for made in (hidden, dialogue, upstream)]
+    upstream = run_rank(run, RankConfig(replies=hidden.id, protocol="upstream"), Silent()).artifacts[0]
+    recorded = [(made.meta["protocol"], made.meta["reference_context"]) for made in (hidden, dialogue, upstream)]
     assert recorded == [("paper", "hidden"), ("paper", "dialogue"), ("upstream", "dialogue")]
     hidden_rows, rows = (
         sorted(read_jsonl(run.file(made), CandidateRow), key=lambda row: row.key) for made in (hidden, dialogue)
@@ -150,9 +152,9 @@ def test_a_critic_without_such_a_reference_refuses_its_context(tmp_path: Path, a
 def test_upstream_counts_the_header_omits_the_end_and_uses_the_samplers_mean() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
-    critic = AdvantageCritic(model, base, tokenizer, recipe="upstream")
+    critic = AdvantageCritic(model, base, tokenizer, protocol="upstream")
     encoder = ChatEncoder(tokenizer)
-    informed = encoder.prompts([OBSERVATION], hidden="C0", recipe="upstream")[0]
+    informed = encoder.prompts([OBSERVATION], hidden="C0", protocol="upstream")[0]
     bare = encoder.prompts([OBSERVATION])[0]
     reply = encoder.replies(REPLIES)[0]
     verdict = critic.judge([turn()])[0][0]
@@ -177,7 +179,7 @@ def test_sampled_turns_depend_only_on_the_seed() -> None:
     assert changes == len(dialogues) - 1, "turns of one dialogue are adjacent"
 
 
-def test_recipe_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> None:
+def test_protocol_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> None:
     written = [trajectory for trajectory, _ in make_dialogues()]
     dialogues = published_order(written)
     assert [(one.sample, one.task_id) for one in dialogues[4:6]] == [(0, "task-4"), (1, "task-0")]
@@ -186,15 +188,15 @@ def test_recipe_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> No
     assert [turn.key for turn in first_turns(dialogues, fraction=0.2)] == expected
     assert [turn.key for turn in first_turns(dialogues, fraction=0.2, limit=2)] == expected[:2]
     assert len(first_turns(dialogues)) == sum(len(dialogue.agent_turns) for dialogue in dialogues)
-    made = run_rank(run, config(recipe="upstream"), Silent()).artifacts[0]
+    made = run_rank(run, config(protocol="upstream"), Silent()).artifacts[0]
     assert sorted(row.key for row in read_jsonl(run.file(made), CandidateRow)) == sorted(expected)
     sampled = {row.key for row in read_jsonl(run.file(run_rank(run, config(), Silent()).artifacts[0]), CandidateRow)}
     assert sampled == {turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.2)} != set(expected)
 
 
 def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
-    """As an earlier version left it, which chose other turns for recipe upstream."""
-    made = run_rank(run, config(recipe="upstream"), Silent()).artifacts[0]
+    """As an earlier version left it, which chose other turns for protocol upstream."""
+    made = run_rank(run, config(protocol="upstream"), Silent()).artifacts[0]
     others = run_rank(run, config(), Silent()).artifacts[0]
     path = run.file(made)
     chosen = {row.key for row in read_jsonl(path, CandidateRow)}
@@ -203,7 +205,7 @@ def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
     assert other
     path.write_bytes(b"".join(other[:2]))
     with pytest.raises(InputError, match="not chosen any more"):
-        run_rank(run, config(recipe="upstream"), Silent())
+        run_rank(run, config(protocol="upstream"), Silent())
 
 
 def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(
@@ -232,7 +234,7 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
         "judge": "critic",
         "critic": "critic-1",
         "turn_tokens": "separate",
-        "recipe": "paper",
+        "protocol": "paper",
         "reference_context": "hidden",
     }
     critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent

@@ -1,4 +1,4 @@
-"""The window and the picture rule: how they are written, chosen by recipe, recorded, and shown by a real browser."""
+"""The window and the picture rule: how they are written, chosen by protocol, recorded, and shown by a real browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_screenshots_of_earlier_versions_are_found_and_others_are_kept_apart() -
     assert all(recorded_settings(window_name(one), one.pictures) == one for one in (default, *others))
 
 
-def test_recipe_upstream_chooses_the_published_window_and_the_photograph_if_it_is_there(
+def test_protocol_upstream_chooses_the_published_window_and_the_photograph_if_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWEET_DATA", str(tmp_path))

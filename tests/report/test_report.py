@@ -45,7 +45,7 @@ def test_the_headline_is_the_trained_actor(report: Report) -> None:
     assert report.headline.scores == "scores-2"
     assert report.headline.rate.mean == pytest.approx(fmean(AFTER))
     assert report.problems == []
-    assert report.method == "critic advantage, actor sweet (recipe paper)"
+    assert report.method == "critic advantage, actor sweet (protocol paper)"
 
 
 def test_before_and_after_are_paired_by_task(report: Report) -> None:
@@ -103,7 +103,7 @@ def second_round(run: Run) -> None:
     """Add an actor that was trained from the first one, scored on the same tasks."""
     first = run.manifest().of_kind("actor")[-1]
     base = str(run.path / first.path)
-    actor = step(run, "train-actor", "actor", [], meta={"method": "sweet", "base": base, "recipe": "paper"})
+    actor = step(run, "train-actor", "actor", [], meta={"method": "sweet", "base": base, "protocol": "paper"})
     meta = run.manifest().of_kind("rollouts")[-1].meta | {"agent": str(run.path / actor.path)}
     played = step(run, "rollout", "rollouts", [dump(trajectory(number)) for number in range(6)], meta=meta)
     rows = [score(number, 1.0) for number in range(6)]

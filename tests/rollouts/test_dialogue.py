@@ -17,7 +17,7 @@ from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sa
 from sweet.rollouts.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of
-from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task
+from sweet.tasks.base import NO_ANSWER, Fact, Message, ProtocolName, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
@@ -79,8 +79,8 @@ class MuteHuman:
         return HumanReply("  ")
 
 
-def rules(max_turns: int = 10, recipe: Recipe = "paper") -> Rules:
-    return Rules(max_turns=max_turns, temperature=1.0, top_p=1.0, max_tokens=64, recipe=recipe)
+def rules(max_turns: int = 10, protocol: ProtocolName = "paper") -> Rules:
+    return Rules(max_turns=max_turns, temperature=1.0, top_p=1.0, max_tokens=64, protocol=protocol)
 
 
 def played(agent: Lines, max_turns: int = 10) -> Trajectory:
@@ -138,12 +138,12 @@ PAGE = "<html><body><p>{}</p></body></html>"
         ((PAGE.format(1), ContextOverflow("too long")), 9, PAGE.format(1), "context_overflow"),
     ],
 )
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
 def test_the_last_page_of_an_html_dialogue_counts(
-    lines: tuple[str | Exception, ...], max_turns: int, answer: str, outcome: str, recipe: Recipe
+    lines: tuple[str | Exception, ...], max_turns: int, answer: str, outcome: str, protocol: ProtocolName
 ) -> None:
     human = LineHuman("Larger.")
-    dialogue = Dialogue(Assignment(TASK, 0, 0), Lines(*lines), human, HtmlKind(), rules(max_turns, recipe))
+    dialogue = Dialogue(Assignment(TASK, 0, 0), Lines(*lines), human, HtmlKind(), rules(max_turns, protocol))
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.answer, trajectory.outcome) == (answer, outcome)
 
@@ -166,7 +166,7 @@ def test_a_failing_human_fails_the_dialogue_unless_upstream() -> None:
         asyncio.run(Dialogue(Assignment(TASK, 0, 0), Lines("Rate?"), BrokenHuman(), CodeKind(), rules()).play())
     agent = Lines("Rate?", "I WANT TO ANSWER: pass")
     trajectory = asyncio.run(
-        Dialogue(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream")).play()
+        Dialogue(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(protocol="upstream")).play()
     )
     assert trajectory.dialogue_history[2].content == NO_RESPONSE
 
@@ -183,7 +183,7 @@ def test_seeds_depend_on_the_name_alone(sample: int, seed: int, turn: int) -> No
 @pytest.mark.parametrize(("limit", "turns"), [(11, 1), (12, 1), (13, 2), (24, 2), (25, 3)])
 def test_a_dialogue_that_costs_at_least_the_limit_ends_without_an_answer(limit: int, turns: int) -> None:
     """A turn costs 12 tokens here, and the scripted human none."""
-    limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", token_limit=limit)
+    limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper", token_limit=limit)
     agent = Lines("Rate?", "Per hour?", "More?")
     trajectory = asyncio.run(
         Dialogue(Assignment(TASK, 0, 0), agent, ScriptedHuman(CodeKind()), CodeKind(), limited).play()
@@ -200,12 +200,12 @@ class EchoingHuman:
         return HumanReply(dialogue[-1].content, fault="echo")
 
 
-@pytest.mark.parametrize(("recipe", "outcome"), [("paper", "human_error"), ("upstream", "answered")])
+@pytest.mark.parametrize(("protocol", "outcome"), [("paper", "human_error"), ("upstream", "answered")])
 def test_what_the_human_does_wrong_ends_the_dialogue_unless_it_is_the_published_way(
-    recipe: Recipe, outcome: str
+    protocol: ProtocolName, outcome: str
 ) -> None:
     agent = Lines("What is the rate?", "I WANT TO ANSWER: x")
-    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, EchoingHuman(), CodeKind(), rules(recipe=recipe))
+    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, EchoingHuman(), CodeKind(), rules(protocol=protocol))
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.outcome, trajectory.fault) == (outcome, "echo" if outcome == "human_error" else None)
     assert trajectory.dialogue_history[2].content == "What is the rate?", "it stays to be read"
@@ -229,7 +229,7 @@ def test_a_reference_that_nobody_can_see_is_no_failure_to_try_again() -> None:
 
 def test_the_published_code_goes_on_without_a_reference() -> None:
     agent = Lines("What is the rate?", "I WANT TO ANSWER: x")
-    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, BlindHuman(), CodeKind(), rules(recipe="upstream"))
+    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, BlindHuman(), CodeKind(), rules(protocol="upstream"))
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.outcome, trajectory.dialogue_history[2].content) == ("answered", NO_RESPONSE)
 

@@ -225,10 +225,10 @@ def attacked(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["json", "base64"])
 def test_the_success_rate_is_what_was_recovered(name: str, attacked: Path, tmp_path: Path) -> None:
-    """With the recipe upstream a leak does not end the dialogue, so that the whole reference is delivered."""
+    """With the protocol upstream a leak does not end the dialogue, so that the whole reference is delivered."""
     agent = f"attack:{name}"
     with serving(CompliantModel(CodeKind())) as url:
-        sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "recipe": "upstream"}
+        sim: dict[str, Any] = {"sim": "compliant", "sim_url": [url], "protocol": "upstream"}
         config = RolloutConfig(tasks=str(attacked), agent=agent, **sim)
         run = Run.open_or_create(tmp_path / "run", "code")
         result = run_rollout(run, config, Silent())

@@ -90,7 +90,7 @@ def test_what_pages_load_is_looked_for_before_the_first_dialogue(
     assert run.manifest().attempts == []
 
 
-def test_the_window_and_the_images_are_chosen_by_option_or_recipe_and_recorded(tmp_path: Path) -> None:
+def test_the_window_and_the_images_are_chosen_by_option_or_protocol_and_recorded(tmp_path: Path) -> None:
     def played(name: str, **options: Any) -> tuple[RenderSettings, Any, Any]:
         run = Run.create(tmp_path / name, "html")
         OPENED.clear()
@@ -99,13 +99,13 @@ def test_the_window_and_the_images_are_chosen_by_option_or_recipe_and_recorded(t
 
     assert played("default") == (RenderSettings(), "1280x720", "placeholder")
     assert played("own", window="800x600") == (RenderSettings(800, 600), "800x600", "placeholder")
-    assert played("published", recipe="upstream") == (RenderSettings(1366, 682), "1366x682", "placeholder")
+    assert played("published", protocol="upstream") == (RenderSettings(1366, 682), "1366x682", "placeholder")
     with pytest.raises(UsageError) as caught:
         played("photo", pictures="photo")
     assert caught.value.fix == "sweet data assets --photo"
     rule = save_photo(tmp_path / "data" / "assets")
     assert played("shown", pictures="photo") == (RenderSettings().showing(rule), "1280x720", rule)
-    assert played("both", recipe="upstream") == (RenderSettings(1366, 682).showing(rule), "1366x682", rule)
+    assert played("both", protocol="upstream") == (RenderSettings(1366, 682).showing(rule), "1366x682", rule)
 
 
 def test_rollouts_of_earlier_versions_which_record_no_window_are_continued(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_one_try_ends_the_dialogue_at_the_first_leak(run: Run) -> None:
 
 
 def test_the_published_protocol_shows_the_leak_and_records_it(run: Run) -> None:
-    rows = played(run, Leaky(None), recipe="upstream")
+    rows = played(run, Leaky(None), protocol="upstream")
     assert all("tries" not in turn for turn in human_turns(rows))
     assert all(row["outcome"] != "human_error" for row in rows)
     first = [row["dialogue_history"][2] for row in rows]

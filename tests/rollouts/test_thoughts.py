@@ -78,7 +78,7 @@ class Listener:
 
 
 def rules(max_turns: int = 4, thoughts: Thoughts = "drop", **more: object) -> Rules:
-    made = Rules(max_turns, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", thoughts=thoughts)
+    made = Rules(max_turns, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper", thoughts=thoughts)
     return replace(made, **more)  # type: ignore[arg-type]
 
 

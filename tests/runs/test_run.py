@@ -217,11 +217,11 @@ class TestStale:
         make(run, "eval", "scores", rollouts, text='{"a": 2}\n', meta={"scorer": "strict"})
         assert run.stale(preferences) == "scores-3 is newer than its input scores-1"
 
-    @pytest.mark.parametrize("differs", [{"variant": "no-info"}, {"recipe": "upstream"}, {"normalize": "none"}])
+    @pytest.mark.parametrize("differs", [{"variant": "no-info"}, {"protocol": "upstream"}, {"normalize": "none"}])
     def test_candidates_by_one_kind_of_critic_are_not_replaced_by_another_kind(
         self, run: Run, differs: dict[str, Any]
     ) -> None:
-        meta = {"variant": "advantage", "recipe": "paper", "normalize": "turn"}
+        meta = {"variant": "advantage", "protocol": "paper", "normalize": "turn"}
         rollouts = make(run, "rollout", "rollouts")
         critic = make(run, "train-critic", "critic", rollouts, meta=meta)
         candidates = make(run, "rank", "candidates", critic, meta={"judge": "critic"})

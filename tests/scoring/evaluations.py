@@ -39,7 +39,7 @@ def play(
     digest = digest_of([task.model_dump(mode="json") for task in tasks])
     told = {
         key: getattr(config, key)
-        for key in ("task", "tasks", "split", "agent", "sim", "samples", "max_turns", "recipe")
+        for key in ("task", "tasks", "split", "agent", "sim", "samples", "max_turns", "protocol")
     }
     told |= {"tasks_digest": digest, **(meta or {})}
     with run.attempt("rollout", config, environment={"human": config.sim}) as attempt:

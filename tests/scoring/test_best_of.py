@@ -23,7 +23,7 @@ from sweet.scoring.best_of import JudgedDialogues, ScoredDialogue, at, measure_b
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from tests import programs
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.heard import Heard
@@ -53,11 +53,11 @@ def test_of_dialogues_liked_equally_any_may_be_chosen() -> None:
     )
 
 
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path, recipe: Recipe) -> None:
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
+def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path, protocol: ProtocolName) -> None:
     critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
     tokenizer = load_tokenizer(critic)
-    judge = AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, recipe=recipe)
+    judge = AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, protocol=protocol)
     dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
     for dialogue, credit in zip(dialogues, judge.turn_scores(dialogues, "Ask."), strict=True):
         assert list(credit) == dialogue.agent_turns

@@ -39,7 +39,7 @@ def test_nothing_is_said_where_nothing_but_the_agent_differs(tmp_path: Path) -> 
         ({"max_tokens": 64}, "max_tokens", "Tokens per reply: 1024 in A, 64 in B."),
         ({"token_limit": 640}, "token_limit", "Tokens per dialogue: none in A, 640 in B."),
         ({"seed": 7}, "seed", "Seed: 0 in A, 7 in B."),
-        ({"recipe": "upstream"}, "recipe", "Recipe: paper in A, upstream in B."),
+        ({"protocol": "upstream"}, "protocol", "Protocol: paper in A, upstream in B."),
         ({"sim": "big"}, "sim", "Simulated human: scripted in A, big in B."),
         ({"rollouts_meta": {"prompts_digest": "abc"}}, "prompts", "Prompts: packaged in A, abc in B."),
         ({"scores_meta": {"tolerance": 0.1}}, "tolerance", "The scorer's tolerance: 1e-09 in A, 0.1 in B."),

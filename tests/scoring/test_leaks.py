@@ -45,7 +45,7 @@ KEYS = ("leak_rate", "leaked_rate", "withheld_rate", "withheld_replies", "tries_
         (Leaky(1, "variant 1"), {}, (0.25, 0.0, 0.25, 6, 2.5)),  # of 12 variants 1, 10 and 11
         (Leaky(None), {"human_tries": 3}, (1.0, 1.0, 1.0, 2 * TASKS, 3.0)),
         (Leaky(None), {"human_tries": 1}, (1.0, 1.0, 0.0, 0, 1.0)),
-        (Leaky(None), {"recipe": "upstream"}, (1.0, 1.0, 0.0, 0, 2.0)),
+        (Leaky(None), {"protocol": "upstream"}, (1.0, 1.0, 0.0, 0, 2.0)),
     ],
 )
 def test_rollout_and_eval_report_what_leaked_and_what_was_withheld(
@@ -100,7 +100,7 @@ def test_the_report_shows_the_leak_rate_beside_success(tmp_path: Path) -> None:
         ([{"tries": 3}, {}], None, (4, 2, False)),
         ([{}, {"tries": 8, "fault": "leaked"}], "leaked", (9, 7, True)),
         ([{}], "leaked", (1, 0, True)),  # a dialogue of an earlier version
-        ([{"fault": "leaked"}, {}], None, (2, 0, True)),  # recipe upstream
+        ([{"fault": "leaked"}, {}], None, (2, 0, True)),  # protocol upstream
         ([{"fault": "echo"}], "echo", (1, 0, False)),
     ],
 )

@@ -91,8 +91,8 @@ def test_logits_are_counted_where_they_are_formed(run: Run) -> None:
         head = plan_train_critic(run, TrainCriticConfig(variant="regression", nll=nll), Silent()).as_json()
         assert (head["memory"]["logits"] > 0) == (nll > 0)
     replies, whole = (
-        plan_train_actor(run, TrainActorConfig(recipe=recipe), Silent()).as_json()["memory"]["logits"]
-        for recipe in ("paper", "upstream")
+        plan_train_actor(run, TrainActorConfig(protocol=protocol), Silent()).as_json()["memory"]["logits"]
+        for protocol in ("paper", "upstream")
     )
     assert whole > 1.5 * replies, "upstream's likelihood is of every token"
 

@@ -100,8 +100,8 @@ def artifact(kind: Kind, **meta: object) -> Artifact:
 
 
 def test_meta_of_other_versions_is_read() -> None:
-    meta = RolloutsMeta.of(artifact("rollouts", agent="micro", samples="many", recipe="soup", colour="red"))
-    assert (meta.agent, meta.samples, meta.recipe, meta.tasks) == ("micro", None, None, None)
+    meta = RolloutsMeta.of(artifact("rollouts", agent="micro", samples="many", protocol="soup", colour="red"))
+    assert (meta.agent, meta.samples, meta.protocol, meta.tasks) == ("micro", None, None, None)
     assert meta.as_json() == {"agent": "micro"}
     assert TrainedMeta.of(artifact("critic")) == TrainedMeta()
 

@@ -41,13 +41,13 @@ def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     assert (method.judge is not None) == (rule.reads in ("pairs", "candidates"))
 
 
-def test_recipe_and_published_settings_are_varied_separately() -> None:
-    sweet, settings, recipe, both = (
+def test_protocol_and_published_settings_are_varied_separately() -> None:
+    sweet, settings, protocol, both = (
         METHODS[name] for name in ("sweet", "paper-settings", "upstream-tuned", "upstream")
     )
-    upstream = {"recipe": "upstream"}
-    assert recipe == sweet.model_copy(
-        update={"name": recipe.name, "critic": sweet.critic | upstream, "actor": sweet.actor | upstream}
+    upstream = {"protocol": "upstream"}
+    assert protocol == sweet.model_copy(
+        update={"name": protocol.name, "critic": sweet.critic | upstream, "actor": sweet.actor | upstream}
     )
     assert settings.pair == both.pair == {"pairs": 4, "strategy": "random-halves"}
     assert settings.actor == sweet.actor | {"nll": 0.01}

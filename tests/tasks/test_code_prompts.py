@@ -110,10 +110,10 @@ def test_the_last_turn_is_the_answer_unchanged() -> None:
         ("I WANT TO ANSWER:\nprint('OUTPUT: 1')", False, " 1')", None, False),
     ],
 )
-def test_recipe_upstream_splits_at_the_exact_markers(
+def test_protocol_upstream_splits_at_the_exact_markers(
     output: str, last: bool, content: str, answer: str | None, ends: bool
 ) -> None:
-    move = CodeKind().move(output, last=last, recipe="upstream")
+    move = CodeKind().move(output, last=last, protocol="upstream")
     assert (move.content, move.answer, move.ends) == (content, answer, ends)
 
 

@@ -1,4 +1,4 @@
-"""Scoring answers to code tasks: extraction from prose, judging outside the sandbox, both recipes."""
+"""Scoring answers to code tasks: extraction from prose, judging outside the sandbox, both protocols."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.html.kind import HtmlKind, Prompts
 from sweet.tasks.html.page import extract_page, rewrite_images
 
@@ -65,13 +65,13 @@ def test_a_hostile_text_is_parsed_quickly(text: str) -> None:
         (f"an <html> page: {PAGE}", f"<html> page: {PAGE}"),
     ],
 )
-def test_recipe_upstream_accepts_only_exact_tags(text: str, page: str | None) -> None:
+def test_protocol_upstream_accepts_only_exact_tags(text: str, page: str | None) -> None:
     assert extract_page(text, "upstream") == page
 
 
 @given(st.text(alphabet="<>/!-htmlbody `\n\"'"), st.sampled_from(["paper", "upstream"]))
-def test_any_text_has_a_page_or_none(text: str, recipe: Recipe) -> None:
-    page = extract_page(text, recipe)
+def test_any_text_has_a_page_or_none(text: str, protocol: ProtocolName) -> None:
+    page = extract_page(text, protocol)
     assert page is None or (page in text and page.lower().startswith(("<html", "<body")))
 
 
@@ -125,12 +125,12 @@ def test_a_reply_is_parsed(output: str, content: str, answer: str | None, ends: 
     assert (move.content, move.answer, move.ends) == (content, answer, ends)
 
 
-def test_recipe_upstream_accepts_markers_anywhere() -> None:
+def test_protocol_upstream_accepts_markers_anywhere() -> None:
     kind = HtmlKind()
     inside = "<html><p>I WANT TO ANSWER: yes</p></html>"
-    assert kind.move(inside, last=False, recipe="upstream").ends
-    assert not kind.move(f"{PAGE} I want to answer:", last=False, recipe="upstream").ends
-    cut = kind.move("<html><p>OUTPUT: 3</p></html>", last=False, recipe="upstream")
+    assert kind.move(inside, last=False, protocol="upstream").ends
+    assert not kind.move(f"{PAGE} I want to answer:", last=False, protocol="upstream").ends
+    cut = kind.move("<html><p>OUTPUT: 3</p></html>", last=False, protocol="upstream")
     assert (cut.content, cut.answer) == (" 3</p></html>", None)
 
 

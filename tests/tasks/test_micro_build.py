@@ -1,4 +1,4 @@
-"""The packaged agent and the recipe that builds it: a tiny build runs, loads and samples; text and mask are exact."""
+"""The packaged agent and the protocol that builds it: a tiny build runs, loads and samples; text and mask are exact."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def speak(folder: Path) -> tuple[Any, list[int]]:
     return tokenizer, ids[0][prompt["input_ids"].shape[1] :].tolist()
 
 
-def test_a_tiny_recipe_builds_an_agent_that_samples(tiny: tuple[Path, BuildResult, float]) -> None:
+def test_a_tiny_protocol_builds_an_agent_that_samples(tiny: tuple[Path, BuildResult, float]) -> None:
     folder, result, seconds = tiny
     assert seconds < 60
     assert result.steps > 1
@@ -63,7 +63,7 @@ def test_a_tiny_recipe_builds_an_agent_that_samples(tiny: tuple[Path, BuildResul
     assert ids
 
 
-def test_the_same_recipe_builds_the_same_agent(tiny: tuple[Path, BuildResult, float], tmp_path: Path) -> None:
+def test_the_same_protocol_builds_the_same_agent(tiny: tuple[Path, BuildResult, float], tmp_path: Path) -> None:
     folder, result, _ = tiny
     assert build_agent(tmp_path, config=TINY) == result
     for name in ("model.safetensors", "tokenizer.json"):

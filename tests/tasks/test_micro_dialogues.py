@@ -37,7 +37,7 @@ def play(family: Family, *, with_reference: bool) -> list[tuple[Task, list[Messa
 
 
 def solved(task: Task, messages: list[Message]) -> bool:
-    move = read_move(messages[-1].content, last=True, recipe="paper")
+    move = read_move(messages[-1].content, last=True, protocol="paper")
     return assembled(task, messages[:-1], move.answer or "") == task.ground_truth
 
 
@@ -49,7 +49,7 @@ def test_turns_alternate_and_end_in_an_answer(family: Family) -> None:
         turns = [message.content for message in messages if message.role == "assistant"]
         assert [message.role for message in messages[1:]] == ["user", "assistant"] * len(turns)
         assert len(turns) <= family.turns
-        ends = [read_move(turn, last=False, recipe="paper").ends for turn in turns]
+        ends = [read_move(turn, last=False, protocol="paper").ends for turn in turns]
         assert ends == [False] * (len(turns) - 1) + [True]
 
 
@@ -104,7 +104,7 @@ def test_the_answer_has_the_known_values_and_others_only_by_a_slip(family: Famil
     slips = chances = 0
     for task, messages in play(family, with_reference=False):
         known = [fact for fact in task.facts if any(fact.answer in message.content for message in messages[2:])]
-        move = read_move(messages[-1].content, last=True, recipe="paper")
+        move = read_move(messages[-1].content, last=True, protocol="paper")
         delivered = assembled(task, messages[:-1], move.answer or "").splitlines()[1:-1]
         assert len(delivered) == len(known) + 1, "the rate's line, and one for each known rule"
         slips += len(set(delivered) - set(task.ground_truth.splitlines()))

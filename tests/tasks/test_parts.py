@@ -66,7 +66,7 @@ def said(*replies: str) -> list[Message]:
 
 
 def play(task: Task, *replies: str, turns: int = 20) -> Trajectory:
-    rules = Rules(max_turns=turns, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper")
+    rules = Rules(max_turns=turns, temperature=1.0, top_p=1.0, max_tokens=64, protocol="paper")
     return asyncio.run(Dialogue(Assignment(task, 0, 3), Lines(*replies), ScriptedHuman(KIND), KIND, rules).play())
 
 

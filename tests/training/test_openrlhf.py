@@ -235,7 +235,7 @@ def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="rft have none"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rft"), Silent())
     with pytest.raises(UsageError, match="of the whole dialogue"):
-        run_train_actor(run, TrainActorConfig(engine="openrlhf", recipe="upstream"), Silent())
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", protocol="upstream"), Silent())
     with pytest.raises(UsageError, match="a loss of its own"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", rule_option=["likelihood=sum"]), Silent())
     (tmp_path / "adapter").mkdir()

@@ -33,7 +33,7 @@ from tests.training.test_train_lora import needs_peft
 from tests.training.test_train_ranks import needs_deepspeed
 
 TARGETS = ["preference", "binary", "real"]
-KINDS: list[dict[str, Any]] = [*({"target": target} for target in TARGETS), {"recipe": "upstream"}]
+KINDS: list[dict[str, Any]] = [*({"target": target} for target in TARGETS), {"protocol": "upstream"}]
 
 
 def config(**changes: Any) -> TrainCriticConfig:
@@ -70,32 +70,32 @@ def test_the_target_and_what_a_reader_needs_are_recorded(run: Run, target: str) 
     assert sorted(path.name for path in run.file(artifact).iterdir()).count("checkpoint.pt") == 0
 
 
-def test_recipe_upstream_trains_the_published_head(run: Run) -> None:
+def test_protocol_upstream_trains_the_published_head(run: Run) -> None:
     from safetensors.torch import load_file
 
-    artifact = run_train_critic(run, config(recipe="upstream"), Silent()).artifacts[0]
-    assert (artifact.meta["target"], artifact.meta["beta"], artifact.meta["recipe"]) == ("dialogue", 1.0, "upstream")
+    artifact = run_train_critic(run, config(protocol="upstream"), Silent()).artifacts[0]
+    assert (artifact.meta["target"], artifact.meta["beta"], artifact.meta["protocol"]) == ("dialogue", 1.0, "upstream")
     assert load_file(run.file(artifact) / FILE).keys() == {"weight"}
     critic = load_critic(run, artifact, Silent(), CriticSettings())
     assert isinstance(critic, RegressionCritic)
     dialogues = [trajectory for trajectory, _ in make_dialogues()][:4]
     scores = critic.turn_scores(dialogues, None)
     assert critic.score_dialogues(dialogues, None) == pytest.approx([list(found.values())[-1] for found in scores])
-    upstream, paper = (training_ids(run, recipe) for recipe in ("upstream", "paper"))
+    upstream, paper = (training_ids(run, protocol) for protocol in ("upstream", "paper"))
     assert len(upstream) == len(paper)
     assert all(one != other for one, other in zip(upstream, paper, strict=True))
 
 
-def training_ids(run: Run, recipe: str) -> list[tuple[int, ...]]:
+def training_ids(run: Run, protocol: str) -> list[tuple[int, ...]]:
     """The ids of the sequences that a critic is trained on."""
-    training, _ = prepare_critic(run, config(recipe=recipe), Silent(), weights=False)
+    training, _ = prepare_critic(run, config(protocol=protocol), Silent(), weights=False)
     return [sequence.ids for sequence in training.data.pool.sequences]
 
 
-def test_a_head_that_an_earlier_version_trained_by_recipe_upstream_is_loaded(run: Run) -> None:
+def test_a_head_that_an_earlier_version_trained_by_protocol_upstream_is_loaded(run: Run) -> None:
     """It has a bias, and the scores of a dialogue's turns were added."""
     artifact = run_train_critic(run, config(), Silent()).artifacts[0]
-    earlier = artifact.model_copy(update={"meta": artifact.meta | {"recipe": "upstream"}})
+    earlier = artifact.model_copy(update={"meta": artifact.meta | {"protocol": "upstream"}})
     critic = load_critic(run, earlier, Silent(), CriticSettings())
     assert isinstance(critic, RegressionCritic)
     dialogues = [trajectory for trajectory, _ in make_dialogues()][:4]
@@ -125,7 +125,7 @@ def test_scores_alone_are_enough_for_outcomes(tmp_path: Path, agent: str) -> Non
     [
         ({"normalize": "turn"}, "--normalize turn"),
         ({"target": "real", "nll": 0.1}, "--nll 0.1"),
-        ({"recipe": "upstream", "beta": 0.5}, "--beta 0.5"),
+        ({"protocol": "upstream", "beta": 0.5}, "--beta 0.5"),
         ({"variant": "advantage", "target": "binary"}, "--target binary"),
     ],
 )
@@ -159,11 +159,11 @@ def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
     assert torch.allclose(weights(found[0]), weights(found[1]), atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"recipe": "upstream"}])
+@pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"protocol": "upstream"}])
 def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any]) -> None:
     run_train_critic(run, config(**kind), Silent())
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.2, max_tokens=8), Silent())
-    assert ranked.artifacts[0].meta["recipe"] == kind.get("recipe", "paper")
+    assert ranked.artifacts[0].meta["protocol"] == kind.get("protocol", "paper")
     assert "reference_context" not in ranked.artifacts[0].meta, "it has no reference"
     for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
         scores = [candidate.score for candidate in row.candidates]
@@ -196,9 +196,16 @@ def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monk
     from safetensors.torch import load_file
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    # All that a job carries to the ranks in one start, most of which is importing; the head is recipe upstream's.
+    # All that a job carries to the ranks in one start, most of which is importing; the head is protocol upstream's.
     settings = config(
-        target="real", recipe="upstream", seed=1, holdout=0.2, shuffle="grouped", lora=4, lora_output="adapter", lr=2e-2
+        target="real",
+        protocol="upstream",
+        seed=1,
+        holdout=0.2,
+        shuffle="grouped",
+        lora=4,
+        lora_output="adapter",
+        lr=2e-2,
     )
     several = {"engine": "deepspeed", "devices": 2, "zero": 3, "gradient_checkpointing": "on"}
     one, two = (run_train_critic(run, settings.model_copy(update=more), Silent()) for more in ({}, several))

@@ -211,9 +211,9 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, sighted: dict[st
     assert (first / head.FILE).read_bytes() == (second / head.FILE).read_bytes()
 
 
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_it_chooses_dialogues(run: Run, sighted: dict[str, str], recipe: str) -> None:
-    run_train_critic(run, config(sighted["qwen3_vl"], epochs=8, lr=5e-3, recipe=recipe), Silent())
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
+def test_it_chooses_dialogues(run: Run, sighted: dict[str, str], protocol: str) -> None:
+    run_train_critic(run, config(sighted["qwen3_vl"], epochs=8, lr=5e-3, protocol=protocol), Silent())
     scores = [score(t, 0.9 if i % 2 else 0.3) for i, t in enumerate(_dialogues(run))]
     told = measure_best_of(run, run.artifact("rollouts-1"), scores, None, "cpu", Silent()).as_json()
     assert told["critic"] == "critic-1"

@@ -122,7 +122,7 @@ def test_dialogues_of_different_agents_are_encoded_with_their_own_system_prompts
         f"rollouts-3/{second.id}": "You are brief.",
     }
     encoder = ChatEncoder(load_tokenizer(agents[0]))
-    build = ExampleBuilder(encoder, recipe="paper", max_length=None, source="rollouts-1")
+    build = ExampleBuilder(encoder, protocol="paper", max_length=None, source="rollouts-1")
     for example in build.dialogues(dialogues, list(expected), reveal=False):
         (row,) = (build.pool.sequences[index] for index in example.chosen)
         text = encoder.tokenizer.decode(row.ids)

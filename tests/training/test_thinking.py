@@ -182,13 +182,15 @@ def test_a_critic_of_an_earlier_version_ranks_by_the_default(tmp_path: Path, run
     assert loaded.reader.encoder.turn_tokens == "separate"
 
 
-@pytest.mark.parametrize("changes", [{"variant": "regression"}, {"recipe": "upstream"}], ids=["regression", "upstream"])
+@pytest.mark.parametrize(
+    "changes", [{"variant": "regression"}, {"protocol": "upstream"}], ids=["regression", "upstream"]
+)
 def test_what_has_no_such_mean_refuses_the_option(run: Run, changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         run_train_critic(run, critic_config(turn_tokens="reply", **changes), Silent())
     assert "--turn-tokens" in f"{caught.value.where} {caught.value.fix}"
     critic = run_train_critic(run, critic_config(**changes), Silent()).artifacts[0]
-    assert critic.meta.get("turn_tokens") == ("both" if "recipe" in changes else None)
+    assert critic.meta.get("turn_tokens") == ("both" if "protocol" in changes else None)
     asked = RankConfig(from_=critic.id, turn_tokens="reply", device="cpu")
     with pytest.raises(UsageError) as caught:
         run_rank(run, asked, Silent())

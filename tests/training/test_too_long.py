@@ -20,7 +20,7 @@ from sweet.scoring.stage import run_eval
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent
 from sweet.stages.rows import CandidateRow
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
@@ -97,17 +97,17 @@ def test_ranking_counts_a_turn_that_is_too_long_as_failed(run: Run, variant: str
     assert "--max-length" in log
 
 
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_omitted_early_turns_are_reported(tmp_path: Path, recipe: Recipe) -> None:
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
+def test_omitted_early_turns_are_reported(tmp_path: Path, protocol: ProtocolName) -> None:
     run = make(tmp_path)
     encoder = ChatEncoder(load_tokenizer(str(tmp_path / "agent")))
     system = agent_system(run, run.artifact("rollouts-1"))
     lengths = [
-        sum(len(row.ids) for row in encoder.dialogue(t, system, hidden=t.task.hidden, recipe=recipe).sequences)
+        sum(len(row.ids) for row in encoder.dialogue(t, system, hidden=t.task.hidden, protocol=protocol).sequences)
         for t, _ in make_dialogues(tasks=6)
     ]
     longest = max(lengths)
-    train(run, recipe=recipe)
+    train(run, protocol=protocol)
     heard = Heard()
     config = RankConfig(candidates=2, fraction=1.0, max_tokens=8, max_length=longest - 1)
     assert run_rank(run, config, heard).metrics.failed == 0

@@ -17,7 +17,7 @@ from sweet.learn import blocks
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Silent, TrainPacking
+from sweet.stages.base import Packing, Progress, Silent
 from sweet.stages.rows import Pair
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
@@ -110,7 +110,7 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     assert (metrics.examples, metrics.heldout, metrics.steps) == (8, 2, 16)
     assert (metrics.lr, metrics.nll, metrics.mfu) == (5e-3, defaults("critic", large=False).nll, None)
     assert artifact.meta["base"] == agent
-    assert (artifact.meta["variant"], artifact.meta["recipe"]) == ("advantage", "paper")
+    assert (artifact.meta["variant"], artifact.meta["protocol"]) == ("advantage", "paper")
     folder = run.file(artifact)
     assert not (folder / "checkpoint.pt").exists()
     log = [json.loads(line) for line in (run.path / "logs" / "train-critic-1.jsonl").read_text().splitlines()]
@@ -130,8 +130,8 @@ def test_only_an_informed_critic_reads_the_training_time_information(run: Run) -
     assert tokens["advantage"] > tokens["no-info"]
 
 
-def test_recipe_upstream_changes_the_training(run: Run) -> None:
-    result = run_train_critic(run, TrainCriticConfig(recipe="upstream", epochs=1), Silent())
+def test_protocol_upstream_changes_the_training(run: Run) -> None:
+    result = run_train_critic(run, TrainCriticConfig(protocol="upstream", epochs=1), Silent())
     assert result.artifacts[0].meta["normalize"] == "trajectory"
     assert result.metrics.nll == 0.0
 
@@ -160,12 +160,12 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
 
 
 @pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft", "sft"])
-@pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe: Any) -> None:
+@pytest.mark.parametrize("protocol", ["paper", "upstream"])
+def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, protocol: Any) -> None:
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     put_pairs(run)
-    result = run_train_actor(run, TrainActorConfig(method=method, recipe=recipe, epochs=6, lr=3e-3), Silent())
+    result = run_train_actor(run, TrainActorConfig(method=method, protocol=protocol, epochs=6, lr=3e-3), Silent())
     folder = run.file(result.artifacts[0])
     assert result.artifacts[0].meta["method"] == method
     assert result.artifacts[0].meta["base"] == agent
@@ -271,7 +271,7 @@ def test_a_large_model_passes_over_whole_dialogues_as_often_as_the_kind_of_task_
 
 def test_each_packing_trains_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 40)  # the trees have several segments
-    packings: tuple[TrainPacking, ...] = ("tree", "segments", "plain")
+    packings: tuple[Packing, ...] = ("tree", "segments", "plain")
     by_packing = {}
     for packing in packings:
         config = TrainCriticConfig(packing=packing, epochs=2, batch=4, lr=1e-3)

@@ -21,7 +21,7 @@ from sweet.ranking.stage import run_rank
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.training.config import LoraOptions, TrainActorConfig, TrainConfig, TrainCriticConfig
+from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, LORA, resolve
 from sweet.training.model import recompute_layers, start_of
 from sweet.training.openrlhf import check_openrlhf
@@ -117,7 +117,7 @@ def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu() -> None:
     assert recompute_layers("on", on_gpu=False) is True
     assert recompute_layers("off", on_gpu=True) is False
     assert recompute_layers("auto", "segments", on_gpu=True) is False, "they are computed again themselves"
-    assert start_of("micro", LoraOptions(None)) == Start("micro", recompute=False)
+    assert start_of("micro", TrainConfig()) == Start("micro", recompute=False)
 
 
 def test_segments_need_one_process_and_no_gradient_checkpointing() -> None:
@@ -131,8 +131,8 @@ def test_segments_need_one_process_and_no_gradient_checkpointing() -> None:
 
 @needs_peft
 def test_the_options_of_lora_make_its_settings() -> None:
-    assert start_of("micro", TrainConfig(lora=16, seed=5).lora_options).lora == LoraSettings(16, 32, (), 5)
-    options = TrainConfig(lora=8, lora_alpha=8, lora_target=["q_proj", "v_proj"], lora_output="adapter").lora_options
+    assert start_of("micro", TrainConfig(lora=16, seed=5)).lora == LoraSettings(16, 32, (), 5)
+    options = TrainConfig(lora=8, lora_alpha=8, lora_target=["q_proj", "v_proj"], lora_output="adapter")
     assert start_of("micro", options) == Start("micro", LoraSettings(8, 8, ("q_proj", "v_proj")), "adapter")
 
 
@@ -145,13 +145,13 @@ def test_the_options_of_lora_make_its_settings() -> None:
 )
 def test_options_of_an_adapter_need_its_rank(options: dict[str, Any], where: str) -> None:
     with pytest.raises(UsageError) as caught:
-        start_of("micro", TrainConfig(**options).lora_options)
+        start_of("micro", TrainConfig(**options))
     assert caught.value.where == where
 
 
 def test_openrlhf_trains_no_adapter() -> None:
     with pytest.raises(UsageError) as caught:
-        check_openrlhf(lora=True, recipe="paper", log_to=())
+        check_openrlhf(lora=True, protocol="paper", log_to=())
     assert caught.value.where == "--lora --engine openrlhf"
 
 

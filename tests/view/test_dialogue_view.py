@@ -175,11 +175,11 @@ def test_the_head_shows_usage_settings_and_faults(run: Run) -> None:
     assert "human_error  reward –  fault: human_error (echo)" in shown
     assert "task task-0 · sample 0 · seed 3 · 2 turns" in shown
     assert re.search(r"fault ─+ human_error \(echo\)\n +it repeats", shown)
-    result = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "recipe": "paper"}
+    result = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "protocol": "paper"}
     records.rollouts = records.rollouts.model_copy(update={"meta": result})
     line = drawn(dialogue(Record(found), DisplayOptions.of(records)), 200).splitlines()[3]
     assert line.startswith("agent me · human ␛[31mred")
-    assert line.rstrip().endswith("recipe paper · at most 10 turns")
+    assert line.rstrip().endswith("protocol paper · at most 10 turns")
 
 
 def test_a_kind_of_another_package_shows_in_its_own_language() -> None:

@@ -210,11 +210,11 @@ def test_a_kind_that_is_not_installed_has_none_either(tmp_path: Path) -> None:
     assert RunScreenshots.of(run, rollouts, draw=True) is None
 
 
-def test_the_recipe_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
+def test_the_protocol_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
     rollouts = pages.artifact("rollouts-1")
     reply = "<HTML><p>one</p></HTML> <body><p>two</p></body>"
     paper = RunScreenshots.of(pages, rollouts, draw=True)
-    upstream = RunScreenshots.of(pages, rollouts.model_copy(update={"meta": {"recipe": "upstream"}}), draw=True)
+    upstream = RunScreenshots.of(pages, rollouts.model_copy(update={"meta": {"protocol": "upstream"}}), draw=True)
     assert paper is not None
     assert upstream is not None
     assert paper.page(reply) == "<HTML><p>one</p></HTML>"

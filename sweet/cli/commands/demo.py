@@ -11,7 +11,7 @@ from sweet.cli.stage_command import StageCommand
 from sweet.cli.study import finish_study
 from sweet.errors import UsageError
 from sweet.paths import RUNS
-from sweet.stages.base import MAIN, OPERATIONAL, StageResult, about, option_key
+from sweet.stages.base import OPERATIONAL, StageResult, about, option_key
 from sweet.study.demo import DemoConfig, run_demo
 from sweet.study.settings import Equal, MethodNames, StudyConfig, StudyTasks
 from sweet.tasks.micro.family import MICRO
@@ -24,16 +24,18 @@ STUDY = RUNS / "study"
 
 
 class DemoOptions(DemoConfig):
-    study: bool = Field(default=False, json_schema_extra=about("Study", MAIN))
+    main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds", "study", "seeds", "methods", "tasks")
+
+    study: bool = Field(default=False, json_schema_extra=about("Study"))
     """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
     runs/study), and the same command resumes the study."""
-    seeds: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", MAIN))
+    seeds: int | None = Field(default=None, ge=1, json_schema_extra=about("Study"))
     """With --study: number of seeds of data, training and sampling, starting with --seed; default: 5."""
-    methods: MethodNames = Field(default=(), json_schema_extra=about("Study", MAIN))
+    methods: MethodNames = Field(default=(), json_schema_extra=about("Study"))
     """With --study: methods to compare, separated by commas; default: all."""
     figures: bool = Field(default=True, json_schema_extra=about("Study"))
     """With --study: also learning curves over generated tokens, best of N, and credit by kind of turn."""
-    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study", MAIN))
+    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study"))
     """With --study: the generated dataset: micro, micro-long or micro-parts."""
     equal: Equal = Field(default="tokens", json_schema_extra=about("Study"))
     """With --study: what is the same for all methods. tokens: those that the agent generates, which are dialogues

@@ -183,7 +183,7 @@ class _Playing:
 
         assert self.player.renderer is not None
         self._show("waiting")
-        await render_pages(self.player.renderer, task, dialogue, self.player.table.recipe)
+        await render_pages(self.player.renderer, task, dialogue, self.player.table.protocol)
 
     def _show(self, state: State, draft: str = "", notice: str = "") -> None:
         self.player.interface.show(
@@ -247,7 +247,7 @@ class _Playing:
         fault = length_fault(text, table.seat)
         output = text
         if fault is None and table.seat == "agent":
-            output, fault = agent_output(table.kind, text, table.recipe, deliver=say.deliver)
+            output, fault = agent_output(table.kind, text, table.protocol, deliver=say.deliver)
         elif fault is None and text != self._warned and self._leaks(text):
             self._warned, fault = text, _LEAKS
         if fault is not None:

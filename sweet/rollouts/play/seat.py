@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from sweet.render.page import RenderSettings
 from sweet.rollouts.play.typed import Seat
-from sweet.tasks.base import Recipe, Task
+from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import Trajectory, Turn
 
@@ -33,7 +33,7 @@ class Table:
     seat: Seat
     name: str
     kind: TaskKind
-    recipe: Recipe
+    protocol: ProtocolName
     max_turns: int
     other: str
     settings: RenderSettings | None = None

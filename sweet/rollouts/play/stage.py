@@ -99,7 +99,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
             rollout.temperature,
             rollout.top_p,
             rollout.max_tokens,
-            rollout.recipe,
+            rollout.protocol,
             max_thought_tokens=rollout.max_thought_tokens,
             effort=rollout.effort,
             thoughts=rollout.thoughts,
@@ -120,7 +120,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
                     renderer = None
                     if not is_human:
                         players = await open_players(rollout, humans, local, stack)
-                        places = run.path / SCREENSHOTS, rollout.recipe, None, shown.say, settings
+                        places = run.path / SCREENSHOTS, rollout.protocol, None, shown.say, settings
                         opening = open_humans(kind, players, *places, rollout.human_tries)
                         opened = await stack.enter_async_context(opening)
                     elif kind.visual:
@@ -131,7 +131,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
                         )
                     other = agent.model if agent is not None else ", ".join(human.name for human in opened)
                     attempt.environment["agent_model" if is_human else "human"] = other
-                    table = Table(config.as_, config.name, kind, rollout.recipe, rollout.max_turns, other, settings)
+                    table = Table(config.as_, config.name, kind, rollout.protocol, rollout.max_turns, other, settings)
                     interface.begin(table)
                     pairs = zip(humans.humans, opened, strict=not is_human)
                     named = {planned.name if humans.named else None: human for planned, human in pairs}
@@ -190,7 +190,7 @@ def _meta(
         sim=person(config.name) if is_human else humans.title,
         samples=config.samples,
         max_turns=config.max_turns,
-        recipe=config.recipe,
+        protocol=config.protocol,
     )
     more: dict[str, Any] = {
         name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name)) is not None

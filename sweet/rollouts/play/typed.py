@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import Literal
 
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.micro import PACKAGED
@@ -53,7 +53,7 @@ def length_fault(text: str, seat: Seat) -> str | None:
     return f"The text has {len(text):,} characters, and a message at most {most:,}." if len(text) > most else None
 
 
-def agent_output(kind: TaskKind, text: str, recipe: Recipe, *, deliver: bool) -> tuple[str, str | None]:
+def agent_output(kind: TaskKind, text: str, protocol: ProtocolName, *, deliver: bool) -> tuple[str, str | None]:
     """Return the raw reply for a text that a person typed as the agent, and why it cannot be one, or None.
 
     Args:
@@ -61,7 +61,7 @@ def agent_output(kind: TaskKind, text: str, recipe: Recipe, *, deliver: bool) ->
     """
     said = text.strip("\n").rstrip()
     output = f"{ANSWER_MARKER}\n{said}" if deliver else said
-    move = kind.move(output, last=False, recipe=recipe)
+    move = kind.move(output, last=False, protocol=protocol)
     if deliver:
         if kind.visual and move.answer is None:
             return output, "There is no page in it: an answer is a page from <html> to </html>."

@@ -33,7 +33,7 @@ _NAMED = 3
 """Number of tasks that a warning names."""
 
 _PLAYED = {
-    "recipe": "recipe",
+    "protocol": "protocol",
     "max_turns": "turn limit",
     "temperature": "temperature",
     "top_p": "nucleus (top-p)",
@@ -215,7 +215,7 @@ def _tries(side: Evaluation) -> Any:
     """Return how often a model that plays the human is asked at most until a reply does not leak; rollouts of earlier
     versions asked once."""
     played = side.played
-    asks = played.get("sim") != SCRIPTED and played.get("recipe") != "upstream"
+    asks = played.get("sim") != SCRIPTED and played.get("protocol") != "upstream"
     return played.get("human_tries", 1) if asks else _UNKNOWN
 
 

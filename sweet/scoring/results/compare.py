@@ -50,7 +50,7 @@ from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.statistics import compare
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
-from sweet.stages.base import StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, StageConfig, StageResult, about
 from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
@@ -61,13 +61,16 @@ FLIPS = 10
 """Default number of flipped tasks to list in each direction."""
 
 
-class CompareConfig(StageConfig):
-    flips: int = Field(default=FLIPS, ge=0)
+class ComparisonConfig(StageConfig):
+    flips: int = Field(default=FLIPS, ge=0, json_schema_extra=about("Comparison", OPERATIONAL))
     """Flipped tasks to list in each direction."""
+    allow_different: bool = Field(default=False, json_schema_extra=about("Comparison", OPERATIONAL))
+    """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
+
+
+class CompareConfig(ComparisonConfig):
     repeats: list[Path] = Field(default_factory=list)
     """A further run whose evaluations count as repeats if they differ only in the seed; may be given several times."""
-    allow_different: bool = False
-    """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
     markdown: bool = False
     """Print the comparison as Markdown, for a pull request."""
 

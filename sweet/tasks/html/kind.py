@@ -13,7 +13,7 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.tasks import prompts
-from sweet.tasks.base import Message, Move, Recipe, Task
+from sweet.tasks.base import Message, Move, ProtocolName, Task
 from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, load_task_file, not_there, websight_file
 from sweet.tasks.findings import Checked
 from sweet.tasks.html import writer
@@ -39,7 +39,7 @@ class Prompts(prompts.Prompts):
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
         """Return the text for a model that plays the human: the request and the dialogue, without the pages' source.
 
-        Without a dialogue the paragraphs of both are omitted (recipe `upstream` shows its human the pictures alone).
+        Without a dialogue the paragraphs of both are omitted (protocol `upstream` shows its human the pictures alone).
         """
         if not dialogue:
             return without(self.human, self.optional_places)
@@ -114,8 +114,8 @@ class HtmlKind(TaskKind):
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Accept every task: a page is all that is needed."""
 
-    def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
-        return read_move(output, recipe=recipe)
+    def move(self, output: str, *, last: bool, protocol: ProtocolName = "paper") -> Move:
+        return read_move(output, protocol=protocol)
 
     def check(self, tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
         from sweet.tasks.html.scoring import check_pages
@@ -128,8 +128,8 @@ class HtmlKind(TaskKind):
         if request.scorer == "both":
             what = "Pages are scored by one scorer at a time."
             raise UsageError(what, where=option("scorer", "both"), fix=option("scorer", ("strict", "upstream")))
-        recipe: Recipe = "upstream" if request.scorer == "upstream" else "paper"
-        return open_html_scorer(request, partial(extract_page, recipe=recipe))
+        protocol: ProtocolName = "upstream" if request.scorer == "upstream" else "paper"
+        return open_html_scorer(request, partial(extract_page, protocol=protocol))
 
 
 def _pages(split: str) -> list[Task]:

@@ -1,9 +1,9 @@
 """Extract the HTML of a page from an agent's reply. Nothing here renders it.
 
 The page is the first `<html …>…</html>`, else the first `<body …>…</body>`. A doctype before it is not part of it, as
-in the published protocol: pages and references are rendered in the same way. Recipe `upstream` accepts only tags spelt
-exactly as there. Recipe `paper` accepts tags as browsers do: in any case, not in comments and scripts, not a tag that a
-sentence only mentions, and without an end tag, as in a reply that was cut.
+in the published protocol: pages and references are rendered in the same way. Protocol `upstream` accepts only tags
+spelt exactly as there. Protocol `paper` accepts tags as browsers do: in any case, not in comments and scripts, not a
+tag that a sentence only mentions, and without an end tag, as in a reply that was cut.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
-from sweet.tasks.base import Move, Recipe
+from sweet.tasks.base import Move, ProtocolName
 from sweet.tasks.markers import ANSWER, ANSWER_MARKER, OUTPUT, between, seen_upstream
 
 _ELEMENTS = ("html", "body")
@@ -24,20 +24,20 @@ _UNSPLASH = re.compile(r"""(?:https?:)?//source\.unsplash\.com/random/(\d+)x(\d+
 _PICSUM = re.compile(r"(?:https?:)?//picsum\.photos/(\d+)/(\d+)")
 
 
-def read_move(output: str, *, recipe: Recipe) -> Move:
+def read_move(output: str, *, protocol: ProtocolName) -> Move:
     """Parse a raw reply. Every page is an answer, which a later one supersedes; the marker only ends the dialogue."""
-    if recipe == "upstream":
+    if protocol == "upstream":
         content = seen_upstream(output)
-        return Move(content, extract_page(content, recipe), ANSWER_MARKER in content)
+        return Move(content, extract_page(content, protocol), ANSWER_MARKER in content)
     content = _seen(output)
     span = _span(content)
     around = content if span is None else content[: span[0]] + "\n" + content[span[1] :]
-    return Move(content, extract_page(content, recipe), ANSWER.search(around) is not None)
+    return Move(content, extract_page(content, protocol), ANSWER.search(around) is not None)
 
 
-def extract_page(text: str, recipe: Recipe = "paper") -> str | None:
+def extract_page(text: str, protocol: ProtocolName = "paper") -> str | None:
     """Return the page in `text` with its image addresses rewritten, or None if there is none."""
-    span = _published_span(text) if recipe == "upstream" else _span(text)
+    span = _published_span(text) if protocol == "upstream" else _span(text)
     return None if span is None else rewrite_images(text[slice(*span)])
 
 

@@ -147,6 +147,6 @@ def scripted_trajectories(count: int, *, seed: int, told_share: float, family: F
             id=f"scripted-{number:05d}",
             task=as_task(instance, f"{family.name}-scripted-{number:05d}", family),
             dialogue_history=tuple(Turn.model_validate(message.model_dump()) for message in said),
-            answer=read_move(said[-1].content, last=True, recipe="paper").answer or NO_ANSWER,
+            answer=read_move(said[-1].content, last=True, protocol="paper").answer or NO_ANSWER,
             seed=seed,
         )

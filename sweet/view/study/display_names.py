@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "regression": "the critic is a linear head on hidden states",
         "beta-0": "no preference: likelihood of the replies that the critic ranks first",
     },
-    "published settings and recipe": {
+    "published settings and protocol": {
         "paper-settings": "likelihood terms and pairs as in the paper",
         "upstream": "critic, ranking and actor follow the published code",
         "upstream-tuned": "the same with the likelihood terms and pairs of sweet",

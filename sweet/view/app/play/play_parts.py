@@ -31,7 +31,7 @@ def situation_parts(
     Args:
         hidden: show a person who plays the human the hidden information.
     """
-    options = DisplayOptions(table.kind, table.recipe)
+    options = DisplayOptions(table.kind, table.protocol)
     parts = list(_hidden(situation, options)) if hidden and table.seat == "human" else []
     number = 0
     for index, turn in enumerate(situation.turns):

@@ -94,7 +94,7 @@ class PlayScreen(Screen[None]):
         self.table = table
         self.editor.longest = LONGEST[table.seat]
         if table.kind.visual:
-            self._screenshots = RunScreenshots(self.run_, table.kind, table.recipe, settings=table.settings)
+            self._screenshots = RunScreenshots(self.run_, table.kind, table.protocol, settings=table.settings)
 
     def show(self, situation: Situation) -> None:
         """Draw a situation. The text in the editor stays until it was sent."""

@@ -1,4 +1,4 @@
-"""What recipe `upstream` changes, in figures: on the same dialogues of the packaged agent, and the same replies.
+"""What protocol `upstream` changes, in figures: on the same dialogues of the packaged agent, and the same replies.
 
 The agent plays micro tasks; a critic and two regression heads are trained on them. The replies that were sampled at
 some turns are ranked by the same critic in four ways, which separate upstream's habits: the reference without c, and
@@ -30,34 +30,34 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.stages.rows import Candidate, CandidateRow
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.micro.family import MICRO
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainCriticConfig
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
 
-RECIPES: tuple[Recipe, ...] = ("paper", "upstream")
+PROTOCOLS: tuple[ProtocolName, ...] = ("paper", "upstream")
 RANKINGS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper, reference without c": {"reference_context": "dialogue"},
-    "upstream, reference with c": {"recipe": "upstream", "reference_context": "hidden"},
-    "upstream": {"recipe": "upstream"},
+    "upstream, reference with c": {"protocol": "upstream", "reference_context": "hidden"},
+    "upstream": {"protocol": "upstream"},
 }
 
 Rows = Mapping[tuple[str, int], Sequence[Candidate]]
 
 
-def training_text(run: Run, recipe: Recipe) -> dict[str, int]:
+def training_text(run: Run, protocol: ProtocolName) -> dict[str, int]:
     """Return how much a critic is trained on."""
-    training, _ = prepare_critic(run, TrainCriticConfig(recipe=recipe), Silent(), weights=False)
+    training, _ = prepare_critic(run, TrainCriticConfig(protocol=protocol), Silent(), weights=False)
     sequences = training.data.pool.sequences
     supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
     return {"sequences": len(sequences), "tokens": sum(len(s.ids) for s in sequences), "supervised": supervised}
 
 
 def chosen_turns(dialogues: Sequence[Trajectory], seed: int) -> dict[str, int]:
-    """Return how many turns each recipe ranks, and how many of them are the same."""
+    """Return how many turns each protocol ranks, and how many of them are the same."""
     sampled = {turn.key for turn in sample_turns(dialogues, seed=seed, fraction=0.1)}
     first = {turn.key for turn in first_turns(published_order(dialogues), fraction=0.1)}
     of = sum(len(dialogue.agent_turns) for dialogue in dialogues)
@@ -116,17 +116,17 @@ def measure(run: Run, *, tasks: int, samples: int, candidates: int, seed: int) -
         [made] = run_rank(run, RankConfig(from_=critic.id, seed=seed, **given, **options), Silent()).artifacts
         found[name] = {row.key: row.candidates for row in read_jsonl(run.file(made), CandidateRow)}
     heads = {}
-    for recipe in RECIPES:
+    for protocol in PROTOCOLS:
         trained = run_train_critic(
-            run, TrainCriticConfig(variant="regression", recipe=recipe, holdout=0.3, seed=seed), Silent()
+            run, TrainCriticConfig(variant="regression", protocol=protocol, holdout=0.3, seed=seed), Silent()
         )
-        heads[recipe] = {"accuracy": trained.metrics.accuracy, "heldout_accuracy": trained.metrics.heldout_accuracy}
+        heads[protocol] = {"accuracy": trained.metrics.accuracy, "heldout_accuracy": trained.metrics.heldout_accuracy}
     return {
         "dialogues": len(dialogues),
         "preferences": preferences,
         "replies": len(replies),
         "replies_seen_in_part": sum(reply.content != reply.said for reply in replies),
-        "training": {recipe: training_text(run, recipe) for recipe in RECIPES},
+        "training": {protocol: training_text(run, protocol) for protocol in PROTOCOLS},
         "turns": chosen_turns(dialogues, seed),
         "cut_off": sum(not c.ended for row in found["paper"].values() for c in row),
         "rankings": compare_rankings(found),

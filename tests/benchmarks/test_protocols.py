@@ -1,8 +1,8 @@
-"""`benchmarks.recipes`: what is counted as another order."""
+"""`benchmarks.protocols`: what is counted as another order."""
 
 from __future__ import annotations
 
-from benchmarks.recipes import chosen_turns, compare_rankings
+from benchmarks.protocols import chosen_turns, compare_rankings
 from sweet.ranking.turns import published_order
 from sweet.stages.rows import Candidate
 from tests.stages.learn_runs import make_dialogues
@@ -28,7 +28,7 @@ def test_pairs_in_another_order_and_other_best_replies_are_counted() -> None:
     assert found["other"]["tokens"] == 2
 
 
-def test_the_turns_of_both_recipes_are_counted() -> None:
+def test_the_turns_of_both_protocols_are_counted() -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     turns = sum(len(dialogue.agent_turns) for dialogue in dialogues)
     found = chosen_turns(dialogues, 0)
