@@ -38,7 +38,7 @@ from sweet.installation import (
     installed_version,
     unsuitable_versions,
 )
-from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
+from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
 from sweet.stages.options import RayConfig

@@ -2,7 +2,7 @@
 
 It looks one step ahead. A reply that asks is put to the simulated human, and judged by what the human's reply tells of
 the solution: how much likelier the agent's own model makes the reference solution, having read it
-(`sweet.learn.potential`). A reply that answers is judged by its reward, as `sweet eval` computes it.
+(`sweet.learn.solution_logprob`). A reply that answers is judged by its reward, as `sweet eval` computes it.
 
     asks      Phi(o') - Phi(o), in nats, at least -1 and at most 3; o' is o with the reply and the human's reply
     solves    3
@@ -43,7 +43,7 @@ from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.tasks.waiting_scorer import WaitingScorer
 
 if TYPE_CHECKING:
-    from sweet.learn.potential import Observed, SolutionPotential
+    from sweet.learn.solution_logprob import Observed, SolutionLogprob
 
 LEAST, MOST = -1.0, 3.0
 """Bounds of the value of a question; an answer that solves the task is worth `MOST`."""
@@ -94,26 +94,26 @@ class LookaheadJudge:
 
     def __init__(
         self,
-        potential: SolutionPotential,
+        solution_logprob: SolutionLogprob,
         human: Human,
         scorer: WaitingScorer,
         kind: TaskKind,
         max_turns: int,
         concurrency: int,
     ) -> None:
-        self.potential, self.human, self.scorer = potential, human, scorer
+        self.solution_logprob, self.human, self.scorer = solution_logprob, human, scorer
         self.kind, self.max_turns = kind, max_turns
         self._places = asyncio.Semaphore(concurrency)
 
     @property
     def dropped(self) -> int:
         """Early turns that were omitted so far to fit `max_length`."""
-        return self.potential.dropped
+        return self.solution_logprob.dropped
 
     @property
     def max_length(self) -> int | None:
         """Tokens of a sequence at most."""
-        return self.potential.max_length
+        return self.solution_logprob.max_length
 
     async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
         following = await asyncio.gather(*map(self._following, turns))
@@ -179,7 +179,7 @@ class LookaheadJudge:
             asked = dict.fromkeys(one.messages for one in found if one.messages)
             for messages in (turn.observation, *asked) if asked else ():
                 wanted[number, messages] = _observed(turn, messages)
-        values = iter(self.potential.values([one for parts in wanted.values() for one in parts]))
+        values = iter(self.solution_logprob.values([one for parts in wanted.values() for one in parts]))
         potentials = {
             (number, messages): _potential(turns[number].task, list(islice(values, len(parts))))
             for (number, messages), parts in wanted.items()
@@ -202,7 +202,7 @@ class LookaheadJudge:
 def _observed(turn: SampledTurn, messages: tuple[Message, ...]) -> list[Observed]:
     """Return what the agent has seen after these messages, and the solution; of one that is built in parts each line
     that is left, after the parts with those above it."""
-    from sweet.learn.potential import Observed
+    from sweet.learn.solution_logprob import Observed
 
     task, name = turn.task, f"Dialogue {turn.dialogue}, turn {turn.index}"
     if not task.part_lines:

@@ -31,9 +31,8 @@ from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
 from sweet.learn.segments import segmented_states
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.tree import Forest, Tree, build_tree
+from sweet.learn.tree import Forest, Tree, Work, build_tree, computed_work, longest_shared, uses_tree
 from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
-from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 
 CHUNK_NUMBERS = 1 << 24
 """Maximum number of logits in memory at a time: 64 MiB in fp32."""

@@ -1,9 +1,11 @@
 """The training loop, the same for every objective.
 
-A step processes `batch` examples regardless of what fits into memory and of the number of ranks (`sweet.learn.update`,
-`sweet.learn.sharding`). The order of examples is drawn from (seed, epoch). A checkpoint has everything needed to repeat
-a step exactly (weights, optimizer, position, random state, sums for the epoch's metrics), so a loop that was
-interrupted and resumed ends with the same weights as an uninterrupted one.
+A step processes `batch` examples regardless of what fits into memory and of the number of ranks: they are divided into
+micro-batches under a token budget and over the ranks, and each micro-batch contributes the losses of its examples
+divided by the size of the batch, so the gradient depends on neither division (`update_weights`). The order of examples
+is drawn from (seed, epoch). A checkpoint has everything needed to repeat a step exactly (weights, optimizer, position,
+random state, sums for the epoch's metrics), so a loop that was interrupted and resumed ends with the same weights as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from typing import Any
 
 import torch
 
-from sweet.learn.batches import bundles, epoch_order, token_count
+from sweet.errors import SweetError
+from sweet.hints import Hint, option
+from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
-from sweet.learn.components import Example, Objective
+from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.data import Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
@@ -28,6 +32,7 @@ from sweet.learn.metrics import (
     PASS_FLOPS,
     WEIGHT_FLOPS,
     MetricSums,
+    MicroBatchSums,
     Record,
     Summary,
     max_turns,
@@ -35,10 +40,11 @@ from sweet.learn.metrics import (
     speeds,
 )
 from sweet.learn.reference import ReferenceCache, reference_logprobs
-from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.update import update_weights
-from sweet.learn.work import Work
+from sweet.learn.tree import Work
+
+SMALLER_RATE = Hint("a smaller ", option("lr"), ", then ", option("resume", True))
+"""What a user can do about a loss that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -248,8 +254,7 @@ class Loop:
         if self.checkpoint is None or not self.checkpoint.exists():
             return 0
         state = self.engine.load(self.checkpoint, self.digest)
-        # Before `compared` was counted, each example of a preference loss had two sides.
-        sums = {"compared": state["sums"]["examples"], **state["sums"]}
+        sums = dict(state["sums"])
         self._epoch, self._sums = sums.pop("epoch"), MetricSums(**sums)
         self._heldout = state["heldout"]
         if self.best is not None:
@@ -288,3 +293,55 @@ def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
         return settings.lr * (step + 1) / warm
     share = (step - warm) / max(1, steps - warm)
     return settings.lr * (settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * share)))
+
+
+def update_weights(
+    engine: Engine,
+    objective: Objective,
+    pool: Sequence[TokenSequence],
+    examples: Sequence[Example],
+    reference: Reference | None,
+    lr: float,
+    *,
+    token_budget: int,
+    turns: int = 0,
+    of: str,
+    fix: Hint | str = SMALLER_RATE,
+) -> tuple[MetricSums, float]:
+    """Update the weights once; return the sums over the examples on all ranks, and the norm of the gradient before
+    clipping. All ranks call it together, with the same arguments.
+
+    Args:
+        reference: by sequence of the pool; None if the objective compares with no model.
+        token_budget: tokens of a micro-batch.
+        turns: agent turns of the longest sequence of the pool (`max_turns`) if there is a reference.
+        of: what is updated, for errors.
+        fix: of these errors.
+
+    Raises:
+        SweetError: a loss or the gradient is not finite; the weights are as before.
+    """
+    scorer = engine.scorer
+    own = MicroBatchSums(turns, scorer.device)
+    share = step_share(pool, examples, scorer.pack, token_budget, engine.rank, engine.world)
+    counts = Counts.of(examples)
+    for number, (group, counted) in enumerate(share):
+        part, before = [examples[i] for i in group], scorer.work
+        found = losses(scorer, objective, pool, part, reference, counts)
+        engine.backward(found.loss.sum() * counted / len(examples), last=number == len(share) - 1)
+        if counted:
+            own.add(pool, part, found, scorer.work - before)
+    totals, by_part = own.fetch()
+    for part, (loss, *_) in zip(own.groups, by_part, strict=True):
+        if not math.isfinite(loss):
+            raise _not_finite("loss", of, part, fix)
+    sums = MetricSums.from_flat(len(examples), engine.sum_over_ranks(totals.flat()))
+    norm = engine.step(lr)
+    if not math.isfinite(norm):
+        raise _not_finite("gradient", of, examples, fix)
+    return sums, norm
+
+
+def _not_finite(what: str, of: str, examples: Sequence[Example], fix: Hint | str) -> SweetError:
+    names = ", ".join(example.name for example in examples[:8])
+    return SweetError(f"The {what} of {of} is not a finite number.", where=names, fix=fix)

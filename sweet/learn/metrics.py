@@ -23,7 +23,7 @@ from torch import Tensor
 from sweet.learn.components import Example
 from sweet.learn.data import Losses
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.work import Work
+from sweet.learn.tree import Work
 
 Record = dict[str, Any]
 

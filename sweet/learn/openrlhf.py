@@ -4,21 +4,24 @@ arguments.
 OpenRLHF's DPO uses one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of the
 chosen one: the actor's step-level objective, the only training here that it supports. Prompts are written with the chat
 template applied and replies with thought and end-of-turn token, so OpenRLHF gets the same texts that the other engines
-encode; further processing, such as their order, is up to OpenRLHF.
+encode; further processing, such as their order, is up to OpenRLHF. Its version pins conflict with vllm's, so it may be
+in an environment of its own (`find_python`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweet import supervisor
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.learn.distributed import STOP_TIMEOUT
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
@@ -28,6 +31,15 @@ from sweet.tasks.base import Message
 DATA = "pairs.jsonl"
 OUTPUT, CHECKPOINTS = "model", "checkpoints"
 _MODULE = "openrlhf.cli.train_dpo"
+PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
+"""Environment variable with the path of that environment's Python."""
+
+INSTALL = (
+    f"python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export {PYTHON_VARIABLE}=$PWD/openrlhf/bin/python"
+)
+
+_VERSION_QUERY = "import importlib.metadata as m; print(m.version('openrlhf'))"
+_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -161,3 +173,32 @@ def write_rows(path: Path, pairs: Iterator[dict[str, str]]) -> int:
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in pairs]
     path.write_text("".join(lines), encoding="utf-8")
     return len(lines)
+
+
+def find_python() -> tuple[str, str]:
+    """The Python that has OpenRLHF, and OpenRLHF's version.
+
+    Raises:
+        UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
+    """
+    configured = os.environ.get(PYTHON_VARIABLE)
+    # It is run in another directory later. A bare name is looked up in PATH; a link must not be resolved (virtual env).
+    resolved = str(Path(configured).expanduser().absolute()) if configured and os.sep in configured else configured
+    python = resolved or sys.executable
+    where = f"{PYTHON_VARIABLE}={configured}" if configured else python
+    fix = f"{configured} -m pip install openrlhf, or unset {PYTHON_VARIABLE}" if configured else INSTALL
+    try:
+        result = subprocess.run(
+            [python, "-I", "-c", _VERSION_QUERY],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{python} cannot be run: {error}", where=where, fix=fix) from error
+    if result.returncode != 0:
+        last = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.returncode}"]
+        raise UsageError(f"OpenRLHF is not installed for {python}: {last[0]}", where=where, fix=fix)
+    return python, result.stdout.strip()

@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from sweet.files import UNFINISHED, write_whole
+from sweet.learn.batches import rank_groups
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
-from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.llm.weights import weights_digest
 from sweet.runs.cache import cache_folder, prune

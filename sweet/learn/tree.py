@@ -5,6 +5,10 @@ q may attend to slot k exactly when k <= q < end(k), where end(k) is the end of 
 counts along its path, so every sequence sees exactly the ids that it would see alone. The tree is built from ids, so it
 is correct for any chat template. Sequences without a common prefix are laid out next to each other: a tree may have
 several roots.
+
+`Work` counts the positions that a forward pass computes, of tokens and of padding: a tree is laid out if that saves
+positions and a tree is possible, otherwise the sequences are rows padded to the longest. The scorer and the estimate of
+the dry run follow this rule.
 """
 
 from __future__ import annotations
@@ -12,6 +16,10 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sweet.learn.tokens import TokenSequence
 
 
 @dataclass(frozen=True)
@@ -77,3 +85,39 @@ def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     if left[:size] == right[:size]:
         return size
     return next(i for i in range(size) if left[i] != right[i])
+
+
+@dataclass(frozen=True)
+class Work:
+    """Computed positions: those of tokens, and padding."""
+
+    tokens: int = 0
+    padding: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.tokens + other.tokens, self.padding + other.padding)
+
+    def __sub__(self, other: Work) -> Work:
+        return Work(self.tokens - other.tokens, self.padding - other.padding)
+
+    @property
+    def positions(self) -> int:
+        return self.tokens + self.padding
+
+
+def longest_shared(sequences: Sequence[TokenSequence], max_shared_length: int) -> int:
+    """The maximum length of a sequence in a tree with all of these: 0 if one of them has images."""
+    return 0 if any(sequence.images for sequence in sequences) else max_shared_length
+
+
+def uses_tree(lengths: Sequence[int], slots: int, max_shared_length: int) -> bool:
+    """Whether sequences of these lengths are computed as a tree of `slots`, given a scorer's `max_shared_length`."""
+    longest = max(lengths)
+    return longest <= max_shared_length and slots < len(lengths) * longest
+
+
+def computed_work(lengths: Sequence[int], slots: int, max_shared_length: int) -> Work:
+    """The work of one forward pass over sequences of these lengths; arguments as for `uses_tree`."""
+    if uses_tree(lengths, slots, max_shared_length):
+        return Work(slots)
+    return Work(sum(lengths), len(lengths) * max(lengths) - sum(lengths))

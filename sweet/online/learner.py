@@ -20,10 +20,10 @@ from sweet.credit.hyperparameters import Hyperparameters
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example, Objective
 from sweet.learn.engine import Engine
+from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.update import update_weights
 from sweet.online.models import LiveModels
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory

@@ -38,8 +38,8 @@ from sweet.judges.options import JudgeName
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.server_tables import ServersTable
 from sweet.pipeline.slurm import SlurmTable
+from sweet.pipeline.tables import ServersTable
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.redaction import redacted

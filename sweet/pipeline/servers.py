@@ -31,7 +31,7 @@ from sweet.llm.local import DEFAULT_OPTIONS, PROGRESS_INTERVAL, server_environme
 from sweet.llm.scripted import SCRIPTED
 from sweet.pipeline.placement import Placement, Request, place
 from sweet.pipeline.server_process import POLL_INTERVAL, Command, ServerProcess, server_lock
-from sweet.pipeline.server_tables import ServerTable
+from sweet.pipeline.tables import ServerTable
 from sweet.runs.run import Run
 from sweet.runs.store import Store
 from sweet.stages.base import Reporter

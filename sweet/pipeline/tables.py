@@ -1,13 +1,19 @@
-"""The base of the tables of a recipe that are options of no stage: [servers.…], [slurm]."""
+"""The tables of a recipe that are options of no stage: their base, and those of the servers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sweet.llm.base import Role
+from sweet.llm.local import PARALLEL_OPTIONS, RESERVED_OPTIONS, STARTUP_TIMEOUT
+from sweet.llm.vllm import option_value
 from sweet.suggestions import did_you_mean
+
+_CHOSEN = (*((name,) for name in RESERVED_OPTIONS), *PARALLEL_OPTIONS, ("--data-parallel-size", "-dp"),
+           ("--served-model-name",))  # fmt: skip
 
 
 class Table(BaseModel):
@@ -31,3 +37,59 @@ class Table(BaseModel):
             word = key.replace("_", "-")
             raise ValueError(f"there is no {word}.{did_you_mean(word, known)} Known here: {', '.join(known)}")
         return named
+
+
+class ServerTable(Table):
+    """A table [servers.sim], [servers.agent] or [servers.judge] of a recipe. The model is the one that the role has."""
+
+    url: list[str] = Field(default_factory=list)
+    """Addresses of OpenAI-compatible servers that run already; none is started then."""
+    engine: Literal["vllm", "embedded", "scripted"] = "vllm"
+    """vllm (the installed one), embedded (sweet's own engine), or scripted (the human of tasks with facts)."""
+    gpus: int | None = Field(default=None, ge=0)
+    """GPUs of each replica, over which vllm distributes the model; default: 1, or 0 where there are none."""
+    replicas: Annotated[int, Field(ge=1)] | Literal["fill"] = 1
+    """Servers that share the load; fill: as many as there are free GPUs for."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port of the first replica, the others have the ports after it; 0 for free ones."""
+    options: list[str] = Field(default_factory=list)
+    """Options for vllm, passed unchanged."""
+    startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0)
+    """Seconds until a server that was started must answer."""
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        given = self.model_fields_set - {"url"}
+        if self.url and given:
+            raise ValueError(f"a server with an address (url) is not started here: omit {', '.join(sorted(given))}")
+        if self.options and self.engine != "vllm":
+            raise ValueError(f"only vllm accepts options, not the engine {self.engine}")
+        most = {"vllm": None, "embedded": 1, "scripted": 0}[self.engine]
+        if most is not None and (self.gpus or 0) > most:
+            raise ValueError(f"the engine {self.engine} uses {most} GPUs, not {self.gpus}")
+        for names in _CHOSEN:
+            if option_value(self.options, *names) is not None:
+                raise ValueError(f"{names[0]} is chosen by gpus, replicas and port: omit it from options")
+        return self
+
+
+class ServersTable(Table):
+    """The table [servers] of a recipe. A role without a server is run as without `sweet train`: see `--engine`."""
+
+    sim: ServerTable | None = None
+    """The simulated human."""
+    agent: ServerTable | None = None
+    """The agent: the starting model, then each actor."""
+    judge: ServerTable | None = None
+    """The language model that judges (`judge = "llm"` in [rank], [rollout] or [evaluation])."""
+
+    @model_validator(mode="after")
+    def _actors_have_no_address(self) -> Self:
+        if self.agent is not None and self.agent.url:
+            raise ValueError("a trained actor has no address: set agent-url in [train] for the starting model")
+        return self
+
+    def by_role(self) -> dict[Role, ServerTable]:
+        """Return the tables that were given."""
+        given: dict[Role, ServerTable | None] = {"sim": self.sim, "agent": self.agent, "judge": self.judge}
+        return {role: table for role, table in given.items() if table is not None}

@@ -19,7 +19,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import is_model, recorded_model
 from sweet.stages.base import Reporter
-from sweet.stages.critics import CriticSettings, load_potential
+from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.waiting_scorer import open_waiting_scorer
@@ -63,5 +63,5 @@ async def open_lookahead(
     human = await stack.enter_async_context(open_human(kind, client, run.path / SCREENSHOTS, "paper", say=reporter.say))
     request = ScoringRequest(run=run.path.absolute(), say=reporter.say, sandbox=config.sandbox, device=config.device)
     answers = await stack.enter_async_context(open_waiting_scorer(kind, request))
-    potential = await asyncio.to_thread(load_potential, choice.start, settings)
-    return LookaheadJudge(potential, human, answers, kind, scorer.max_turns, config.concurrency)
+    solution_logprob = await asyncio.to_thread(load_solution_logprob, choice.start, settings)
+    return LookaheadJudge(solution_logprob, human, answers, kind, scorer.max_turns, config.concurrency)

@@ -21,7 +21,7 @@ from sweet.units import count, rate
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
-    from sweet.learn.potential import SolutionPotential
+    from sweet.learn.solution_logprob import SolutionLogprob
 
 CPU_TOKENS = 8192
 """Tokens of one forward pass on a CPU. More than in training: no activations are kept for a backward pass, and larger
@@ -244,14 +244,14 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
     return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **how)
 
 
-def load_potential(name: str, settings: CriticSettings) -> SolutionPotential:
+def load_solution_logprob(name: str, settings: CriticSettings) -> SolutionLogprob:
     """Load the model whose likelihood of the solution the judge `lookahead` reads."""
-    from sweet.learn.potential import SolutionPotential
+    from sweet.learn.solution_logprob import SolutionLogprob
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(name)
     model = load_model(name, settings.device, tokenizer=tokenizer)
-    return SolutionPotential(model, tokenizer, **_reader_settings(settings, model))
+    return SolutionLogprob(model, tokenizer, **_reader_settings(settings, model))
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:

@@ -11,8 +11,18 @@ from pathlib import Path
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option, stage
-from sweet.learn.openrlhf import CHECKPOINTS, DATA, Comparison, DpoJob, command, rows, steps, train, write_rows
-from sweet.learn.openrlhf_python import find_python
+from sweet.learn.openrlhf import (
+    CHECKPOINTS,
+    DATA,
+    Comparison,
+    DpoJob,
+    command,
+    find_python,
+    rows,
+    steps,
+    train,
+    write_rows,
+)
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.manifest import Artifact

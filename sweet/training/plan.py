@@ -17,8 +17,7 @@ from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
 from sweet.learn.openrlhf import steps
-from sweet.learn.tree import Forest
-from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
+from sweet.learn.tree import Forest, Work, computed_work, longest_shared, uses_tree
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
 from sweet.training.config import LayoutOptions

@@ -23,8 +23,8 @@ from sweet.learn.components import Objective
 from sweet.learn.data import Pool
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
+from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, max_turns, rounded
-from sweet.learn.update import update_weights
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder

@@ -13,10 +13,10 @@ from functools import cached_property
 
 from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
+from sweet.learn.batches import rank_groups
 from sweet.learn.components import Objective
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs, token_scores
-from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder

@@ -19,7 +19,7 @@ from sweet.learn.metrics import MicroBatchSums, Record, max_turns
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.learn.trainee import save_model
-from sweet.learn.work import Work
+from sweet.learn.tree import Work
 from tests.learn.builders import SYSTEM, build_model, build_trajectory
 
 CRITIC = Objective(beta=0.1, nll=0.01)

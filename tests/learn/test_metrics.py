@@ -20,8 +20,7 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds, turn_positions
 from sweet.learn.objectives import turn_advantages
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.learn.tree import build_tree
-from sweet.learn.work import Work, computed_work
+from sweet.learn.tree import Work, build_tree, computed_work
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 

@@ -18,8 +18,8 @@ from sweet.llm.base import Role
 from sweet.llm.gpus import free_gpus, visible_gpus
 from sweet.llm.local import LocalServing
 from sweet.llm.vllm import option_value
-from sweet.pipeline.server_tables import ServerTable
 from sweet.pipeline.servers import ROLES, Servers
+from sweet.pipeline.tables import ServerTable
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -131,7 +131,7 @@ def test_an_error_of_a_stage_is_not_blamed_on_a_server_that_is_well(run: Run) ->
 KILLED = """\
 import sys, time
 from pathlib import Path
-from sweet.pipeline.server_tables import ServerTable
+from sweet.pipeline.tables import ServerTable
 from sweet.pipeline.servers import Servers
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent

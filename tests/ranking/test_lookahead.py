@@ -27,7 +27,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.critics import CriticSettings, load_potential
+from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
@@ -70,8 +70,8 @@ def judged(
         async with AsyncExitStack() as stack:
             request = ScoringRequest(run=folder, say=print, workers=1)
             scorer = await stack.enter_async_context(open_waiting_scorer(KIND, request))
-            potential = load_potential(family.agent, CriticSettings(device="cpu", **limits))
-            judge = LookaheadJudge(potential, human or ScriptedHuman(KIND), scorer, KIND, family.turns, 8)
+            solution_logprob = load_solution_logprob(family.agent, CriticSettings(device="cpu", **limits))
+            judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(KIND), scorer, KIND, family.turns, 8)
             return (await judge.judge([turn]))[0]
 
     return asyncio.run(judge())

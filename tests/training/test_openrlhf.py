@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.openrlhf import Comparison, DpoJob, arguments, command, rows
-from sweet.learn.openrlhf_python import PYTHON_VARIABLE
+from sweet.learn.openrlhf import PYTHON_VARIABLE, Comparison, DpoJob, arguments, command, rows
 from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, given_reply
 from sweet.llm.pretrained import absolute_name, model_path

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.learn.batches import rank_groups, rank_share
 from sweet.learn.logprobs import batches
-from sweet.learn.sharding import rank_groups, rank_share
 
 
 def within(budget: int, sizes: list[int]) -> Callable[[list[int]], list[list[int]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweet.learn.potential import Observed, SolutionPotential
+from sweet.learn.solution_logprob import Observed, SolutionLogprob
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.tasks.base import Message
 from tests.stages.learn_runs import make_agent
@@ -29,7 +29,7 @@ def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, temp
     with torch.no_grad():
         logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
     by_hand = sum(float(logprobs[place - 1, ids[place]]) for place in range(len(marked), len(ids)))
-    values = SolutionPotential(model, tokenizer).values([Observed("x", MESSAGES, SOLUTION, MARKER)] * 2)
+    values = SolutionLogprob(model, tokenizer).values([Observed("x", MESSAGES, SOLUTION, MARKER)] * 2)
     assert values == pytest.approx([by_hand, by_hand], abs=1e-3)
 
 
@@ -37,10 +37,10 @@ def test_what_does_not_fit_has_none_and_early_turns_are_dropped(tmp_path: Path) 
     agent = make_agent(tmp_path / "agent")
     tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
     long = [*MESSAGES, Message(role="assistant", content="Which? " * 40), Message(role="user", content="This. " * 40)]
-    whole = SolutionPotential(model, tokenizer)
+    whole = SolutionLogprob(model, tokenizer)
     both = whole.values([Observed("x", MESSAGES, SOLUTION, MARKER), Observed("y", long, SOLUTION, MARKER)])
     assert None not in both
     assert whole.dropped == 0
-    limited = SolutionPotential(model, tokenizer, max_length=16)
+    limited = SolutionLogprob(model, tokenizer, max_length=16)
     assert limited.values([Observed("x", MESSAGES, SOLUTION, MARKER)]) == [None]
     assert limited.values([]) == []

@@ -1,6 +1,6 @@
-"""How likely a model makes the reference solution: the potential of what the agent has seen.
+"""The log-probability of the reference solution, given what the agent has seen.
 
-    Phi(o) = sum_l log pi(s_l | o, marker, s_<l)
+    sum_l log pi(s_l | o, marker, s_<l)
 
 in nats, over the tokens of the solution s, with the end of the turn, that an agent writes after a marker, having seen o
 and not the training-time information. A reply of the human that says what the solution depends on raises it; a question
@@ -34,8 +34,8 @@ class Observed:
     marker: str
 
 
-class SolutionPotential:
-    """Computes potentials with one model.
+class SolutionLogprob:
+    """Computes them with one model.
 
     Args:
         max_length: tokens of a sequence at most; early turns are omitted to fit it. None for no limit.
@@ -61,7 +61,7 @@ class SolutionPotential:
         self.dropped = 0
 
     def values(self, observed: Sequence[Observed]) -> list[float | None]:
-        """Return the potential of each, in order; None where it does not fit `max_length`."""
+        """Return that of each, in order; None where it does not fit `max_length`."""
         rows = [self._row(one) for one in observed]
         sums = iter(span_logprobs(self._scorer, [row for row in rows if row is not None], self._budget))
         return [None if row is None else float(next(sums)[0][0]) for row in rows]
