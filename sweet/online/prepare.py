@@ -46,6 +46,7 @@ from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, check_scorer_option, system_prompt
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
+from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
@@ -166,7 +167,7 @@ class Prepared:
 
     @property
     def actor_meta(self) -> TrainedMeta:
-        config, start = self.config, self.model.trainee.start
+        config = self.config
         meta = TrainedMeta(
             base=self.model.base,
             method=config.algorithm,
@@ -176,9 +177,7 @@ class Prepared:
             **self.used.as_metrics(),
         )
         more: dict[str, object] = {"rule_option": config.rule_option} if config.rule_option else {}
-        if start.lora is not None:
-            more |= {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
-        return meta.model_copy(update=more)
+        return meta.model_copy(update=more | adapter_meta(self.model))
 
     def open_renderer(self, run: Run) -> AbstractContextManager[Renderer | None]:
         """Open the browsers that humans and scorer share; None for tasks without pages."""

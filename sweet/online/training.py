@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
@@ -14,8 +13,6 @@ from pydantic_core import to_jsonable_python
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.learn.best_checkpoint import best_files
-from sweet.learn.job import checkpoint_path
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import in_use
@@ -33,7 +30,7 @@ from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Reporter, StageResult, digest_of
+from sweet.stages.base import Progress, Reporter, StageResult
 from sweet.stages.leaks import model_plays
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import ScoresMeta
@@ -42,60 +39,22 @@ from sweet.stages.plans import Plan, earlier_work, times
 from sweet.stages.prices import Prices, RunBudget, given_prices, open_budget
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.checkpoints import Checkpoints, finished_metrics, training_digest
 from sweet.training.dialogue_tables import dialogue_table
 from sweet.training.loggers import MetricLogs, log_name
 
-CHECKPOINT = "checkpoint.pt"
-"""In the folder of the actor, until the training is done."""
-RANKS = "ranks"
 DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
 """The parts of the duration that are reported."""
 
 
 @dataclass(frozen=True)
 class Drafts:
-    """The artifacts that a training writes.
-
-    Attributes:
-        by_ranks: whether several ranks train the actor.
-    """
+    """The artifacts that a training writes, and the checkpoints of the actor."""
 
     actor: Draft
     rollouts: Draft
     scores: Draft
-    by_ranks: bool
-
-    @property
-    def ranks(self) -> Path:
-        """The folder in which several ranks work."""
-        return self.actor.path / RANKS
-
-    @property
-    def checkpoint(self) -> Path:
-        return checkpoint_path(self.ranks) if self.by_ranks else self.actor.path / CHECKPOINT
-
-    def has_checkpoint(self) -> bool:
-        """Return whether an earlier attempt left a checkpoint.
-
-        Raises:
-            UsageError: it is one of ranks, and none train now, or the other way round.
-        """
-        other = self.actor.path / CHECKPOINT if self.by_ranks else checkpoint_path(self.ranks)
-        if other.exists():
-            began = "in one process" if self.by_ranks else "on several devices"
-            before = Hint("omit ", option("devices")) if self.by_ranks else Hint(option("devices"), " as before")
-            raise UsageError(
-                f"The training was started {began}, and its checkpoint can only be read so.",
-                where=self.actor.path,
-                fix=Hint(before, ", or train without ", option("resume", True)),
-            )
-        return self.checkpoint.exists()
-
-    def remove_checkpoints(self) -> None:
-        """Remove what only an unfinished training needs."""
-        for path in (self.checkpoint, *best_files(self.checkpoint)):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.ranks, ignore_errors=True)
+    checkpoints: Checkpoints
 
 
 def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
@@ -126,7 +85,7 @@ def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores_meta = ScoresMeta(scoring=scoring, rollouts=rollouts.id).as_json()
         scores = attempt.start_artifact("scores", meta=scores_meta, resume=resume)
-        drafts = Drafts(actor, rollouts, scores, ready.devices is not None)
+        drafts = Drafts(actor, rollouts, scores, Checkpoints(actor.path, ready.devices is not None))
         metrics = _finished_metrics(run, drafts)
         if metrics is not None:
             earlier = [run.artifact(draft.id) for draft in (rollouts, drafts.scores, actor)]
@@ -165,11 +124,10 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
 
 def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:
     """Return the metrics of a training that an earlier attempt finished; None where none did."""
-    if not drafts.actor.resumed or drafts.has_checkpoint():
+    one, several = Hint("omit ", option("devices")), Hint(option("devices"), " as before")
+    if not drafts.actor.resumed or drafts.checkpoints.exist(one=one, several=several):
         return None
-    names = {drafts.actor.id, drafts.rollouts.id, drafts.scores.id}
-    attempts = [a for a in run.manifest().attempts if names <= {*a.outputs} and a.status == "done" and a.metrics]
-    return OnlineMetrics.read(attempts[-1].metrics) if attempts else None
+    return finished_metrics(run, OnlineMetrics, drafts.actor.id, drafts.rollouts.id, drafts.scores.id)
 
 
 @dataclass(frozen=True)
@@ -227,7 +185,7 @@ class _Training:
             trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
         trainee.load_weights(weights)
         trainee.write(model.encoder, drafts.actor.path)
-        drafts.remove_checkpoints()
+        drafts.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
         cost = {} if self.budget is None else {"cost": self.budget.cost_of(drafts.actor.id)}
@@ -239,7 +197,7 @@ class _Training:
         if ready.devices is None:
             return ready.learner(rollouts)
         job = ready.rank_job(self.ran, rollouts, ready.devices)
-        return stack.enter_context(Ranks(job, ready.devices, self.drafts.ranks, self.ranks_log, self.live))
+        return stack.enter_context(Ranks(job, ready.devices, self.drafts.checkpoints.ranks, self.ranks_log, self.live))
 
     async def _train(self, writers: _Writers, learner: Learns) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
@@ -265,6 +223,7 @@ class _Training:
                 bar=writers.played,
                 budget=self.budget,
             )
+            critic = [] if ready.critic is None else [ready.critic.sha256]
             loop = OnlineLoop(
                 config=config,
                 kind=ready.kind,
@@ -279,8 +238,8 @@ class _Training:
                 scores=writers.scores,
                 learner=learner,
                 policy=policy,
-                checkpoint=drafts.checkpoint,
-                digest=_digest(ready),
+                checkpoint=drafts.checkpoints.file,
+                digest=training_digest(config, ready.model, ready.used, ready.tasks_digest, *critic),
                 live=live,
                 bar=writers.bar,
                 on_row=writers.on_row,
@@ -309,14 +268,6 @@ class _Writers:
     played: Progress
     on_row: Callable[[dict[str, Any]], None]
     on_dialogues: Callable[[str, int, Sequence[tuple[Trajectory, Score]]], None]
-
-
-def _digest(ready: Prepared) -> str:
-    """Return what identifies the training in its checkpoints."""
-    model = ready.model
-    critic = [] if ready.critic is None else [ready.critic.sha256]
-    encoding = [model.encoder.version] if model.encoder.version else []
-    return digest_of([ready.config.digest(), model.base, ready.tasks_digest, vars(ready.used), *critic, *encoding])
 
 
 def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:

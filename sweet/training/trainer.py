@@ -7,18 +7,15 @@ has only the shapes of the model.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.errors import UsageError
-from sweet.hints import Hint, option
-from sweet.learn.best_checkpoint import best_files
+from sweet.hints import option
 from sweet.learn.components import Objective
 from sweet.learn.distributed import Layout, train_in_ranks
-from sweet.learn.job import Job, checkpoint_path
+from sweet.learn.job import Job
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record, Summary
 from sweet.learn.page_encoder import PageEncoder
@@ -27,9 +24,10 @@ from sweet.learn.zero import ZeroSettings
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
+from sweet.stages.base import PlannedConfig, Reporter, StageResult
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.stages.meta import TrainedMeta
+from sweet.training.checkpoints import Checkpoints, adapter_meta, finished_metrics, training_digest
 from sweet.training.config import Order
 from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
@@ -39,9 +37,6 @@ from sweet.training.recorded_examples import FILE, as_recorded
 from sweet.training.reward_model import RewardFigures
 from sweet.units import count
 
-CHECKPOINT = "checkpoint.pt"
-RANKS = "ranks"
-"""The folder in which several ranks work."""
 SHOWN = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -128,9 +123,11 @@ def train(
     attempted = run.attempt(record.stage, config, training.inputs, verify=config.verify, warn=reporter.warn)
     with attempted as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
-        has_checkpoint = _check_checkpoint(draft.path, training.layout)
+        checkpoints = Checkpoints(draft.path, training.layout is not None)
+        torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
+        has_checkpoint = checkpoints.exist(one=torch, several=deepspeed)
         reporter = live = LiveReporter(reporter, attempt, PAUSE if training.layout is None else ())
-        metrics = _finished_metrics(run, draft.id) if draft.resumed and not has_checkpoint else None
+        metrics = finished_metrics(run, TrainMetrics, draft.id) if draft.resumed and not has_checkpoint else None
         if metrics is not None:
             run.verify(run.artifact(draft.id), sums=config.verify)
             reporter.say(f"{draft.id} is finished already.")
@@ -144,13 +141,15 @@ def train(
                     live.wait_while_paused()
 
                 ranks_log = attempt.log_path.with_suffix(".ranks.log")
-                digest = _digest(training, record)
+                sources = [artifact.sha256 for artifact in training.inputs]
+                digest = training_digest(config, training.model, training.hyperparameters, *sources)
                 data, reward = as_recorded(
                     draft.path / FILE, training.data, training.reward, digest, resume=record.resume and draft.resumed
                 )
                 training = replace(training, data=data, reward=reward)
-                summary = _train_into(draft.path, training, record, digest, ranks_log, on_row, reporter)
-            _remove_checkpoints(draft.path)
+                summary = _train_into(checkpoints, training, record, digest, ranks_log, on_row, reporter)
+            checkpoints.remove()
+            (draft.path / FILE).unlink(missing_ok=True)
             metrics = _metrics(training, summary)
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=None)
@@ -159,11 +158,7 @@ def train(
 
 def _meta(training: Training, record: StageRecord) -> TrainedMeta:
     meta = record.artifact_meta(training.model.base, training.hyperparameters, training.beta)
-    start = training.model.trainee.start
-    if start.lora is None:
-        return meta
-    adapter = {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
-    return meta.model_copy(update=adapter)
+    return meta.model_copy(update=adapter_meta(training.model))
 
 
 def _metrics(training: Training, summary: Summary) -> TrainMetrics:
@@ -184,47 +179,8 @@ def _metrics(training: Training, summary: Summary) -> TrainMetrics:
     )
 
 
-def _finished_metrics(run: Run, name: str) -> TrainMetrics | None:
-    """Return the metrics of an artifact that an earlier attempt finished; None where none did."""
-    attempts = [a for a in run.manifest().attempts if name in a.outputs and a.status == "done" and a.metrics]
-    return TrainMetrics.read(attempts[-1].metrics) if attempts else None
-
-
-def _check_checkpoint(folder: Path, layout: Layout | None) -> bool:
-    """Return whether an earlier attempt left a checkpoint.
-
-    Raises:
-        UsageError: it is a checkpoint of the other engine.
-    """
-    single, ranks = (folder / CHECKPOINT).exists(), checkpoint_path(folder / RANKS).exists()
-    if (ranks and layout is None) or (single and layout is not None):
-        engine = "deepspeed" if ranks else "torch"
-        raise UsageError(
-            f"The training was started with the engine {engine}, and no other engine can read its checkpoint.",
-            where=folder,
-            fix=Hint(option("engine", engine), ", or train without ", option("resume", True)),
-        )
-    return single or ranks
-
-
-def _remove_checkpoints(folder: Path) -> None:
-    for name in (CHECKPOINT, FILE):
-        (folder / name).unlink(missing_ok=True)
-    for path in best_files(folder / CHECKPOINT):
-        path.unlink()
-    shutil.rmtree(folder / RANKS, ignore_errors=True)
-
-
-def _digest(training: Training, record: StageRecord) -> str:
-    """Return what identifies the training in its checkpoints."""
-    encoder = training.model.encoder
-    sources = [artifact.sha256 for artifact in training.inputs]
-    encoding = [encoder.version] if encoder.version else []
-    return digest_of([record.config.digest(), vars(training.hyperparameters), training.model.base, sources, *encoding])
-
-
 def _train_into(
-    folder: Path,
+    checkpoints: Checkpoints,
     training: Training,
     record: StageRecord,
     digest: str,
@@ -232,7 +188,7 @@ def _train_into(
     on_row: Callable[[Record], None],
     reporter: Reporter,
 ) -> Summary:
-    """Train, with the checkpoint and then the model in `folder`.
+    """Train, with the checkpoint and then the model in their folder.
 
     Args:
         on_row: called with each row of metrics.
@@ -254,10 +210,10 @@ def _train_into(
                 bar.note(**{shown: row[name] for name, shown in SHOWN.items() if row[name] is not None})
 
         if training.layout is None:
-            summary = _train_here(folder, training, digest, record.resume, on_step, reporter)
+            summary = _train_here(checkpoints, training, digest, record.resume, on_step, reporter)
         else:
-            job = make_job(folder, training, digest, record.resume)
-            summary = train_in_ranks(job, training.layout, folder / RANKS, ranks_log, on_step)
+            job = make_job(checkpoints.folder, training, digest, record.resume)
+            summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
     if summary.mfu is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
     return summary
@@ -283,7 +239,7 @@ def make_job(folder: Path, training: Training, digest: str, resume: bool) -> Job
 
 
 def _train_here(
-    folder: Path,
+    checkpoints: Checkpoints,
     training: Training,
     digest: str,
     resume: bool,
@@ -300,7 +256,7 @@ def _train_here(
         training.settings,
         digest=digest,
         heldout=data.heldout,
-        checkpoint=folder / CHECKPOINT,
+        checkpoint=checkpoints.file,
         on_step=on_step,
         cache=ReferenceCache(model.base),
     )
@@ -312,5 +268,5 @@ def _train_here(
     weights = loop.final_weights()
     assert weights is not None
     model.trainee.load_weights(weights)
-    model.trainee.write(model.encoder, folder)
+    model.trainee.write(model.encoder, checkpoints.folder)
     return summary

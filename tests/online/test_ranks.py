@@ -34,11 +34,11 @@ from sweet.online.config import TrainOnlineConfig
 from sweet.online.prepare import loading
 from sweet.online.ranks import RankJob
 from sweet.online.stage import plan_train_online, run_train_online
-from sweet.online.training import RANKS
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import dump
+from sweet.training.checkpoints import RANKS
 from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.hyperparameters import resolve
 from sweet.training.run_critic import RunCritic
@@ -211,7 +211,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
         process.kill()
     wait_until(lambda: not processes_about(actor))
     assert steps() < 6
-    with pytest.raises(UsageError, match="started on several devices"):
+    with pytest.raises(UsageError, match="started by several ranks"):
         run_train_online(run, config(), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
     result = run_train_online(run, config(devices=2), Silent())

@@ -22,9 +22,9 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.training.checkpoints import RANKS
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
-from sweet.training.trainer import RANKS
 from tests import programs
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train_ranks import PATIENCE, processes_about, wait_until

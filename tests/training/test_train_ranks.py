@@ -29,10 +29,10 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.training.checkpoints import RANKS
 from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.layout import layout_of
 from sweet.training.stage import run_train_critic
-from sweet.training.trainer import RANKS
 from tests import programs
 from tests.stages.learn_runs import make_agent, make_run
 
@@ -114,7 +114,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     assert (partial.id, partial.status) == ("critic-1", "partial")
 
     config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
-    with pytest.raises(UsageError, match="started with the engine deepspeed"):
+    with pytest.raises(UsageError, match="started by several ranks"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
     several = {"engine": "deepspeed", "devices": 2, "resume": True}
