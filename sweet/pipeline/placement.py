@@ -19,11 +19,11 @@ G = TypeVar("G")
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """The GPUs that the servers of a role need.
+    """The GPUs that the server of a role needs.
 
     Attributes:
-        gpus: of each replica; 0 if it needs none.
-        replicas: number of servers; None for as many as fit, and at least one.
+        gpus: of each replica of the model; 0 if it needs none.
+        replicas: number of replicas; None for as many as fit, and at least one.
     """
 
     role: R
@@ -34,11 +34,11 @@ class Request(Generic[R]):
 @dataclass(frozen=True)
 class Placement(Generic[R, G]):
     """Attributes:
-    servers: for each role the GPUs of each replica.
+    servers: for each role the GPUs of its server, those of all replicas.
     stage: the GPUs that are left for the stage.
     """
 
-    servers: Mapping[R, list[list[G]]]
+    servers: Mapping[R, list[G]]
     stage: list[G]
 
 
@@ -64,12 +64,11 @@ def place(gpus: Sequence[G], requests: Sequence[Request[R]], stage: int = 0) -> 
             if request.gpus <= left:
                 counts[request.role] += 1
                 left -= request.gpus
-    servers: dict[R, list[list[G]]] = {}
+    servers: dict[R, list[G]] = {}
     end = len(gpus)
     for request in requests:
         start = end - request.gpus * counts[request.role]
-        cuts = [start + request.gpus * number for number in range(counts[request.role])]
-        servers[request.role] = [list(gpus[cut : cut + request.gpus]) for cut in cuts]
+        servers[request.role] = list(gpus[start:end])
         end = start
     return Placement(servers, list(gpus[:end]))
 

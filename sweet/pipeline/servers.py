@@ -67,7 +67,7 @@ class Servers:
         self.run, self.tables, self.log, self.reporter = run, dict(tables), log, reporter
         self.task, self.tasks = task, tasks
         self._environment = server_environment()
-        self._running: dict[tuple[Role, int], ServerProcess] = {}
+        self._running: dict[Role, ServerProcess] = {}
         self._open = ExitStack()
         self._lock: int | None = None
 
@@ -112,23 +112,18 @@ class Servers:
             ServerError: a server ended, or did not answer, so that the stage failed.
         """
         placement = self.place(models, computes)
-        wanted = {
-            (role, number): self._command(role, number, models[role], split, gpus)
-            for role, replicas in placement.servers.items()
-            for number, gpus in enumerate(replicas)
-        }
+        wanted = {role: self._command(role, models[role], split, gpus) for role, gpus in placement.servers.items()}
         _release_memory()
-        self._stop({key for key, server in self._running.items() if wanted.get(key) != server.command})
-        self._stop({key for key, server in self._running.items() if not self._is_well(server)})
+        self._stop({role for role, server in self._running.items() if wanted.get(role) != server.command})
+        self._stop({role for role, server in self._running.items() if not self._is_well(server)})
         try:
-            self._start({key: command for key, command in wanted.items() if key not in self._running})
+            self._start({role: command for role, command in wanted.items() if role not in self._running})
         except BaseException:
             self.close()
             raise
         urls = {role: list(self.tables[role].url) for role in models if role in self.tables}
-        for role, _ in wanted:
-            urls[role] = [str(server.url) for key, server in self._running.items() if key[0] == role]
-        with in_use(gpu for replicas in placement.servers.values() for gpus in replicas for gpu in gpus):
+        urls |= {role: [str(self._running[role].url)] for role in wanted}
+        with in_use(gpu for gpus in placement.servers.values() for gpu in gpus):
             try:
                 yield urls
             except SweetError as error:
@@ -150,10 +145,9 @@ class Servers:
             return table.gpus or 0
         return 1 if self.gpus else 0
 
-    def _command(self, role: Role, number: int, model: str, split: str, gpus: list[Gpu]) -> Command:
+    def _command(self, role: Role, model: str, split: str, gpus: list[Gpu]) -> Command:
         table = self.tables[role]
-        port = table.port + number if table.port else 0
-        words = ["--engine", table.engine, "--port", str(port)]
+        words = ["--engine", table.engine, "--port", str(table.port)]
         words += ["--task", self.task] if role == "sim" else []
         if table.engine == SCRIPTED:
             _check_scripted(role, model)
@@ -161,14 +155,16 @@ class Servers:
         else:
             words += ["--model", model]
         if table.engine == "vllm":
-            log = str(self._log_of(role, number).absolute())
-            words += ["--log", log, "--tp", str(max(1, len(gpus))), "--", *DEFAULT_OPTIONS, *table.options]
+            each = self._gpus_of(role)
+            replicas = len(gpus) // each if each else 1
+            options = ["--data-parallel-size", str(replicas)] if replicas > 1 else []
+            words += ["--log", str(self._log_of(role).absolute()), "--tp", str(max(1, each))]
+            words += ["--", *DEFAULT_OPTIONS, *options, *table.options]
         variables = restricted_to(gpus, self._environment) if self.gpus else {}
         return Command(tuple(words), tuple(variables.items()))
 
-    def _log_of(self, role: Role, number: int) -> Path:
-        name = f".server-{role}" + (f"-{number + 1}" if number else "")
-        return self.log.with_suffix(f"{name}.log")
+    def _log_of(self, role: Role) -> Path:
+        return self.log.with_suffix(f".server-{role}.log")
 
     def _is_well(self, server: ServerProcess) -> bool:
         """Whether a server that was started for an earlier phase can be used again."""
@@ -177,26 +173,25 @@ class Servers:
             self.reporter.warn(f"The server of {server.name} at {server.url} does not answer; it is started again.")
         return well
 
-    def _start(self, commands: Mapping[tuple[Role, int], Command]) -> None:
+    def _start(self, commands: Mapping[Role, Command]) -> None:
         """Start servers, and wait until each answers."""
         if commands and self._lock is None:
             self._lock = self._open.enter_context(server_lock(Store(self.run.path.absolute()).lock_path("servers")))
-        for (role, number), command in commands.items():
+        for role, command in commands.items():
             assert self._lock is not None
-            name = NAMES[role] + (f" ({number + 1})" if number else "")
-            server = ServerProcess(name, command, self._log_of(role, number), self._environment, self._lock)
-            self._running[role, number] = server
-            self.reporter.say(f"The server of {name} is starting; its output goes to {server.log}.")
-        waiting = {key: self._running[key] for key in commands}
+            server = ServerProcess(NAMES[role], command, self._log_of(role), self._environment, self._lock)
+            self._running[role] = server
+            self.reporter.say(f"The server of {server.name} is starting; its output goes to {server.log}.")
+        waiting = {role: self._running[role] for role in commands}
         said = time.monotonic()
         while waiting:
-            for key, server in list(waiting.items()):
+            for role, server in list(waiting.items()):
                 if server.answers():
                     self.reporter.say(
                         f"The server of {server.name} answers at {server.url} after {format_duration(server.seconds)}."
                     )
-                    del waiting[key]
-                elif server.seconds > (timeout := self.tables[key[0]].startup_timeout):
+                    del waiting[role]
+                elif server.seconds > (timeout := self.tables[role].startup_timeout):
                     raise server.failure(SweetError, f"did not answer within {timeout:g} seconds")
             if time.monotonic() - said > PROGRESS_INTERVAL:
                 said = time.monotonic()
@@ -208,12 +203,12 @@ class Servers:
             if waiting:
                 time.sleep(POLL_INTERVAL)
 
-    def _stop(self, keys: set[tuple[Role, int]]) -> None:
+    def _stop(self, roles: set[Role]) -> None:
         """End servers, all at the same time."""
-        for key in keys:
-            self._running[key].terminate()
-        for key in keys:
-            self._running.pop(key).stop()
+        for role in roles:
+            self._running[role].terminate()
+        for role in roles:
+            self._running.pop(role).stop()
 
     def _raise_if_ended(self, error: SweetError) -> None:
         """If a server has ended or does not answer, raise that as the cause of a stage's error."""

@@ -49,9 +49,9 @@ class ServerTable(Table):
     gpus: int | None = Field(default=None, ge=0)
     """GPUs of each replica, over which vllm distributes the model; default: 1, or 0 where there are none."""
     replicas: Annotated[int, Field(ge=1)] | Literal["fill"] = 1
-    """Servers that share the load; fill: as many as there are free GPUs for."""
+    """Replicas of the model, among which vllm distributes the requests; fill: as many as there are free GPUs for."""
     port: int = Field(default=0, ge=0, le=65535)
-    """Port of the first replica, the others have the ports after it; 0 for free ones."""
+    """Its port; 0 for a free one."""
     options: list[str] = Field(default_factory=list)
     """Options for vllm, passed unchanged."""
     startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0)
@@ -64,6 +64,8 @@ class ServerTable(Table):
             raise ValueError(f"a server with an address (url) is not started here: omit {', '.join(sorted(given))}")
         if self.options and self.engine != "vllm":
             raise ValueError(f"only vllm accepts options, not the engine {self.engine}")
+        if self.replicas != 1 and self.engine != "vllm":
+            raise ValueError(f"only vllm has replicas, not the engine {self.engine}")
         most = {"vllm": None, "embedded": 1, "scripted": 0}[self.engine]
         if most is not None and (self.gpus or 0) > most:
             raise ValueError(f"the engine {self.engine} uses {most} GPUs, not {self.gpus}")

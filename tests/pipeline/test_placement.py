@@ -33,10 +33,11 @@ def test_every_request_is_met_and_no_gpu_is_given_twice(
     placed = place(gpus, requests, stage)
     assert list(placed.servers) == [request.role for request in requests]
     for request in requests:
-        replicas = placed.servers[request.role]
-        assert all(len(replica) == request.gpus for replica in replicas)
-        assert len(replicas) == request.replicas if request.replicas else len(replicas) >= 1
-    used = list(chain.from_iterable(chain.from_iterable(placed.servers.values())))
+        own = placed.servers[request.role]
+        least = request.gpus * (request.replicas or 1)
+        assert len(own) == least if request.replicas else len(own) >= least
+        assert not request.gpus or len(own) % request.gpus == 0
+    used = list(chain.from_iterable(placed.servers.values()))
     assert sorted([*used, *placed.stage]) == gpus, "each GPU once"
     assert placed.stage == gpus[: len(placed.stage)], "the stage has the first ones"
     assert len(placed.stage) >= stage

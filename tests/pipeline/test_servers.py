@@ -62,7 +62,7 @@ def open_servers(run: Run, reporter: Reporter = SILENT, /, **tables: ServerTable
 
 
 def pids(servers: Servers) -> dict[str, int]:
-    return {role: server.process.pid for (role, _), server in servers._running.items()}
+    return {role: server.process.pid for role, server in servers._running.items()}
 
 
 def model_at(url: str) -> str:
@@ -177,7 +177,12 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
                 {"sim": "a", "agent": "b"}, computes=1
             )
         alone = servers.place({"agent": "actor"}, computes=1)
-        assert [[gpu.word for gpu in gpus] for gpus in alone.servers["agent"]] == [["1"], ["2"], ["3"]]
+        assert [gpu.word for gpu in alone.servers["agent"]] == ["1", "2", "3"]
+        with servers.running({"agent": "actor"}, computes=1) as urls:
+            assert len(urls["agent"]) == 1
+            arguments = vllm.starts()[-1]["args"]
+            assert option_value(arguments, "--data-parallel-size") == "3"
+            assert option_value(arguments, "--tensor-parallel-size") == "1"
     assert vllm.all_gone()
 
 
