@@ -12,9 +12,10 @@ from sweet.credit.base import CreditRule
 from sweet.credit.names import RULES, rule_names
 from sweet.credit.plugin_checks import load_rule
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
-from sweet.plugins import CREDIT, plugins
-from sweet.suggestions import did_you_mean, nearest
+from sweet.hints import option
+from sweet.plugin_code import installed_plugin
+from sweet.plugins import CREDIT
+from sweet.suggestions import did_you_mean
 
 
 def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
@@ -29,22 +30,7 @@ def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
     if name in RULES:
         found: type[CreditRule] = resolve_name(RULES[name])
         return found
-    installed = plugins(CREDIT).get(name, [])
-    if not installed:
-        names = rule_names()
-        near = nearest(name, names)
-        raise UsageError(
-            f"There is no credit rule called {name!r}; there are {', '.join(names)}." + did_you_mean(name, names),
-            where=option(named_by),
-            fix=option(named_by, near) if near else Hint("install its package, or ", option(named_by, tuple(names))),
-        )
-    if len(installed) > 1:
-        raise UsageError(
-            f"Several packages have a credit rule called {name!r}: {', '.join(map(str, installed))}.",
-            where=option(named_by),
-            fix=f"pip uninstall {installed[1].package}",
-        )
-    return load_rule(installed[0])
+    return load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), named_by))
 
 
 def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "method") -> CreditRule:

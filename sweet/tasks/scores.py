@@ -6,7 +6,6 @@ they are computed is up to the kind. The kind also names their metrics (`TaskKin
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,16 +92,6 @@ def solved(score: Score) -> float | None:
 
 METRICS: Mapping[str, Metric] = {"success_rate": Metric(solved), "tests_passed": Metric(reward)}
 """The metrics of a kind whose answers are judged by tests."""
-
-_FORMER_NAMES = {"Figure": "Metric", "FIGURES": "METRICS"}
-
-
-def __getattr__(name: str) -> Any:
-    """Return what plug-ins know by a former name."""
-    if name not in _FORMER_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"sweet.tasks.scores.{name} is now {_FORMER_NAMES[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_FORMER_NAMES[name]]
 
 
 @dataclass(frozen=True)

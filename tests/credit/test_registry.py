@@ -111,7 +111,7 @@ def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
 def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(install: Install) -> None:
     with pytest.raises(UsageError, match="no credit rule called 'thirds'") as error:
         rule_class("thirds")
-    assert "install its package" in str(error.value.fix)
+    assert "install the package that has 'thirds'" in str(error.value.fix)
     with pytest.raises(UsageError) as error:
         rule_class("gpro")
     assert error.value.fix == "--method grpo"

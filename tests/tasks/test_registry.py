@@ -24,7 +24,7 @@ from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.micro import load as load_micro
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import METRICS, AnswerScorer, Metric, ScoringRequest, Verdict
+from sweet.tasks.scores import METRICS, AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import build_trajectory
 from tests.packages import write_package
@@ -128,7 +128,7 @@ def trajectories(count: int) -> list[Trajectory]:
         ("", "cannot be imported: AttributeError"),
         ("Kind = 3", "is not a class derived from sweet.tasks.kind.TaskKind but 3"),
         ("class Kind: name = 'odd'", "is not a class derived from"),
-        (replaced("    def open_scorer", "    def open_score"), "lacks the method open_scorer"),
+        (replaced("    def open_scorer", "    def open_score"), "lacks open_scorer"),
         (GOOD + "    def __init__(self):\n        raise OSError('no disk')\n", "cannot be created: OSError"),
         (replaced('"odd"', '"even"'), "calls itself 'even'"),
         (replaced('    name = "odd"\n', ""), "has NoneType instead of str in name"),
@@ -247,7 +247,7 @@ def test_an_error_of_a_method_names_it_and_its_package(
         assert kind.metrics
         with kind.open_scorer(request(tmp_path)) as scorer:
             list(scorer.score(trajectories(3)))
-    assert f"{method} of the task kind 'odd' (sweet-odd 1.0) " in error.value.what
+    assert f"{method} of the kind of task 'odd' (sweet-odd 1.0) " in error.value.what
     assert said in error.value.what
 
 
@@ -321,27 +321,6 @@ def test_the_oracle_judges_by_the_credit_of_a_plugin(install: Install, tmp_path:
     assert all(candidate.score == len(candidate.text) for row in rows for candidate in row.candidates)
 
 
-def test_a_plugin_with_figures_is_accepted_with_a_warning(install: Install, tmp_path: Path) -> None:
-    """`figures` is the former name of `metrics`, and `Figure` that of `Metric`."""
-    own = "    figures = {'solved': Figure(lambda score: score.reward)}\n"
-    with pytest.warns(DeprecationWarning, match=r"scores\.Figure is now Metric"):
-        from sweet.tasks.scores import Figure
-    assert Figure is Metric
-    source = replaced("Scorer):\n", "Scorer):\n" + own) + own
-    install(source.replace("Figure(", "Metric("))
-    kind = task_kind("odd")
-    with pytest.warns(
-        DeprecationWarning, match=r"figures of the task kind 'odd' \(sweet-odd 1\.0\) is now called metrics"
-    ):
-        assert list(kind.metrics) == ["solved"]
-    with pytest.warns(DeprecationWarning) as caught, kind.open_scorer(request(tmp_path)) as scorer:  # noqa: PT030, PT031
-        [(_, score)] = scorer.score(trajectories(1))
-        assert {name: metric.value(score) for name, metric in scorer.metrics.items()} == {"solved": 1.0}
-    assert any("the scorer's figures of the task kind 'odd'" in str(warning.message) for warning in caught)
-    install(source.replace("Figure(", "Metric(").replace("figures = ", "figures = metrics = "))
-    assert list(task_kind("odd").metrics) == ["solved"], "no warning for a plug-in that has both"
-
-
 def test_more_verdicts_than_answers() -> None:
     class Generous(AnswerScorer):
         def verdicts(self, answers):  # type: ignore[no-untyped-def]
@@ -360,14 +339,14 @@ def test_an_error_of_a_plugin_is_shown_without_traceback(install: Install, capsy
     capsys.readouterr()
     assert run(["eval", "runs/odd"]) == 1
     errors = capsys.readouterr().err
-    assert "score of the task kind 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in errors
+    assert "score of the kind of task 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in errors
     assert ".py, line " in errors
     assert "Traceback" not in errors
     run(["eval", "runs/odd", "--debug"])
     assert "Traceback" in capsys.readouterr().err
     install(replaced("return [Task(", "1 / 0\n        return [Task("))
     assert run([*play, "--new"]) == 1
-    assert "load of the task kind 'odd'" in capsys.readouterr().err
+    assert "load of the kind of task 'odd'" in capsys.readouterr().err
     manifest = json.loads(Path("runs/odd/manifest.json").read_text())
     assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-odd 1.0"}
 
