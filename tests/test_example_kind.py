@@ -19,8 +19,8 @@ from sweet_sql.scorer import SqlScorer, orders, query_in
 
 from sweet.cli.app import run
 from sweet.errors import InputError, UsageError
-from sweet.humans.llm import LLMHuman
-from sweet.humans.responder import ScriptedResponder
+from sweet.humans.asking import LLMHuman
+from sweet.humans.scripted import ScriptedResponder
 from sweet.rollouts.serve_sim import ServeConfig, run_serve
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox

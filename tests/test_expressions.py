@@ -26,7 +26,7 @@ from rich.console import Console
 import sweet
 from sweet.datasets.templated import UnreadablePrompt, system_of
 from sweet.humans.faults import fault_of
-from sweet.humans.leaks.pieces import shown_in, source_in
+from sweet.humans.leaks.fragments import shown_in, source_in
 from sweet.judges.llm import read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.redaction import redacted
@@ -78,7 +78,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage_command.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
-    "llm/pieces.py": "the tokenizer's special tokens, which repeat nothing",
+    "llm/template.py": "the tokenizer's special tokens, which repeat nothing",
     "report/quote.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",

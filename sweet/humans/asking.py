@@ -1,4 +1,8 @@
-"""Asks a model that plays the human for its reply, and asks again if the reply leaks the reference.
+"""A language model as the simulated human, which is asked again if its reply leaks the reference.
+
+Its prompt contains the reference and asks it to answer from that alone. As in the original protocol it is decoded
+greedily and its reply is cut, because a long reply leaks the solution. Protocol `upstream` puts the original's system
+message before the prompt, and never asks again. A persona is added below the prompt.
 
 A leaking reply is withheld: the agent never sees it, and the model is asked again with that reply and a message that
 says why it was withheld. The first try is greedy, as in the original protocol; later ones are sampled, because a greedy
@@ -10,12 +14,12 @@ replies are no evidence of the opposite.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sweet.humans.base import HumanReply
-from sweet.humans.faults import fault_of
+from sweet.humans.faults import find_fault
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Sampling
 from sweet.tasks.base import Message, ProtocolName, Task
@@ -39,6 +43,12 @@ WITHHELD = Message(
     ),
 )
 """The message that asks a model again."""
+
+
+SAMPLING = Sampling(temperature=0.0, max_tokens=256)
+
+UPSTREAM_SYSTEM = Message(role="system", content="You are a helpful assistant.")
+"""The system message of the simulated human of code in the published protocol."""
 
 
 class AskedHuman:
@@ -67,8 +77,19 @@ class AskedHuman:
         self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
     ) -> HumanReply:
         """Ask the model for its reply to `dialogue`, with the prompt `messages`; raises what `ask` raises."""
-        limit, fault = self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue)
+        limit, fault = self.kind.human_reply_limit, partial(find_fault, task=task, dialogue=dialogue)
         return await ask(self.client, messages, sampling, limit=limit, fault=fault, tries=self.tries)
+
+
+class LLMHuman(AskedHuman):
+    """Plays the human by asking `client` (implements sweet.humans.base.Human)."""
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        """Ask the model for the next reply; raises what `ChatClient.chat` raises."""
+        system = [UPSTREAM_SYSTEM] if self.protocol == "upstream" else []
+        *before, last = self.kind.human_prompt(task, dialogue)
+        asked = Message(role=last.role, content=self.persona.added_to(last.content))
+        return await self.ask([*system, *before, asked], SAMPLING, task, dialogue)
 
 
 async def ask(
@@ -77,7 +98,7 @@ async def ask(
     sampling: Sampling,
     *,
     limit: int,
-    fault: Callable[[str], HumanFault | None],
+    fault: Callable[[str], Awaitable[HumanFault | None]],
     tries: int,
 ) -> HumanReply:
     """Return the first reply that does not leak, or the last of `tries` replies. Its tokens are those of all tries.
@@ -91,7 +112,7 @@ async def ask(
         RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the model's
             context, the reply before it is returned, with its fault.
     """
-    reply = _read(await client.chat(messages, sampling), limit, fault)
+    reply = await _read(await client.chat(messages, sampling), limit, fault)
     while reply.fault == "leaked" and reply.tries < tries:
         again = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
         seed = _seed(messages, reply.tries)
@@ -99,13 +120,14 @@ async def ask(
             completion = await client.chat(again, replace(sampling, temperature=TEMPERATURE, seed=seed))
         except ContextOverflow:
             return reply
-        reply = _after(reply, _read(completion, limit, fault))
+        reply = _after(reply, await _read(completion, limit, fault))
     return reply
 
 
-def _read(completion: Completion, limit: int, fault: Callable[[str], HumanFault | None]) -> HumanReply:
+async def _read(completion: Completion, limit: int, fault: Callable[[str], Awaitable[HumanFault | None]]) -> HumanReply:
     text = completion.replies[0].text.strip()[:limit].rstrip()
-    return HumanReply(text, completion.prompt_tokens, completion.completion_tokens, completion.retries, fault(text))
+    tokens = completion.prompt_tokens, completion.completion_tokens
+    return HumanReply(text, *tokens, completion.retries, await fault(text))
 
 
 def _after(before: HumanReply, reply: HumanReply) -> HumanReply:

@@ -1,8 +1,15 @@
-"""The interface of the simulated human: it gets the task with its hidden information and the dialogue, and replies."""
+"""The interface of the simulated human: it gets the task with its hidden information and the dialogue, and replies.
+
+A dialogue has a deadline, whose clock is stopped while the dialogue waits for a browser (`off_the_clock`). Rendering
+has its own limit in seconds a page. The time that a page waits for a free browser depends on the other dialogues: with
+a hundred of them it is most of the time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,3 +47,38 @@ class Human(Protocol):
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Return the reply to `dialogue`, whose first message is the request and whose last one is the agent's."""
+
+
+_CLOCK: ContextVar[asyncio.Timeout | None] = ContextVar("_CLOCK", default=None)
+
+
+@asynccontextmanager
+async def deadline(seconds: float) -> AsyncIterator[None]:
+    """Cancel the block after `seconds`, not counting the time spent in `off_the_clock`.
+
+    Raises:
+        TimeoutError: the block took longer.
+    """
+    async with asyncio.timeout(seconds) as clock:
+        token = _CLOCK.set(clock)
+        try:
+            yield
+        finally:
+            _CLOCK.reset(token)
+
+
+@contextmanager
+def off_the_clock() -> Iterator[None]:
+    """Stop the clock of the enclosing deadline, if there is one, for the duration of the block."""
+    clock = _CLOCK.get()
+    ends = None if clock is None else clock.when()
+    if clock is None or ends is None or clock.expired():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    left = ends - loop.time()
+    clock.reschedule(None)
+    try:
+        yield
+    finally:
+        clock.reschedule(loop.time() + left)

@@ -56,7 +56,7 @@ async def open_humans(
         ServerError: the server of a model could not be reached.
     """
     if not kind.visual:
-        from sweet.humans.llm import LLMHuman
+        from sweet.humans.asking import LLMHuman
         from sweet.humans.scripted import ScriptedHuman
 
         yield [
@@ -66,9 +66,8 @@ async def open_humans(
             for player in players
         ]
         return
-    from sweet.humans.scripted_page_human import ScriptedPageHuman
-    from sweet.humans.styles import check_style
-    from sweet.humans.vlm_human import VLMHuman, check_vision
+    from sweet.humans.page_humans import ScriptedPageHuman, VLMHuman, check_vision
+    from sweet.humans.scripted import check_style
     from sweet.render.on_ray import open_renderer
 
     for client in dict.fromkeys(player.client for player in players):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from sweet.humans.leaks.base import Leak
 from sweet.humans.leaks.find import find_leak, is_source
 from sweet.humans.leaks.notations import are_answers
+from sweet.humans.leaks.process import search
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -30,6 +31,28 @@ _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 
 def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None."""
+    fault = _evident_fault(reply, dialogue)
+    return fault or ("leaked" if leak_of(reply, task, dialogue) else None)
+
+
+async def find_fault(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
+    """Return what `fault_of` returns. Leaks are looked for in another process (`sweet.humans.leaks.process`)."""
+    if (fault := _evident_fault(reply, dialogue)) is not None:
+        return fault
+    for reference in _references(task):
+        if await search(reference, task.problem_description, dialogue, reply):
+            return "leaked"
+    return None
+
+
+def leak_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Leak | None:
+    """Return how `reply`, with the human's replies in `dialogue`, gives away the task's reference, or None."""
+    leaks = (find_leak(reference, task.problem_description, dialogue, reply) for reference in _references(task))
+    return next((leak for leak in leaks if leak is not None), None)
+
+
+def _evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:
+    """Return a fault that needs no search, or None."""
     said = _plain(reply)
     if not said:
         return "empty"
@@ -39,17 +62,14 @@ def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault 
         return "refusal"
     if len(said) >= ECHO_CHARACTERS and said == _plain(dialogue[-1].content):
         return "echo"
-    return "leaked" if are_answers(reply) or leak_of(reply, task, dialogue) else None
+    return "leaked" if are_answers(reply) else None
 
 
-def leak_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Leak | None:
-    """Return how `reply`, with the human's replies in `dialogue`, gives away the task's reference, or None."""
-    references = [task.ground_truth]
-    if task.hidden != task.ground_truth and is_source(task.hidden):
-        # A specification in plain words may be quoted; another program may not.
-        references.append(task.hidden)
-    found = (find_leak(reference, task.problem_description, dialogue, reply) for reference in references)
-    return next((leak for leak in found if leak is not None), None)
+def _references(task: Task) -> list[str]:
+    """Return what must not be given away: the reference, and hidden information that is another program. A
+    specification in plain words may be quoted."""
+    others = [task.hidden] if task.hidden != task.ground_truth and is_source(task.hidden) else []
+    return [task.ground_truth, *others]
 
 
 def _plain(text: str) -> str:

@@ -3,7 +3,7 @@
 A persona is a text that is added below the prompt of the model that plays the human, after a line of its own (`HEAD`).
 The packaged ones are in `personas.toml`; a file of the user has the same form, one `name = "text"` each, and its names
 come before the packaged ones. `plain` is the human without a persona. The scripted human plays some of the packaged
-ones without a model (`sweet.humans.styles`).
+ones without a model (`sweet.humans.scripted`).
 """
 
 from __future__ import annotations

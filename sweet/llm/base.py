@@ -1,14 +1,20 @@
 """The interface to language models: messages in, sampled replies out.
 
+A message may have images (`ImageMessage`). One without stays a `Message`, and so do the messages in stored dialogues:
+images are sent and not stored.
+
 A `ChatClient` is either a client of an OpenAI-compatible server (`sweet.llm.remote`) or the embedded engine in this
 process (`sweet.llm.embedded`); callers do not need to know which.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, Field
 
 from sweet.errors import SweetError
 from sweet.llm.concurrency import AdaptiveLimiter
@@ -134,3 +140,30 @@ class ContextOverflow(RequestFailed):
 
 class EngineFailed(RequestFailed):
     """The model itself failed, independent of the request."""
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def _check_png(data: bytes) -> bytes:
+    if not data.startswith(_SIGNATURE):
+        raise ValueError("an image must be a PNG file")
+    return data
+
+
+class ImageMessage(Message):
+    """A message whose images, PNG files, come before its text, in order."""
+
+    images: tuple[Annotated[bytes, AfterValidator(_check_png)], ...] = Field(min_length=1, repr=False)
+
+
+def message_content(message: Message) -> str | list[dict[str, Any]]:
+    """A message's content as OpenAI's API has it: its text, or one part for each image, a data: URL, and one for the
+    text."""
+    if not isinstance(message, ImageMessage):
+        return message.content
+    urls = [f"data:image/png;base64,{b64encode(png).decode()}" for png in message.images]
+    return [
+        *({"type": "image_url", "image_url": {"url": url}} for url in urls),
+        {"type": "text", "text": message.content},
+    ]

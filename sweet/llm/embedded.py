@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -11,10 +12,8 @@ from typing import Any, TypeVar
 
 from sweet import collector
 from sweet.device import Device
-from sweet.llm.base import Alternatives, Completion, Effort, Reply, RequestFailed, Sampling
-from sweet.llm.images import ImageMessage
+from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
-from sweet.llm.results import LoopResults
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
@@ -193,3 +192,45 @@ def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
         found = getattr(source, "eos_token_id", None)
         ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
     return frozenset(ends)
+
+
+class LoopResults:
+    """Waits in one event loop for futures of another thread.
+
+    `asyncio.wrap_future` wakes the loop once for each result, by a system call in the thread that computes. An engine
+    finishes several replies in a step: here those that the loop has not seen yet wake it once.
+
+    Args:
+        loop: the loop, in which `of` is called.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._done: deque[tuple[Future[Any], asyncio.Future[Any]]] = deque()
+
+    def of(self, future: Future[T]) -> asyncio.Future[T]:
+        """Return a future of the loop with the result or the exception; as `future` itself, it is cancelled when the
+        other one is."""
+        waiting: asyncio.Future[T] = self.loop.create_future()
+        waiting.add_done_callback(lambda _: future.cancel() if waiting.cancelled() else None)
+        future.add_done_callback(lambda _: self._finished(future, waiting))
+        return waiting
+
+    def _finished(self, future: Future[Any], waiting: asyncio.Future[Any]) -> None:
+        """Called in the thread that computes."""
+        self._done.append((future, waiting))
+        # With others before it, the loop has been woken and not yet taken them all.
+        if len(self._done) == 1 and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        while self._done:
+            future, waiting = self._done[0]
+            if not waiting.done():
+                if future.cancelled():
+                    waiting.cancel()
+                elif (error := future.exception()) is not None:
+                    waiting.set_exception(error)
+                else:
+                    waiting.set_result(future.result())
+            self._done.popleft()

@@ -2,7 +2,7 @@
 
 Requests wait in a queue. Before each decoding step the worker admits as many of them as fit, in order: prompts of
 similar length are prefilled together (the part that a prompt shares with an earlier sequence is copied, see
-`sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch. A
+`sweet.llm.kvcache`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch. A
 row that ends is removed at once, and a last row moves into its slot. So no request waits for another to finish, and
 no request depends on another: each has its own random generator. A row whose thought has used up its tokens
 (`ThoughtLimit`) gets the ids of the end of the thought instead of those that are sampled.
@@ -34,9 +34,8 @@ import torch
 
 from sweet.errors import first_line
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed, Sampling
-from sweet.llm.decoder import Decoder
-from sweet.llm.prefixes import PrefixStore
-from sweet.llm.sampling import sample, top_logprobs
+from sweet.llm.decoder import Decoder, sample, top_logprobs
+from sweet.llm.kvcache import PrefixStore
 
 MIB = 1 << 20
 

@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
-from sweet.llm.base import Completion, RequestFailed, Role, Sampling
+from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
@@ -39,7 +39,6 @@ from sweet.llm.http import (
     allow_open_files,
     encoded,
 )
-from sweet.llm.images import message_content
 from sweet.llm.refusals import (
     BUDGET,
     EFFORT,

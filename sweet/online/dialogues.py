@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from sweet.errors import TooManyFailures
 from sweet.hints import Hint, option
-from sweet.humans.base import Human
-from sweet.humans.deadline import deadline
+from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts

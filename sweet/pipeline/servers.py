@@ -226,7 +226,7 @@ class Servers:
 
 
 def _check_scripted(role: Role, model: str) -> None:
-    from sweet.humans.responder import NAME
+    from sweet.humans.scripted import SERVED_NAME
 
     if role != "sim":
         raise UsageError(
@@ -234,11 +234,11 @@ def _check_scripted(role: Role, model: str) -> None:
             where=f"[servers.{role}] engine",
             fix='engine = "vllm", or embedded',
         )
-    if model != NAME:
+    if model != SERVED_NAME:
         raise UsageError(
-            f"The scripted human is served under the name {NAME}, and the human of the recipe is {model}.",
+            f"The scripted human is served under the name {SERVED_NAME}, and the human of the recipe is {model}.",
             where="[servers.sim] engine",
-            fix=f'sim = "{NAME}"; or without [servers.sim], sim = "{SCRIPTED}"',
+            fix=f'sim = "{SERVED_NAME}"; or without [servers.sim], sim = "{SCRIPTED}"',
         )
 
 

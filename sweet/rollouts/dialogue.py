@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sweet.humans.base import Human, HumanReply, ReferenceFailed
-from sweet.humans.deadline import off_the_clock
+from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
 from sweet.judges.base import SampledTurn, mean_logprob
 from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling

@@ -16,7 +16,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.base import Human
 from sweet.humans.personas import Persona, choose_personas
-from sweet.humans.styles import check_style
+from sweet.humans.scripted import check_style
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.config import RolloutConfig
 from sweet.stages.base import digest_of

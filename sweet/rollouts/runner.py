@@ -26,8 +26,7 @@ from statistics import fmean
 from typing import Any
 
 from sweet.errors import InputError, Interrupted, UsageError
-from sweet.humans.base import Human
-from sweet.humans.deadline import deadline
+from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
 from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, RequestFailed

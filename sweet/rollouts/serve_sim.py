@@ -94,7 +94,7 @@ def _check(config: ServeConfig) -> None:
 
 
 def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
-    from sweet.humans.responder import ScriptedResponder
+    from sweet.humans.scripted import ScriptedResponder
 
     kind = task_kind(config.task)
     source = config.tasks or kind.default_tasks()

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from sweet.humans.asking import TEMPERATURE, WITHHELD
+from sweet.humans.asking import TEMPERATURE, WITHHELD, LLMHuman
 from sweet.humans.base import HumanReply
-from sweet.humans.llm import LLMHuman
-from sweet.humans.vlm_human import VLMHuman
+from sweet.humans.page_humans import VLMHuman
 from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.tasks.base import Message, ProtocolName, Task

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sweet.humans.deadline import deadline, off_the_clock
+from sweet.humans.base import deadline, off_the_clock
 
 
 def test_waiting_for_a_browser_does_not_count() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweet.humans.llm import LLMHuman
+from sweet.humans.asking import LLMHuman
 from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import InputError, SweetError, UsageError
-from sweet.humans.llm import LLMHuman
+from sweet.humans.asking import LLMHuman
 from sweet.humans.personas import HEAD, PLAIN, Persona, choose_personas, packaged, text_in
-from sweet.humans.responder import ScriptedResponder
-from sweet.humans.styles import speak
+from sweet.humans.scripted import ScriptedResponder, speak
 from sweet.llm.base import RequestFailed
 from sweet.tasks import micro
 from sweet.tasks.base import Message

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sweet.humans.base import HumanReply, ReferenceFailed
-from sweet.humans.scripted_page_human import ScriptedPageHuman, render_pages
+from sweet.humans.page_humans import ScriptedPageHuman, render_pages
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.base import Message, Task
 from sweet.tasks.html import words

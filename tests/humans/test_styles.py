@@ -8,8 +8,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.humans.personas import PLAIN, Persona, packaged
-from sweet.humans.scripted import ScriptedHuman
-from sweet.humans.styles import ASK_AGAIN, SHARE, SORRY, STYLES, speak
+from sweet.humans.scripted import ASK_AGAIN, SHARE, SORRY, STYLES, ScriptedHuman, speak
 from sweet.tasks import micro
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind

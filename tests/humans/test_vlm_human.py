@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from sweet.errors import InputError, ServerError, UsageError
 from sweet.humans.base import HumanReply, ReferenceFailed
-from sweet.humans.vlm_human import VLMHuman, check_vision
+from sweet.humans.page_humans import VLMHuman, check_vision
 from sweet.llm.base import ContextOverflow, RequestFailed
 from sweet.llm.connect import open_client
 from sweet.render.page import RenderFailed, Screenshot

@@ -8,10 +8,9 @@ import base64
 import pytest
 from pydantic import ValidationError
 
-from sweet.llm.base import RequestFailed, Sampling
+from sweet.llm.base import ImageMessage, RequestFailed, Sampling, message_content
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.images import ImageMessage, message_content
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
 from tests.render.pictures import plain

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.llm.prefixes import BLOCK, CachedSequence, PrefixStore
+from sweet.llm.kvcache import BLOCK, CachedSequence, PrefixStore
 
 
 def tensors(size: int) -> list[torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweet.llm.results import LoopResults
+from sweet.llm.embedded import LoopResults
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

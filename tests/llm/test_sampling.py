@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.llm.sampling import sample, top_logprobs
+from sweet.llm.decoder import sample, top_logprobs
 
 LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=40)
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.humans.asking import LLMHuman
 from sweet.humans.base import Human, HumanReply
-from sweet.humans.llm import LLMHuman
-from sweet.humans.responder import ScriptedResponder
-from sweet.humans.scripted import ScriptedHuman
+from sweet.humans.scripted import ScriptedHuman, ScriptedResponder
 from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
 from sweet.judges.lookahead import LookaheadJudge, check_lookahead
 from sweet.llm.base import Reply, RequestFailed

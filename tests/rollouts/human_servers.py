@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sweet.humans.responder import ScriptedResponder
+from sweet.humans.scripted import ScriptedResponder
 from sweet.llm.base import Completion, Sampling
 from sweet.llm.server import listening, make_app
 from sweet.tasks.base import Message, Task

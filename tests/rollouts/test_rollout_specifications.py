@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import InputError, UsageError
-from sweet.humans.responder import NAME, ScriptedResponder
+from sweet.humans.scripted import SERVED_NAME, ScriptedResponder
 from sweet.rollouts.assignments import digest_of_tasks
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
@@ -90,7 +90,7 @@ def test_a_served_scripted_human_answers_it(tmp_path: Path) -> None:
     kind = task_kind("code")
     task = kind.load("micro", "train")[0]
     task = Task.model_validate(task.model_dump() | {"specification": SPEC})
-    assert ScriptedResponder(kind, [task]).model == NAME
+    assert ScriptedResponder(kind, [task]).model == SERVED_NAME
     for one in (kind, kind.with_specifications()):
         prompt = kind.prompts.read(one.human_prompt(task, [])[0].content)
         assert (prompt.request, prompt.hidden) in ScriptedResponder(kind, [task])._tasks

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.humans.llm import LLMHuman
+from sweet.humans.asking import LLMHuman
 from sweet.llm.connect import open_client
 from sweet.llm.vllm import VllmSettings, command, find_vllm, option_value
 from sweet.rollouts.serve_sim import ServeConfig, run_serve

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError
 from sweet.humans.personas import packaged
-from sweet.humans.scripted import ScriptedHuman
-from sweet.humans.styles import STYLES
+from sweet.humans.scripted import STYLES, ScriptedHuman
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Message, Task

@@ -1,9 +1,9 @@
 """`find_leak`: does a reply of the human, with all its earlier ones, give the reference away as source?
 
 Facts in prose, numbers and short expressions never do: telling them is what the human is for. Source does, in whatever
-form: code, as a whole or in pieces over several turns, with other names or another layout, spelled out in words, or
+form: code, as a whole or in fragments over several turns, with other names or another layout, spelled out in words, or
 encoded. The texts are split and parsed by this package and never executed; a text is read up to
-`sweet.humans.leaks.readings.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time proportional to
+`sweet.humans.leaks.variants.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time proportional to
 them.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sweet.humans.leaks import lines, pages
 from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
-from sweet.humans.leaks.pieces import Source, shown_in, source_in
+from sweet.humans.leaks.fragments import Source, shown_in, source_in
 from sweet.humans.leaks.programs import LEAST, SHARE, Program, program_of
 from sweet.tasks.base import Message
 
@@ -40,25 +40,23 @@ def is_source(text: str) -> bool:
 
 
 def _find(program: Program, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
+    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
+    now = list(source_in(reply))
+    if earlier:
+        now += [source for text in _joined([*earlier, reply]) for source in source_in(text)]
+    if not now:  # most replies; what was shown before is then of no importance
+        return None
     known = shown_in(request)
     before: set[bytes] = set()
     shown: set[bytes] = set()
-    said: list[str] = []
-    defined = False
+    defined = any(source.defines for source in now)
     for message in dialogue:
         if message.role == "assistant":
             shown |= shown_in(message.content)
         elif message.role == "user" and message.content != request:
-            said.append(message.content)
             for source in source_in(message.content):
                 before |= source.keys - shown
                 defined |= source.defines
-    now = list(source_in(reply))
-    if said:
-        now += [source for text in _joined([*said, reply]) for source in source_in(text)]
-    defined |= any(source.defines for source in now)
-    if not now:
-        return None
     had, _ = program.given(before, known)
     keys = before.union(*(source.keys - shown for source in now))
     given, total = program.given(keys, known)

@@ -2,9 +2,8 @@
 
 This is a recursive descent over tokens that builds normalised nodes (sweet.humans.leaks.tree). It is used instead of
 `ast` because text of models is not given to Python's own parser in this process (sweet.tasks.code.reader), and because
-pieces of programs stand inside sentences, without indentation, or cut off. The depth is limited, nothing is tried twice
-at one depth, and so the time is linear for each statement.
-"""
+fragments of programs stand inside sentences, without indentation, or cut off. The depth is limited, nothing is tried
+twice at one depth, and so the time is linear for each statement."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
-from sweet.humans.leaks.readings import LONGEST, readings_of
+from sweet.humans.leaks.variants import LONGEST, variants_of
 from sweet.tasks.base import Message
 
 LEAST_LINE = 16
@@ -25,8 +25,8 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
     if len(body) > 1 and body[0] in shown:
         body = body[1:]
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
-    before = [dense(reading) for text in earlier for _, reading in readings_of(text)]
-    now = [dense(reading) for _, reading in readings_of(reply)]
+    before = [dense(variant) for text in earlier for _, variant in variants_of(text)]
+    now = [dense(variant) for _, variant in variants_of(reply)]
     open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown]
     had = [line for line in open_lines if any(line in said for said in before)]
     given = [line for line in open_lines if line in had or any(line in said for said in now)]

@@ -13,7 +13,7 @@ INDENT = "    "
 DEEPEST = 40
 """Levels of blocks that are read."""
 STARTS = 8
-"""Brackets at which a tree may begin: a piece of a longer one begins in its middle."""
+"""Brackets at which a tree may begin: a fragment of a longer one begins in its middle."""
 LEAST_ANSWERS = 24
 """Answers in a row, yes or no, from which a reply spells out something."""
 

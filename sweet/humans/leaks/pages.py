@@ -2,7 +2,7 @@
 
 The words that the page shows are no source: the human is expected to quote them, and only most of a long page copied
 word for word is a leak. A single tag of the reference with attributes, more than `MOST_TAGS` tags of any page, or a
-block of styles in one reply is a leak at once, because a person who describes a page writes none; smaller pieces (a
+block of styles in one reply is a leak at once, because a person who describes a page writes none; smaller fragments (a
 class, an attribute, a declaration) are added up over the turns. Source that the request or the agent has shown does not
 count.
 """
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak, LeakKind
 from sweet.humans.leaks.lines import dense
-from sweet.humans.leaks.readings import cleaned, decodings
+from sweet.humans.leaks.variants import cleaned, decodings
 from sweet.tasks.base import Message
 
 LONGEST = 100_000
 """Characters of a page, or of what is said about it, that are read."""
 MOST_TAGS = 3
-"""HTML tags that a reply may mention; more of them are a piece of a page."""
+"""HTML tags that a reply may mention; more of them are a fragment of a page."""
 LEAST_TAG = 16
 """Characters, without white space, from which a tag of the reference is too long to be written by chance."""
-LEAST_PIECES = 6
-"""Pieces of the source, given in any number of turns, that make a leak."""
+LEAST_FRAGMENTS = 6
+"""PageFragments of the source, given in any number of turns, that make a leak."""
 LEAST_RUN, LEAST_WORDS, WORDS_SHARE = 12, 80, 0.6
 """Words in a row that count as copied; how many copied words, and which share of the page's, make a leak."""
 
@@ -58,8 +58,8 @@ _STYLED = frozenset(_STYLES.split())
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The source in a text: its tags, and the smaller pieces (attributes, classes, declarations, addresses)."""
+class PageFragments:
+    """The source in a text: its tags, and the smaller fragments (attributes, classes, declarations, addresses)."""
 
     tags: frozenset[str]
     small: frozenset[str]
@@ -75,27 +75,29 @@ def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) 
     source = _source(reference)
     shown_tags, shown = _shown(request, dialogue)
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
-    had = {piece for text in earlier for _, reading in _readings(text) for piece in _small(reading)} & source.small
+    had = {
+        fragment for text in earlier for _, variant in _variants(text) for fragment in _small(variant)
+    } & source.small
     agent = "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
     shown_text = dense(agent) + dense(cleaned(agent))
     total = max(len(source.small - shown), 1)
-    readings = [*_readings(reply), *(_readings(" ".join([*earlier, reply])) if earlier else ())]
-    for kind, reading in readings:
-        tags = _tags(reading)
+    variants = [*_variants(reply), *(_variants(" ".join([*earlier, reply])) if earlier else ())]
+    for kind, variant in variants:
+        tags = _tags(variant)
         if kind == "encoded":
             tags = [tag for tag in tags if dense(tag) in source.tags]
-        given = (had | (_small(reading) & source.small)) - shown
+        given = (had | (_small(variant) & source.small)) - shown
         share = min(len(given) / total, 1.0)
         for tag in tags:
             if len(dense(tag)) >= LEAST_TAG and dense(tag) in source.tags and dense(tag) not in shown_tags:
                 return Leak(kind, share, tag[:LONGEST_EXCERPT])
-        if len(tags) > MOST_TAGS and _is_new(reading, shown_tags, shown_text):
+        if len(tags) > MOST_TAGS and _is_new(variant, shown_tags, shown_text):
             return Leak(kind, share, "".join(tags)[:LONGEST_EXCERPT])
-        block = next((block for block in _blocks(reading) if dense(block) not in shown_tags), None)
+        block = next((block for block in _blocks(variant) if dense(block) not in shown_tags), None)
         if block is not None:
             return Leak(kind, share, block[:LONGEST_EXCERPT])
-        new = (_small(reading) & source.small) - had - shown
-        if new and len(given) >= LEAST_PIECES:
+        new = (_small(variant) & source.small) - had - shown
+        if new and len(given) >= LEAST_FRAGMENTS:
             return Leak(kind, share, " ".join(sorted(new))[:LONGEST_EXCERPT])
     return _copied(reference, request, dialogue, earlier, reply)
 
@@ -124,13 +126,13 @@ def _blocks(text: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _source(reference: str) -> Pieces:
+def _source(reference: str) -> PageFragments:
     text = reference[:LONGEST]
-    return Pieces(frozenset(dense(tag) for tag in _tags(text)), frozenset(_small(text)))
+    return PageFragments(frozenset(dense(tag) for tag in _tags(text)), frozenset(_small(text)))
 
 
 def _shown(request: str, dialogue: Sequence[Message]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tags and the smaller pieces that the request and the agent have shown."""
+    """Return the tags and the smaller fragments that the request and the agent have shown."""
     texts = [request, *(message.content for message in dialogue if message.role == "assistant")]
     found = [_source(text) for text in texts]
     blocks = {dense(block) for text in texts for block in _blocks(text[:LONGEST])}
@@ -138,7 +140,7 @@ def _shown(request: str, dialogue: Sequence[Message]) -> tuple[frozenset[str], f
 
 
 def _small(text: str) -> set[str]:
-    """Return the small pieces of source in a text, each in one spelling."""
+    """Return the small fragments of source in a text, each in one spelling."""
     found = {f"{name.lower()}={_spaced(first or second)}" for name, first, second in _ATTRIBUTE.findall(text)}
     for name, value in _DECLARATION.findall(text):
         if name.lower().split("-")[0] in _STYLED and ("-" in name or _is_styled(value)):
@@ -156,7 +158,7 @@ def _spaced(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
+def _variants(text: str) -> Iterator[tuple[LeakKind, str]]:
     text = text[:LONGEST]
     yield "page", text
     plain = cleaned(text)

@@ -12,9 +12,9 @@ import functools
 from collections.abc import Set
 from dataclasses import dataclass
 
-from sweet.humans.leaks.pieces import pieces_of
-from sweet.humans.leaks.readings import LONGEST
+from sweet.humans.leaks.fragments import fragments_of
 from sweet.humans.leaks.tree import Node
+from sweet.humans.leaks.variants import LONGEST
 
 SHARE = 0.5
 """The share of the body from which it is given away."""
@@ -51,15 +51,15 @@ class Program:
 def program_of(reference: str) -> Program | None:
     """Return the program of a reference; None if it is none in Python."""
     text = reference[:LONGEST]
-    pieces = pieces_of(text, inside=True)
+    fragments = fragments_of(text, inside=True)
     length = sum(not char.isspace() for char in text)
     read = sum(
         not char.isspace()
-        for piece in pieces
-        if piece.form != "expression" and piece.marked
-        for char in text[piece.start : piece.end]
+        for fragment in fragments
+        if fragment.form != "expression" and fragment.marked
+        for char in text[fragment.start : fragment.end]
     )
-    if read < _LEAST_PROGRAM * length and not any(piece.form == "definition" for piece in pieces):
+    if read < _LEAST_PROGRAM * length and not any(fragment.form == "definition" for fragment in fragments):
         return None
-    body = (piece.node for piece in pieces if piece.node is not None)
+    body = (fragment.node for fragment in fragments if fragment.node is not None)
     return Program(tuple(found for found in body if found.kind not in ("literal", "name", "import")))

@@ -129,7 +129,7 @@ _FIRST, _LAST = 0xE000, 0xF8FF
 
 
 def spelled_out(text: str) -> Iterator[str]:
-    """Yield the text with words for operators and statements replaced; both readings of `equals`, if it occurs."""
+    """Yield the text with words for operators and statements replaced; both variants of `equals`, if it occurs."""
     plain = _PHRASE.sub(_symbol, _BLANKS.sub(" ", _MASKED.sub(" ", text)))
     plain, groups = _masked(plain)
     for pattern, statement in _STATEMENTS:

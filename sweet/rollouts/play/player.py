@@ -179,7 +179,7 @@ class _Playing:
         self._show("waiting")
 
     async def _render(self, task: Task, dialogue: Sequence[Message]) -> None:
-        from sweet.humans.scripted_page_human import render_pages
+        from sweet.humans.page_humans import render_pages
 
         assert self.player.renderer is not None
         self._show("waiting")

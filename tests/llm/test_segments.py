@@ -1,4 +1,4 @@
-"""Prompts that are tokenised piece by piece have the ids that they have as a whole."""
+"""Prompts that are tokenised segment by segment have the ids that they have as a whole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sweet.llm import pieces
-from sweet.llm.pieces import Pieces
+from sweet.llm import template
 from sweet.llm.pretrained import load_tokenizer
+from sweet.llm.template import SegmentTokenizer
 from tests.learn.builders import SPECIAL, TEMPLATES, build_tokenizer
 
 CHATML = build_tokenizer(TEMPLATES["chatml"])
@@ -31,7 +31,7 @@ def whole(tokenizer: Any, text: str) -> list[int]:
 @pytest.mark.parametrize("tokenizer", [CHATML, PLAIN], ids=["chatml", "plain"])
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_any_texts_have_the_ids_of_the_whole(tokenizer: Any, texts: list[str]) -> None:
-    tokenised = Pieces(tokenizer)
+    tokenised = SegmentTokenizer(tokenizer)
     for text in [*texts, *texts]:
         assert tokenised.ids(text) == whole(tokenizer, text)
     assert tokenised._split is not None
@@ -49,16 +49,16 @@ class Counting:
         return self.tokenizer(text, **options)
 
 
-def test_a_piece_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting(load_tokenizer("micro"))
-    tokenised = Pieces(counting)
+    tokenised = SegmentTokenizer(counting)
     begun = "<|user|>A fee.<|end|><|assistant|>"
     tokenised.ids(begun)
     assert counting.texts == ["A fee.", begun], "the first prompt is compared as a whole"
     assert tokenised.ids(begun) == whole(counting.tokenizer, begun)
     tokenised.ids(f"{begun}The tax?<|end|><|user|>A fee.<|end|>")
     assert counting.texts[2:] == ["The tax?"]
-    monkeypatch.setattr(pieces, "MOST_KEPT", 20)
+    monkeypatch.setattr(template, "MOST_CACHED", 20)
     tokenised.ids("<|user|>It is 7 percent.<|end|>")
     tokenised.ids(begun)
     assert counting.texts[3:] == ["It is 7 percent.", "A fee."], "all were forgotten"
@@ -94,23 +94,25 @@ def in_python() -> Any:
     "tokenizer",
     [changed(lstrip=True), changed(rstrip=True), changed(single_word=True), at_the_beginning(), in_python()],
 )
-def test_where_pieces_depend_on_what_is_beside_them_the_whole_is_tokenised(tokenizer: Any) -> None:
+def test_where_segments_depend_on_what_is_beside_them_the_whole_is_tokenised(tokenizer: Any) -> None:
     counting = Counting(tokenizer)
     text = "<|im_start|>user\na fee<|im_end|> \n<mask>s<mask> <|im_end|>a fee"
-    assert Pieces(counting).ids(text) == whole(tokenizer, text)
+    assert SegmentTokenizer(counting).ids(text) == whole(tokenizer, text)
     assert counting.texts == [text]
 
 
-def test_a_tokenizer_whose_pieces_have_other_ids_gets_the_whole() -> None:
+def test_a_tokenizer_whose_segments_have_other_ids_gets_the_whole() -> None:
     class Odd(Counting):
         def __call__(self, text: str, **options: Any) -> Any:
             return {"input_ids": [len(text)]}
 
-    tokenised = Pieces(Odd(CHATML))
+    tokenised = SegmentTokenizer(Odd(CHATML))
     assert [tokenised.ids("<bos>a fee") for _ in range(2)] == [[10], [10]]
 
 
 def test_a_tokenizer_that_splits_special_tokens_gets_the_whole() -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     tokenizer.split_special_tokens = True
-    assert Pieces(tokenizer).ids("<bos>a fee") == whole(tokenizer, "<bos>a fee") != whole(CHATML, "<bos>a fee")
+    assert (
+        SegmentTokenizer(tokenizer).ids("<bos>a fee") == whole(tokenizer, "<bos>a fee") != whole(CHATML, "<bos>a fee")
+    )

@@ -1,9 +1,9 @@
-"""Find the pieces of a program in a text, and decide which of them count as source.
+"""Find the fragments of a program in a text, and decide which of them count as source.
 
 The text is scanned from token to token; where a statement or an expression begins, it is parsed as far as it goes. A
-piece is *marked* as code if it fills a line, a pair of backticks or what follows a colon, or follows the first line of
-a definition or of a branch. What a person says in conversation does not count: an expression of at most `SHORT` parts,
-wherever it stands, and in the middle of a sentence a short `return`, a value for a name or a comparison.
+fragment is *marked* as code if it fills a line, a pair of backticks or what follows a colon, or follows the first line
+of a definition or of a branch. What a person says in conversation does not count: an expression of at most `SHORT`
+parts, wherever it stands, and in the middle of a sentence a short `return`, a value for a name or a comparison.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweet.humans.leaks.base import LeakKind
+from sweet.humans.leaks.expressions import KEYWORDS
 from sweet.humans.leaks.grammar import Form, Parser
-from sweet.humans.leaks.readings import readings_of
-from sweet.humans.leaks.tokens import Token, tokens_of
+from sweet.humans.leaks.tokens import END, Token, tokens_of
 from sweet.humans.leaks.tree import NAME, Node, node
+from sweet.humans.leaks.variants import variants_of
 
 SHORT = 8
 """Operators, names and literals of the longest expression that may be said."""
@@ -30,8 +31,8 @@ _ROWS = frozenset({"-", "+", "~", "not"})
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of a program in a text: its tree, and its place."""
+class Fragment:
+    """A fragment of a program in a text: its tree, and its place."""
 
     form: Form
     node: Node | None
@@ -42,13 +43,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Source:
-    """The source in one reading of a text.
+    """The source in one variant of a text.
 
     Attributes:
         kind: what it is called.
         keys: the keys of the trees that count.
         defines: whether the first line of a function is among it.
-        excerpt: its largest piece.
+        excerpt: its largest fragment.
     """
 
     kind: LeakKind
@@ -57,16 +58,19 @@ class Source:
     excerpt: str
 
 
-def pieces_of(text: str, *, inside: bool = False) -> list[Piece]:
-    """Return the pieces of a program in a text, in their order; `inside` says that the text was in quotation marks."""
+def fragments_of(text: str, *, inside: bool = False) -> list[Fragment]:
+    """Return the fragments of a program in a text, in order; `inside` says that the text was in quotation marks."""
     tokens = tokens_of(text)
     parser = Parser(tokens)
-    found: list[Piece] = []
+    found: list[Fragment] = []
     at, begins, within = 0, True, False
     while at < len(tokens):
         token = tokens[at]
         if token.kind == "line":
             at, begins, within = at + 1, True, False
+            continue
+        if _is_word(token, tokens[at + 1] if at + 1 < len(tokens) else END):
+            at, begins = at + 1, False
             continue
         parsed = parser.statement(at) if _may_begin(token, tokens[at - 1] if at else None) else None
         if parsed is None or parsed.end <= at:
@@ -74,20 +78,31 @@ def pieces_of(text: str, *, inside: bool = False) -> list[Piece]:
             at += 1
             continue
         marked = within or (begins and _ends(tokens, parsed.end))
-        found.append(Piece(parsed.form, parsed.node, marked, token.start, tokens[parsed.end - 1].end))
+        found.append(Fragment(parsed.form, parsed.node, marked, token.start, tokens[parsed.end - 1].end))
         within |= parsed.form in ("definition", "header")
         begins = False
         at = parsed.end
     if not inside:
         for token in tokens:
             if token.kind == "string" and len(token.text) >= 8:
-                quoted = pieces_of(token.text.strip("'\"").replace("\\n", "\n"), inside=True)
-                found += [Piece(p.form, p.node, p.marked, token.start, token.end) for p in quoted]
+                quoted = fragments_of(token.text.strip("'\"").replace("\\n", "\n"), inside=True)
+                found += [Fragment(p.form, p.node, p.marked, token.start, token.end) for p in quoted]
     return found
 
 
+def _is_word(token: Token, after: Token) -> bool:
+    """Return whether a token is a name that nothing is done with, as most words of prose: such an expression never
+    counts, and needs no parser."""
+    return (
+        token.kind == "name"
+        and after.kind in ("name", "line", "other")
+        and token.text not in KEYWORDS
+        and after.text not in KEYWORDS
+    )
+
+
 def _may_begin(token: Token, before: Token | None) -> bool:
-    """Return whether a piece may begin with a token; one that begins with a row of the same sign has been tried."""
+    """Return whether a fragment may begin with a token; one that begins with a row of the same sign has been tried."""
     if before is not None and token.text == before.text and token.text in _ROWS:
         return False
     return token.kind in ("name", "number", "string") or (token.kind == "operator" and token.text in _BEGINS)
@@ -101,36 +116,38 @@ def _ends(tokens: Sequence[Token], at: int) -> bool:
     return token is None or token.kind == "line" or token.text == ";"
 
 
-def counted(pieces: Sequence[Piece], *, spelled: bool = False) -> list[Piece]:
-    """Return the pieces that count as source; `spelled` says that operators were words, which prose has too."""
-    if spelled and not _is_program(pieces):
+def counted(fragments: Sequence[Fragment], *, spelled: bool = False) -> list[Fragment]:
+    """Return the fragments that count as source; `spelled` says that operators were words, which prose has too."""
+    if spelled and not _is_program(fragments):
         return []
-    statements = any(_counts(piece) and _is_line_of_code(piece) for piece in pieces)
-    return [piece for piece in pieces if _counts(piece) or (statements and _is_called(piece))]
+    statements = any(_counts(fragment) and _is_line_of_code(fragment) for fragment in fragments)
+    return [fragment for fragment in fragments if _counts(fragment) or (statements and _is_called(fragment))]
 
 
-def _is_program(pieces: Sequence[Piece]) -> bool:
+def _is_program(fragments: Sequence[Fragment]) -> bool:
     """Return whether words for operators make statements that prose would hardly have."""
-    sizes = [piece.node.size for piece in pieces if piece.node is not None and piece.form != "expression"]
+    sizes = [
+        fragment.node.size for fragment in fragments if fragment.node is not None and fragment.form != "expression"
+    ]
     return max(sizes, default=0) >= LEAST_INLINE or (len(sizes) >= 3 and sum(sizes) > SHORT)
 
 
-def _counts(piece: Piece) -> bool:
-    found = piece.node
+def _counts(fragment: Fragment) -> bool:
+    found = fragment.node
     if found is None:
-        return piece.form == "definition"
-    if piece.form == "expression":
+        return fragment.form == "definition"
+    if fragment.form == "expression":
         return said_size(found) > SHORT
-    if piece.marked:
+    if fragment.marked:
         return True
     if found.kind == "return":
         return max(map(said_size, found.children), default=0) > SHORT
     return found.kind != "fact" and found.size >= LEAST_INLINE
 
 
-def _is_line_of_code(piece: Piece) -> bool:
-    return piece.form == "header" or (
-        piece.form == "statement" and piece.node is not None and piece.node.size >= LEAST_INLINE
+def _is_line_of_code(fragment: Fragment) -> bool:
+    return fragment.form == "header" or (
+        fragment.form == "statement" and fragment.node is not None and fragment.node.size >= LEAST_INLINE
     )
 
 
@@ -141,8 +158,8 @@ def said_size(expression: Node) -> int:
     return expression.size
 
 
-def _is_called(piece: Piece) -> bool:
-    return piece.marked and piece.node is not None and piece.node.kind == "call"
+def _is_called(fragment: Fragment) -> bool:
+    return fragment.marked and fragment.node is not None and fragment.node.kind == "call"
 
 
 def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
@@ -168,16 +185,16 @@ def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
 
 @functools.lru_cache(maxsize=512)
 def source_in(text: str) -> tuple[Source, ...]:
-    """Return the source that counts in each reading of a text."""
+    """Return the source that counts in each variant of a text."""
     found = []
-    for kind, reading in readings_of(text):
-        pieces = counted(pieces_of(reading), spelled=kind == "pseudo-code")
-        if not pieces:
+    for kind, variant in variants_of(text):
+        fragments = counted(fragments_of(variant), spelled=kind == "pseudo-code")
+        if not fragments:
             continue
-        largest = max(pieces, key=lambda piece: piece.node.size if piece.node else 0)
-        keys = frozenset(key for piece in pieces if piece.node for key in subtrees(piece.node))
-        defines = any(piece.form == "definition" for piece in pieces)
-        found.append(Source(kind, keys, defines, reading[largest.start : largest.end]))
+        largest = max(fragments, key=lambda fragment: fragment.node.size if fragment.node else 0)
+        keys = frozenset(key for fragment in fragments if fragment.node for key in subtrees(fragment.node))
+        defines = any(fragment.form == "definition" for fragment in fragments)
+        found.append(Source(kind, keys, defines, variant[largest.start : largest.end]))
     return tuple(found)
 
 
@@ -186,8 +203,8 @@ def shown_in(text: str) -> frozenset[bytes]:
     """Return the keys of all trees in a text, short expressions included: who repeats them gives nothing away."""
     return frozenset(
         key
-        for _, reading in readings_of(text)
-        for piece in pieces_of(reading)
-        if piece.node is not None
-        for key in subtrees(piece.node, whole=piece.form != "expression")
+        for _, variant in variants_of(text)
+        for fragment in fragments_of(variant)
+        if fragment.node is not None
+        for key in subtrees(fragment.node, whole=fragment.form != "expression")
     )

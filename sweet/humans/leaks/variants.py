@@ -1,6 +1,6 @@
 """The ways in which a text can be read as source: as it is, unescaped, decoded, or with words for operators.
 
-A reading is text again. Nothing is executed, and each reading is bounded by `LONGEST`.
+A variant is text again. Nothing is executed, and each variant is bounded by `LONGEST`.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ _SPACED_OUT = re.compile(r"(?:.[ ]){10,}.|(?:\S[-.,|_]){10,}\S", re.DOTALL)
 _HEX_DIGITS = re.compile(r"0x|\\x|[^0-9a-fA-F]")
 
 
-def readings_of(text: str) -> list[tuple[LeakKind, str]]:
-    """Return each reading of a text once, with what the source is called if it is found there."""
+def variants_of(text: str) -> list[tuple[LeakKind, str]]:
+    """Return each variant of a text once, with what the source is called if it is found there."""
     return list(_unique(text))
 
 
 def _unique(text: str) -> Iterator[tuple[LeakKind, str]]:
     seen = set()
-    for kind, reading in _readings(text[:LONGEST]):
-        if reading.strip() and reading not in seen:
-            seen.add(reading)
-            yield kind, reading[:LONGEST]
+    for kind, variant in _variants(text[:LONGEST]):
+        if variant.strip() and variant not in seen:
+            seen.add(variant)
+            yield kind, variant[:LONGEST]
 
 
-def _readings(text: str) -> Iterator[tuple[LeakKind, str]]:
+def _variants(text: str) -> Iterator[tuple[LeakKind, str]]:
     plain = cleaned(text)
     yield "code", plain
     if sum(line.lstrip()[:1] in ("+", "-") for line in plain.split("\n")) >= 2:
