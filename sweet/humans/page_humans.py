@@ -48,7 +48,9 @@ class RenderedPages:
     reference: Screenshot
 
 
-async def render_pages(renderer: Renderer, task: Task, dialogue: Sequence[Message], protocol: ProtocolName) -> RenderedPages:
+async def render_pages(
+    renderer: Renderer, task: Task, dialogue: Sequence[Message], protocol: ProtocolName
+) -> RenderedPages:
     """Render the page in the agent's last message and the task's reference.
 
     Raises:
