@@ -12,7 +12,7 @@ print     `sweet view RUN --print` into a pipe: records and the table without th
 unindexed the same without an index, which is built: the first opening of a copied run.
 extended  the same after the last hundredth of the file was appended since the index was built.
 find      `sweet view RUN --id ID --json`, with candidates and pairs.
-text      `--search` for words that occur in 30 dialogues.  regex: the same as a regular expression.
+text      `--search` for words that occur in 30 dialogues.
 hidden    `--search` for words that do not occur, with --hidden.
 """
 
@@ -73,7 +73,6 @@ def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
         "extended": lambda: _extended(rollouts, printed("--print")),
         "find": printed("--id", first, "--json"),
         "text": printed("--print", "--search", NEEDLE),
-        "regex": printed("--print", "--regex", "--search", NEEDLE.replace(" ", r"\s+")),
         "hidden": printed("--print", "--hidden", "--search", NEEDLE.replace("z", "zz")),
     }
     if command is not None or importlib.util.find_spec("sweet.view.app"):

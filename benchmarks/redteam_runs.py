@@ -58,7 +58,6 @@ PLACES = {
     "manifest": "manifest.json",
     "report": "report.html",
     "log": "logs/train-critic-1.jsonl",
-    "bookmarks": "bookmarks.json",
 }
 FOLDERS = {"rollouts-folder": "rollouts", "scores-folder": "scores", "logs-folder": "logs", "locks-folder": ".locks"}
 

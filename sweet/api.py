@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.metrics import RolloutMetrics
     from sweet.rollouts.play.config import PlayConfig
+    from sweet.rollouts.play.interface import Interface
     from sweet.rollouts.play.metrics import PlayMetrics
-    from sweet.rollouts.play.seat import Interface
     from sweet.scoring.config import EvalConfig
     from sweet.scoring.metrics import EvalMetrics
     from sweet.scoring.results.compare import CompareConfig
@@ -158,7 +158,7 @@ def play(
         SweetError: the configuration does not fit, a server cannot be reached, or the person plays elsewhere already.
     """
     if interface is None:
-        from sweet.view.app.play.play_app import TextualInterface
+        from sweet.view.app.play import TextualInterface
 
         interface = TextualInterface(run, f"sweet play, {run.path}")
     return _call("play", run, config, reporter, interface=interface)

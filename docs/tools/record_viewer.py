@@ -6,7 +6,8 @@
 The viewer runs without a terminal, is driven by keys (`SCENES`), and exports each screen as an SVG. These are merged
 into one: elements that several screens share are stored once, in a group for their set of screens, and CSS makes the
 group visible during these screens. The file has no script, external font or URL; without animation the first screen is
-shown. RUN is copied first, because the viewer stores bookmarks in it.
+shown. RUN is copied first, so that it
+stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TASK = "micro-train-0022"
 
 SCENES = (
     Scene((), "every dialogue of a rollout", 3.5),
-    Scene(("w", *f"task={TASK}"), "w: filter by outcome, task, reward, fault", 3.0),
+    Scene(("slash", *f"task={TASK}"), "/: search, and filter by outcome, task, reward, fault", 3.0),
     Scene(("enter", "f"), "f: the next failure", 3.0),
     Scene(("enter",), "enter: turn by turn, each with its advantage", 5.0),
     Scene(("c",), "c: the candidates that the critic ranked", 5.0),

@@ -12,16 +12,16 @@ import sys
 import threading
 
 from sweet.cli import console
-from sweet.rollouts.play.seat import Action, Actions, Again, Leave, Next, Play, Say, Situation, Skip, State, Table, Undo
+from sweet.rollouts.play.interface import Action, Actions, Play, Situation, State
 from sweet.rollouts.play.typed import LONGEST
 
 FENCE = '"""'
-COMMANDS: dict[str, Action] = {
-    "/undo": Undo(),
-    "/skip": Skip(),
-    "/next": Next(),
-    "/again": Again(),
-    "/leave": Leave(),
+COMMANDS = {
+    "/undo": Action("undo"),
+    "/skip": Action("skip"),
+    "/next": Action("next"),
+    "/again": Action("retry"),
+    "/leave": Action("leave"),
 }
 HELP = {
     "human": f"One line is a message; {FENCE} begins and ends one of several lines. /undo /skip /next /again /leave",
@@ -31,10 +31,9 @@ HELP = {
 
 
 class LineInterface:
-    """Plays with lines (implements `sweet.rollouts.play.seat.Interface`)."""
+    """Plays with lines (implements `sweet.rollouts.play.interface.Interface`)."""
 
     def __init__(self) -> None:
-        self._table: Table | None = None
         self._shown = 0
         self._task = ""
         self._state: State = "waiting"
@@ -50,15 +49,14 @@ class LineInterface:
 
         asyncio.run(work())
 
-    def begin(self, table: Table) -> None:
-        self._table = table
-        _print(f"{table.name}, you are the {table.seat}. {HELP[table.seat]}")
-
     def show(self, situation: Situation) -> None:
+        session = situation.session
+        if not self._task:
+            _print(f"{session.name}, you are the {session.role}. {HELP[session.role]}")
         if situation.task.id != self._task:
             self._task, self._shown = situation.task.id, 0
             _print(f"--- {situation.number} of {situation.total}: {situation.task.id}")
-            if self._table is not None and self._table.seat == "human":
+            if session.role == "human":
                 _print(f"only you know:\n{situation.task.hidden}")
         self._shown = min(self._shown, len(situation.turns))
         for turn in situation.turns[self._shown :]:
@@ -95,11 +93,11 @@ class LineInterface:
                     _print(f"There is no such command. {HELP['agent' if deliver else 'human']}")
                     continue
                 if action is None:
-                    action = Say(_several() if text == FENCE else text, deliver=deliver)
+                    action = Action("deliver" if deliver else "send", _several() if text == FENCE else text)
                     deliver = False
                 self._wanted.clear()
                 loop.call_soon_threadsafe(actions.put_nowait, action)
-            loop.call_soon_threadsafe(actions.put_nowait, Leave())
+            loop.call_soon_threadsafe(actions.put_nowait, Action("leave"))
 
 
 _LONGEST = 2 * max(LONGEST.values())

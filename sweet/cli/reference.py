@@ -42,7 +42,7 @@ RECORDS = {
     "train": ("sweet.pipeline.metrics:LoopMetrics",),
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
-    "view": ("sweet.view.view_metrics:ViewMetrics",),
+    "view": ("sweet.view.viewer:ViewMetrics",),
     "report": ("sweet.report.schema:ReportMetrics",),
     "status": ("sweet.inspection.status:StatusMetrics",),
     "control": ("sweet.inspection.controlling:ControlMetrics",),

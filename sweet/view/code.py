@@ -1,4 +1,8 @@
-"""Split a text into prose and fenced code, and highlight code."""
+"""Draw a text of a model: prose with the styles of Markdown, and fenced code with colours.
+
+Every character that the model wrote is shown: markup has a style and is not interpreted, so nothing is hidden behind a
+link, an image or a comment.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from rich.cells import chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from sweet.view.text import printable
@@ -39,17 +43,24 @@ LANGUAGES = {word: language for language, words in _NAMES.items() for word in wo
 _FENCED = re.compile(
     r"^[ \t]*+```[ \t]*+(?P<word>[\w+-]*+)[ \t]*+\n(?P<code>.*?)(?:^[ \t]*+```[ \t]*$|\Z)", re.M | re.S
 )
+_MARKDOWN = (
+    (re.compile(r"^ {0,3}#{1,6}[ \t].{0,500}$", re.M), "bold"),
+    (re.compile(r"^[ \t]{0,20}(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t])", re.M), "bold"),
+    (re.compile(r"\*\*(?=\S)[^*\n]{1,500}(?<=\S)\*\*"), "bold"),
+    (re.compile(r"`[^`\n]{1,500}`"), "cyan"),
+)
+"""What has a style in prose: headings, marks of lists, strong text and code."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class Fragment:
     """A part of a text. `language` is empty for prose, and `text` for code without a highlighter."""
 
     text: str
     language: str = ""
 
 
-def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
+def fragments(text: str, language: str, *, whole: bool) -> list[Fragment]:
     """Split a text into prose and fenced code. The fences stay in the prose, so that no text is lost.
 
     Args:
@@ -57,20 +68,43 @@ def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
         whole: a text without any fence is code in `language`.
     """
     if len(text) > HIGHLIGHT_LIMIT:
-        return [Piece(text)]
-    found: list[Piece] = []
+        return [Fragment(text)]
+    found: list[Fragment] = []
     position = 0
     for match in _FENCED.finditer(text):
         start, end = match.span("code")
-        found.append(Piece(text[position:start].removesuffix("\n")))
+        found.append(Fragment(text[position:start].removesuffix("\n")))
         word = match["word"].lower()
         fenced = LANGUAGES.get(word, "text") if word else language or "text"
-        found.append(Piece(text[start:end].removesuffix("\n"), fenced))
+        found.append(Fragment(text[start:end].removesuffix("\n"), fenced))
         position = end
     if not found:
-        return [Piece(text, language if whole else "")]
+        return [Fragment(text, language if whole else "")]
     rest = text[position:].removesuffix("\n")
-    return [piece for piece in [*found, Piece(rest)] if piece.text]
+    return [fragment for fragment in [*found, Fragment(rest)] if fragment.text]
+
+
+def plain(text: str) -> Text:
+    """Return unchanged text."""
+    return Text(printable(text), overflow="fold")
+
+
+def prose(text: str, language: str, *, whole: bool = False) -> RenderableType:
+    """Return Markdown with code. `whole`: a text without a fence is code in `language`."""
+    return Group(
+        *(
+            Code(highlighted(fragment.text, fragment.language)) if fragment.language else _markdown(fragment.text)
+            for fragment in fragments(text, language, whole=whole)
+        )
+    )
+
+
+def _markdown(text: str) -> Text:
+    shown = plain(text)
+    if len(text) <= HIGHLIGHT_LIMIT:
+        for pattern, style in _MARKDOWN:
+            shown.highlight_regex(pattern, style)
+    return shown
 
 
 def highlighted(code: str, language: str) -> Text:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from sweet.stages.rows import Basis, Candidate, Pair
 from sweet.tasks.trajectory import Choice
 from sweet.units import count
-from sweet.view.parts import Block, Part
+from sweet.view.parts import Part
 from sweet.view.records import Record
 from sweet.view.terminal import NARROW, signed
 from sweet.view.text import printable
@@ -36,7 +36,7 @@ BAR = 4
 """Cells of a bar on either side of zero."""
 
 Abbreviate = Callable[[str], str]
-"""Abbreviateens a reply for a list: unchanged, or with its page replaced by a name."""
+"""Shortens a reply for a list: unchanged, or with its page replaced by a name."""
 
 
 def bar(value: float, scale: float) -> Text:
@@ -109,12 +109,10 @@ def distinct_candidates(record: Record, index: int) -> list[Distinct]:
     return [Distinct(candidate, times[candidate.text], candidate.text == given) for candidate in best_first]
 
 
-def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Iterator[Block]:
+def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> RenderableType:
     found = distinct_candidates(record, index)
     repeated = any(one.times > 1 for one in found)
-    for one in found:
-        text = abbreviate(one.candidate.text)
-        yield Block(partial(CandidateLine, one, text, record.scale, repeated), text.count("\n") + 1, len(text))
+    return Group(*(CandidateLine(one, abbreviate(one.candidate.text), record.scale, repeated) for one in found))
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,9 @@ class CandidateLine:
         if self.repeated:
             cells.append(Text(f"{f'{found.times}×' if found.times > 1 else '':>3}", "dim"))
         text = Text(printable(self.text), overflow="fold").append(found.notes, "dim")
-        yield _columns(*cells, text)
+        table = _grid(len(cells) + 1)
+        table.add_row(*cells, text)
+        yield table
 
 
 def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:
@@ -170,14 +170,9 @@ def pairs_title(pairs: Sequence[Pair]) -> str:
     return count(len(pairs), "pair") if pairs[0].rejected is not None else "kept without a pair"
 
 
-def _pairs(sides: list[list[PairSide]], abbreviate: Abbreviate) -> Iterator[Block]:
-    for both in sides:
-        yield Block(partial(_pair, both, abbreviate), len(both), sum(len(side.text) for side in both))
-
-
-def _pair(sides: list[PairSide], abbreviate: Abbreviate) -> Table:
+def _pairs(sides: list[list[PairSide]], abbreviate: Abbreviate) -> Table:
     table = _grid(3)
-    for name, advantage, text in sides:
+    for name, advantage, text in (side for both in sides for side in both):
         shown = Text(printable(abbreviate(text)), overflow="fold")
         style = "green" if name == "chosen" else "red"
         table.add_row(Text(f"{name:8}", style=style), signed(advantage), shown)
@@ -190,10 +185,4 @@ def _grid(columns: int) -> Table:
     for _ in range(columns - 1):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    return table
-
-
-def _columns(*cells: Text) -> Table:
-    table = _grid(len(cells))
-    table.add_row(*cells)
     return table

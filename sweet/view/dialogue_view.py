@@ -15,14 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import UsageError
-from sweet.tasks.base import ProtocolName
+from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
+from sweet.view.code import plain, prose
 from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, pairs_part
-from sweet.view.half_blocks import PictureRow
-from sweet.view.parts import Block, Part, plain, prose, single_block, split_blocks
+from sweet.view.parts import Part
 from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import STYLES, format_number, tests_passed
@@ -71,19 +71,13 @@ class DisplayOptions:
     def language(self) -> str:
         return "" if self.kind is None else self.kind.language
 
-    def hidden_texts(self, record: Record) -> list[tuple[str, str]]:
-        """Return the titles and texts of the hidden information; empty if it is not shown."""
-        task = record.trajectory.task
-        texts = [("hidden from the agent", task.hidden), ("reference", task.ground_truth)]
-        return texts[: 1 + (task.ground_truth != task.hidden)] if self.hidden else []
-
     def delivered(self, turn: Turn, content: str) -> str:
         """Return the answer of an agent turn if `content` contains it literally; else an empty string."""
         move = None if self.kind is None else self.kind.move(turn.said, last=False, protocol=self.protocol)
         return move.answer if move and move.answer and move.answer in content else ""
 
-    def text(self, text: str, *, whole: bool = False) -> Iterator[Block]:
-        """Yield the text of a model or a task. `whole`: a text without a fence is code."""
+    def text(self, text: str, *, whole: bool = False) -> RenderableType:
+        """Return the text of a model or a task. `whole`: a text without a fence is code."""
         return plain(text) if self.raw else prose(text, self.language, whole=whole)
 
 
@@ -95,7 +89,7 @@ def dialogue(record: Record, options: DisplayOptions | None = None) -> Renderabl
 def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
     """Return the parts of one trajectory below its title. The body of a part is made when it is drawn."""
     trajectory = record.trajectory
-    parts = [Part("head", Text(), single_block(lambda: head(record, options.settings), 4))]
+    parts = [Part("head", Text(), partial(head, record, options.settings))]
     abbreviate: Abbreviate = str
     note = ""
     if options.screenshots is not None and not options.raw:
@@ -110,7 +104,8 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
         parts.append(_agent_turn(record, index, turn, number, options))
         parts += thought_part(index, turn, options)
         if options.screenshots is not None:
-            parts.append(_screenshots(record, index, turn, number, options.screenshots))
+            find = partial(options.screenshots.beside_reference, trajectory, f"turn {number}", turn)
+            parts.append(Part("screenshots", Text("screenshots", "green"), turn=index, inner=True, pictures=find))
         parts += candidates_part(record, index, abbreviate, note) + pairs_part(record, index, abbreviate, note)
     return parts + list(_outcome_parts(record, options))
 
@@ -123,18 +118,27 @@ def _outcome_parts(record: Record, options: DisplayOptions) -> Iterator[Part]:
     yield Part("answer", Text("answer", "bold magenta"), body, characters=len(answer))
     if tests := unit_tests(record):
         note = tests_passed(record.score.passed, record.score.total) if record.score else ""
-        table = single_block(lambda: UnitTestTable(tests), 2 * len(tests))
-        yield Part("tests", Text("unit tests", "bold magenta"), table, note=note)
+        yield Part("tests", Text("unit tests", "bold magenta"), partial(UnitTestTable, tests), note=note)
     if record.score is not None and (diagnostics := record.score.detail.get("diagnostics")):
-        yield Part(
-            "likeness", Text("likeness", "bold magenta"), single_block(lambda: _likeness(record.reward, diagnostics))
-        )
+        yield Part("likeness", Text("likeness", "bold magenta"), partial(_likeness, record.reward, diagnostics))
     if why := failure_reason(record):
         yield Part("why", Text("why", "bold magenta"), partial(plain, why), characters=len(why))
     if error := trajectory.error:
         title = Text("fault", "bold yellow")
         yield Part("fault", title, partial(plain, error), note=_fault(trajectory), characters=len(error))
-    for name, text in options.hidden_texts(record):
+    if options.hidden:
+        yield from hidden_parts(trajectory.task, options)
+
+
+def hidden_texts(task: Task, title: str = "hidden from the agent") -> list[tuple[str, str]]:
+    """Return the hidden information of a task with its titles: the reference too, where that is another text."""
+    texts = [(title, task.hidden), ("reference", task.ground_truth)]
+    return texts[: 1 + (task.ground_truth != task.hidden)]
+
+
+def hidden_parts(task: Task, options: DisplayOptions, title: str = "hidden from the agent") -> Iterator[Part]:
+    """Yield the hidden information of a task."""
+    for name, text in hidden_texts(task, title):
         body = partial(options.text, text, whole=True)
         yield Part("hidden", Text(name, "bold yellow"), body, characters=len(text))
 
@@ -213,48 +217,37 @@ def thought_part(index: int, turn: Turn, options: DisplayOptions) -> list[Part]:
     if not thought:
         return []
     note = "" if turn.thought_tokens is None else count(turn.thought_tokens, "token")
-    body = partial(plain if options.raw else _unseen, thought)
+    body = partial(plain if options.raw else _marked, thought)
     return [Part("thought", Text("thought", "green"), body, index, note, len(thought), inner=True)]
 
 
-def reply(turn: Turn, options: DisplayOptions) -> Iterator[Block]:
-    """Yield the raw reply: the part that the human sees as Markdown, the rest dimmed and marked."""
+def reply(turn: Turn, options: DisplayOptions) -> RenderableType:
+    """Return the raw reply: the part that the human sees as Markdown, the rest dimmed and marked."""
     if options.raw:
-        yield from plain(turn.said)
-        return
+        return plain(turn.said)
     said, seen = turn.said, turn.content
     before, _, after = said.partition(seen) if seen else (said, "", "")
-    yield from _unseen(before)
     answer = options.delivered(turn, seen)
     texts = [(seen, False)]
     if answer and "```" not in answer:
         around, _, rest = seen.partition(answer)
         texts = [(around, False), (answer, True), (rest, False)]
-    for text, whole in texts:
-        if text.strip():
-            yield from options.text(text.strip("\n"), whole=whole)
-    yield from _unseen(after)
+    shown = [options.text(text.strip("\n"), whole=whole) for text, whole in texts if text.strip()]
+    return Group(*_unseen(before), *shown, *_unseen(after))
 
 
-def _unseen(text: str) -> Iterator[Block]:
-    if text.strip():
-        yield from split_blocks(Text(printable(text.strip("\n")), "dim"), _marked)
+def _unseen(text: str) -> list[RenderableType]:
+    return [_marked(text)] if text.strip() else []
 
 
-def _marked(text: Text) -> RenderableType:
+def _marked(text: str) -> RenderableType:
+    """Return text that the human does not see."""
     table = Table.grid()
     table.add_column(width=len(UNSEEN), no_wrap=True)
     table.add_column(overflow="fold")
-    for line in text.split("\n", allow_blank=True):
-        table.add_row(Text(UNSEEN, "dim"), line)
+    for line in printable(text.strip("\n")).split("\n"):
+        table.add_row(Text(UNSEEN, "dim"), Text(line, "dim"))
     return table
-
-
-def _screenshots(record: Record, index: int, turn: Turn, number: int, screenshots: RunScreenshots) -> Part:
-    def make() -> RenderableType:
-        return PictureRow(screenshots.beside_reference(record.trajectory, f"turn {number}", turn), screenshots.draw)
-
-    return Part("screenshots", Text("screenshots", style="green"), single_block(make, 20), index, inner=True)
 
 
 def _likeness(reward: float | None, diagnostics: object) -> RenderableType:

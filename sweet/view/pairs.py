@@ -6,12 +6,10 @@ left over has no partner. A dialogue solves its task if every test passes, as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import split_reference
 from sweet.view.records import Records, Summary
@@ -49,6 +47,15 @@ def _changed(pair: Pair, way: int) -> bool:
     return pair.change is not None and pair.change * way > 0
 
 
+Row = Summary | Pair
+"""A row of a table: a dialogue, or a pair of two."""
+
+
+def left_of(row: Row) -> Summary:
+    """Return the dialogue of a row, or that of A in a pair."""
+    return row if isinstance(row, Summary) else row.left
+
+
 CHANGES: dict[Change, tuple[str, Callable[[Pair], bool]]] = {
     "solved": ("A fails, B solves", lambda pair: _changed(pair, 1) and solves(pair.right)),
     "lost": ("A solves, B fails", lambda pair: _changed(pair, -1) and solves(pair.left)),
@@ -82,6 +89,16 @@ class Side:
     records: Records
     screenshots: RunScreenshots | None = None
 
+    @classmethod
+    def of(cls, run: Run, rollouts: str | None, *, draw: bool) -> Side:
+        """Return rollouts of a run by their id; by default as `Records` chooses.
+
+        Raises:
+            UsageError: they do not exist.
+        """
+        records = Records(run, rollouts)
+        return cls(records, RunScreenshots.of(run, records.rollouts, draw=draw))
+
     @property
     def name(self) -> str:
         """Its run and artifact, with the agent that played."""
@@ -97,20 +114,7 @@ def open_side(run: Run, reference: str, *, draw: bool) -> Side:
     Raises:
         UsageError: they do not exist.
     """
-    artifact = run.manifest().artifact(reference)
-    if artifact is not None:
-        if artifact.kind != "rollouts":
-            what = f"{reference} holds {artifact.kind}, no rollouts."
-            raise UsageError(what, where=option("against", reference), fix="the id of rollouts, see sweet status")
-        records = Records(run, reference)
-    elif reference.startswith("rollouts-"):
-        records = Records(run, run.find("rollouts", reference, needed_by="view", as_it_is=True).id)
-    else:
-        path, id = split_reference(reference)
-        records = Records(Run.open(path), id)
-    return Side(records, RunScreenshots.of(records.run, records.rollouts, draw=draw))
-
-
-def unpaired(pairs: Sequence[Pair], left: Sequence[Summary], right: Sequence[Summary]) -> tuple[int, int]:
-    """Return the numbers of dialogues of A and of B without a partner."""
-    return len(left) - len(pairs), len(right) - len(pairs)
+    if run.manifest().artifact(reference) is not None or reference.startswith("rollouts-"):
+        return Side.of(run, reference, draw=draw)
+    path, id = split_reference(reference)
+    return Side.of(Run.open(path), id, draw=draw)

@@ -26,6 +26,7 @@ from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.units import count
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -173,6 +174,15 @@ class Records:
     def ranked_ids(self) -> set[str]:
         """Return the ids of the trajectories that have candidates."""
         return {entry.id for entry in self._candidates.entries()}
+
+    def why_no_candidates(self) -> str:
+        """Say why a dialogue has no candidates, and which rollouts of the run have some."""
+        others = ", ".join(source.id for source in ranked_rollouts(self.run.manifest()) if source != self.rollouts)
+        if self.ranked_ids():
+            return (
+                f"no turn of this dialogue was ranked; {count(len(self.ranked_ids()), 'dialogue')} here have candidates"
+            )
+        return f"{others} has candidates; R changes to it" if others else "nothing in this run was ranked: sweet rank"
 
     def summaries(self) -> list[Summary]:
         """Return the summaries in the order of the file.

@@ -1,8 +1,8 @@
 """Find, read and scale the screenshots of a run's pages.
 
 Pages of an agent are never rendered here, only looked up: the run stores a screenshot, made when the human saw the page
-or when it was scored, under a key derived from the page's text. The pixels of a picture are drawn on a terminal by
-`sweet.view.half_blocks` and embedded in an HTML page by `sweet.view.html_screenshots`.
+or when it was scored, under a key derived from the page's text. A picture is drawn on a terminal by
+`sweet.view.pictures` and embedded in an HTML page by `sweet.view.html_screenshots`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Picture:
     """The screenshot of a page, or the reason why there is none.
 
     Attributes:
-        screenshot: None if there is none.
+        screenshot: None if there is none, or it is not to be drawn.
         description: the size and the file, or the reason; it may contain text of the page.
     """
 
@@ -103,7 +103,9 @@ class RunScreenshots:
             return Picture(
                 None, f"not rendered: no screenshot of it in {SCREENSHOTS}/ (sweet eval renders the last page)"
             )
-        return Picture(found, f"{found.width} × {found.height}, {self._named(self._store.picture(key))}")
+        return Picture(
+            found if self.draw else None, f"{found.width} × {found.height}, {self._named(self._store.picture(key))}"
+        )
 
     def beside_reference(self, trajectory: Trajectory, title: str, turn: Turn) -> list[tuple[str, Picture]]:
         """Return the picture of an agent turn and that of the reference page, with titles."""

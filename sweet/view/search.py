@@ -1,129 +1,83 @@
-"""Search all dialogues in a separate process (sweet/view/search_worker.py).
-
-So neither 400 MB of dialogues nor an endless regular expression blocks the screen, and the search can be stopped at any
-time. The process runs under a supervisor (sweet.supervisor), which ends it when this process dies for any reason.
-"""
+"""Search the dialogues of a file for a text, ignoring case, one line in memory at a time."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
+from pydantic import BaseModel, ValidationError
+
+from sweet.errors import InputError
 from sweet.regular import open_regular
-from sweet.supervisor import supervised
 
-PROGRAM = Path(__file__).with_name("search_worker.py")
-POLL_INTERVAL = 0.05
-"""Seconds between two polls in `wait`."""
+STEP = 1 << 20
+"""Bytes after which the search yields without a match, so that it can be stopped and its progress shown."""
 
 
-class Search:
-    """A search for a text, ignoring case, or for a regular expression. It starts at once.
+class _Task(BaseModel):
+    problem_description: str = ""
+    hidden_information: str = ""
+    ground_truth: str = ""
+    test_cases: dict[str, str] = {}
 
-    It covers the request, the turns of both sides, the raw replies, thoughts and the answer; with `hidden` also the
+
+class _Turn(BaseModel):
+    content: str = ""
+    output: str | None = None
+    thought: str | None = None
+
+
+class _Row(BaseModel):
+    """The fields that are searched."""
+
+    id: str
+    task: _Task
+    dialogue_history: list[_Turn]
+    answer: str = ""
+
+    def texts(self, *, hidden: bool) -> Iterator[str]:
+        yield self.task.problem_description
+        for turn in self.dialogue_history:
+            yield from (turn.content, turn.output or "", turn.thought or "")
+        yield self.answer
+        if hidden:
+            yield from (self.task.hidden_information, self.task.ground_truth, *self.task.test_cases.values())
+
+
+def search(path: Path, text: str, *, hidden: bool = False) -> Iterator[tuple[float, str | None]]:
+    """Yield the share of the file that was searched with the id of a match, or None between matches.
+
+    The request, the turns of both sides, the raw replies, thoughts and the answer are searched; with `hidden` also the
     information that is hidden from the agent.
 
     Raises:
-        InputError: the path is no regular file, or in a run it is reached over a link.
-
-    Attributes:
-        done: the search has ended: it is complete, was stopped, or has an `error`.
-        error: why it failed; it may contain text of the user or of a file.
-        seen: the share of the file that was searched, 0 to 1.
-        hits: some of the texts that were found, by the id of their dialogue.
+        InputError: a line is damaged, or the file cannot be read.
     """
-
-    def __init__(self, path: Path, pattern: str, *, regex: bool = False, hidden: bool = False) -> None:
-        self.done = False
-        self.error: str | None = None
-        self.seen = 0.0
-        self.hits: dict[str, list[str]] = {}
-        self._size = max(_size(path), 1)
-        self._rest = b""
-        self._ended = False
-        self._process = subprocess.Popen(
-            supervised([sys.executable, "-P", str(PROGRAM)], grace_period=0),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the process group is killed as a whole; Ctrl-C reaches this process only
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        request = {"path": str(path), "pattern": pattern, "regex": regex, "hidden": hidden}
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(json.dumps(request).encode())
-
-    def poll(self) -> list[str]:
-        """Return the ids that were found since the last call, without waiting."""
-        found: list[str] = []
-        for line in self._lines():
-            answer = json.loads(line)
-            if "found" in answer:
-                found.append(answer["found"])
-                self.hits[answer["found"]] = answer["hits"]
-            self.seen = min(answer.get("seen", 0) / self._size, 1.0) or self.seen
-            self.error = answer.get("error") or self.error
-            if "done" in answer:
-                self.seen = 1.0 if self.error is None else self.seen
-                self.stop()
-        if self._ended and not self.done:
-            self.error = self.error or "The search process ended before it was complete."
-            self.stop()
-        return found
-
-    def wait(self) -> list[str]:
-        """Wait for the end of the search and return all ids."""
-        found = self.poll()
-        while not self.done:
-            time.sleep(POLL_INTERVAL)
-            found += self.poll()
-        return found
-
-    def stop(self) -> None:
-        """Stop the search at once; may be called at any time."""
-        if self.done:
-            return
-        self.done = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def __enter__(self) -> Search:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _lines(self) -> Iterator[bytes]:
-        """Yield the complete lines received so far."""
-        if self.done or self._process.stdout is None:
-            return
-        received = [self._rest]
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._process.stdout.fileno(), 1 << 16):
-                received.append(chunk)
-            self._ended = True
-        *lines, self._rest = b"".join(received).split(b"\n")
-        yield from lines
-
-
-def _size(path: Path) -> int:
+    wanted = text.casefold()
+    # Bytes that every matching line contains; None if JSON has several spellings of them.
+    plain = text.isascii() and text.isprintable() and not set('"\\/') & set(text)
+    needle = text.lower().encode() if plain else None
+    seen = reported = 0
     try:
         with open_regular(path) as file:
-            return os.fstat(file.fileno()).st_size
-    except OSError:  # the process says so
-        return 0
+            size = max(os.fstat(file.fileno()).st_size, 1)
+            for number, line in enumerate(file, 1):
+                seen += len(line)
+                share = min(seen / size, 1.0)
+                may_match = needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
+                if may_match and not line.isspace():
+                    try:
+                        row = _Row.model_validate_json(line)
+                    except ValidationError as error:
+                        if not line.endswith(b"\n"):  # it is still being written
+                            return
+                        reason = error.errors(include_url=False)[0]["msg"]
+                        raise InputError(f"Line {number} is damaged: {reason}.", path=path) from error
+                    if any(wanted in part.casefold() for part in row.texts(hidden=hidden)):
+                        yield share, row.id
+                if seen - reported >= STEP:
+                    reported = seen
+                    yield share, None
+    except OSError as error:
+        raise InputError(f"The dialogues cannot be read: {error.strerror}.", path=path) from error

@@ -1,81 +1,119 @@
-"""Filter and sort trajectories."""
+"""The selection of a table: conditions on dialogues, as a value and as the line of words that users type and read.
+
+`parse` and `describe` are inverses: `outcome=failed,error task=micro-* fault=* rounded down` has three conditions and
+a text to search for.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+import math
+from dataclasses import dataclass, field, replace
 
+from sweet.errors import UsageError
+from sweet.view.pairs import CHANGES, Change, Row, left_of
 from sweet.view.records import Summary
 
-SortKey = Literal["order", "reward", "turns", "tokens", "seconds", "outcome", "task", "fault", "request"]
-SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
-"""The keys to sort a table by; `order` is the order of the file."""
+EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault=*  any text"
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions on a trajectory. Without any, every trajectory passes.
+    """Conditions on a dialogue. Without any, every dialogue passes.
 
     Attributes:
         outcomes: its score or its ending is one of these; any if empty.
         task: pattern of its task's id; * matches anything.
-        reward_below, reward_above: exclusive bounds of its reward. A trajectory without a reward passes neither.
-        faults: it has a fault.
-        ids: its id is one of these: the result of a search, or the bookmarks.
+        fault: pattern of its fault; a dialogue without a fault does not pass.
+        reward_below, reward_above: exclusive bounds of its reward. A dialogue without a reward passes neither.
+        change: of a pair of dialogues, how the reward of B differs from that of A.
+        text: what `sweet.view.search` looks for; `passes` does not.
     """
 
     outcomes: frozenset[str] = frozenset()
     task: str | None = None
+    fault: str | None = None
     reward_below: float | None = None
     reward_above: float | None = None
-    faults: bool = False
-    ids: frozenset[str] | None = None
+    change: Change | None = None
+    text: str = field(default="")
 
 
-def passes(summary: Summary, filter: Filter) -> bool:
-    """Return whether a trajectory passes the filter."""
+def passes(row: Row, filter: Filter) -> bool:
+    """Return whether a dialogue, or the dialogue of A in a pair, passes all conditions but the text."""
+    summary, change = left_of(row), filter.change
+    if change is not None and (isinstance(row, Summary) or not CHANGES[change][1](row)):
+        return False
     if filter.outcomes and not {summary.outcome, summary.ended} & filter.outcomes:
         return False
     if filter.task is not None and not fnmatch.fnmatchcase(summary.task_id, filter.task):
         return False
-    if filter.faults and not summary.fault:
+    if filter.fault is not None and not (summary.fault and fnmatch.fnmatchcase(summary.fault, filter.fault)):
         return False
-    if filter.ids is not None and summary.id not in filter.ids:
-        return False
-    return _within(summary.reward, filter.reward_below, filter.reward_above)
-
-
-def _within(reward: float | None, below: float | None, above: float | None) -> bool:
+    below, above, reward = filter.reward_below, filter.reward_above, summary.reward
     if below is None and above is None:
         return True
     return reward is not None and (below is None or reward < below) and (above is None or reward > above)
 
 
 def failed(summary: Summary) -> bool:
-    """Return whether the trajectory was scored and did not pass."""
+    """Return whether a dialogue was scored and did not pass."""
     return summary.outcome not in ("passed", None)
 
 
-def sort_summaries(summaries: Iterable[Summary], key: SortKey, reverse: bool = False) -> list[Summary]:
-    """Return sorted summaries. Those without a value come last in both directions."""
-    listed = list(summaries)
-    if key == "order":
-        return listed[::-1] if reverse else listed
-    value = _VALUES[key]
-    known = [summary for summary in listed if value(summary) is not None]
-    unknown = [summary for summary in listed if value(summary) is None]
-    return [*sorted(known, key=value, reverse=reverse), *unknown]
+def parse(line: str) -> Filter:
+    """Parse a line of words into a filter. Words that are no condition are the text to search for.
+
+    Raises:
+        UsageError: the value of a condition is wrong.
+    """
+    result, text = Filter(), []
+    for word in line.split():
+        name, mark, value = word.partition("=") if "=" in word else (word[:6], word[6:7], word[7:])
+        match name, mark, value:
+            case "outcome", "=", str() if value:
+                result = replace(result, outcomes=frozenset(filter(None, value.split(","))))
+            case "task", "=", str() if value:
+                result = replace(result, task=value)
+            case "fault", "=", str() if value:
+                result = replace(result, fault=value)
+            case "change", "=", _:
+                change = next((known for known in CHANGES if known == value), None)
+                if change is None:
+                    raise UsageError(f"{word!r} is not a filter.", fix=f"change={', '.join(CHANGES)}")
+                result = replace(result, change=change)
+            case "reward", "<", _:
+                result = replace(result, reward_below=_number(word))
+            case "reward", ">", _:
+                result = replace(result, reward_above=_number(word))
+            case _:
+                text.append(word)
+    return replace(result, text=" ".join(text))
 
 
-_VALUES: dict[SortKey, Callable[[Summary], Any]] = {
-    "reward": lambda summary: summary.reward,
-    "turns": lambda summary: summary.turns,
-    "tokens": lambda summary: summary.tokens,
-    "seconds": lambda summary: summary.seconds,
-    "outcome": lambda summary: summary.outcome or summary.ended,
-    "task": lambda summary: summary.task_id,
-    "fault": lambda summary: summary.fault or None,
-    "request": lambda summary: summary.request or None,
-}
+def _number(word: str) -> float:
+    try:
+        value = float(word[len("reward<") :])
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise UsageError(f"{word!r} needs a number.", fix=f"{word[:7]}0.5")
+    return value
+
+
+def describe(filter: Filter) -> str:
+    """Return the line that describes a filter; empty if everything passes."""
+    words = []
+    if filter.outcomes:
+        words.append("outcome=" + ",".join(sorted(filter.outcomes)))
+    if filter.task is not None:
+        words.append("task=" + "?".join(filter.task.split(" ")))
+    if filter.fault is not None:
+        words.append(f"fault={filter.fault}")
+    if filter.reward_below is not None:
+        words.append(f"reward<{filter.reward_below!r}")
+    if filter.reward_above is not None:
+        words.append(f"reward>{filter.reward_above!r}")
+    if filter.change is not None:
+        words.append(f"change={filter.change}")
+    return " ".join([*words, filter.text] if filter.text else words)

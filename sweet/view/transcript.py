@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
 from sweet.units import count, format_duration
-from sweet.view.code import Piece, pieces, tokens
+from sweet.view.code import Fragment, fragments, tokens
 from sweet.view.credit_view import TAKEN, Distinct, choice_note, distinct_candidates, pairs_title, sides_of
-from sweet.view.dialogue_view import DisplayOptions
+from sweet.view.dialogue_view import DisplayOptions, hidden_texts
 from sweet.view.html import line, text
 from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Record, Summary
@@ -62,7 +62,7 @@ def trajectory(
         body.append(_section("why", "why", f"<pre>{text(why)}</pre>"))
     if record.trajectory.error:
         body.append(_section("fault", "fault", f"<pre>{text(record.trajectory.error)}</pre>"))
-    for name, content in options.hidden_texts(record):
+    for name, content in hidden_texts(record.trajectory.task) if options.hidden else ():
         body.append(_section("hidden", name, f"<pre>{text(content)}</pre>"))
     if pictures is not None:
         reference = pictures.reference(record.trajectory.task.ground_truth)
@@ -148,18 +148,18 @@ def _tests(record: Record) -> str:
 
 def _prose(content: str, language: str, *, whole: bool) -> str:
     return "".join(
-        f'<pre class="code">{coloured(piece)}</pre>' if piece.language else f"<pre>{text(piece.text)}</pre>"
-        for piece in pieces(content, language, whole=whole)
+        f'<pre class="code">{coloured(fragment)}</pre>' if fragment.language else f"<pre>{text(fragment.text)}</pre>"
+        for fragment in fragments(content, language, whole=whole)
     )
 
 
-def coloured(piece: Piece) -> str:
+def coloured(fragment: Fragment) -> str:
     """Return code as HTML with a span for each coloured token."""
-    if len(piece.text) > COLOURED:
-        return text(piece.text)
+    if len(fragment.text) > COLOURED:
+        return text(fragment.text)
     return "".join(
         f'<span class="{kind}">{text(part)}</span>' if kind else text(part)
-        for kind, part in tokens(printable(piece.text), piece.language)
+        for kind, part in tokens(printable(fragment.text), fragment.language)
     )
 
 

@@ -15,9 +15,6 @@ from sweet.view.records import Record
 from sweet.view.terminal import NARROW, VERDICTS
 from sweet.view.text import printable_line
 
-PASSED = "passed"
-"""The result of a passed test in older scores, which describe failures in words."""
-
 
 @dataclass(frozen=True)
 class UnitTest:
@@ -25,39 +22,37 @@ class UnitTest:
 
     Attributes:
         passed: None if the score does not contain it (it was not run, or was scored elsewhere).
-        failure: what was wrong, in one line; empty otherwise.
         expected, got: the results of the reference and of the answer; empty if the score has neither.
     """
 
-    name: str
     call: str
     passed: bool | None
-    failure: str = ""
     expected: str = ""
     got: str = ""
+
+    @property
+    def failure(self) -> str:
+        """What was wrong, in one line; empty otherwise."""
+        return f"got {self.got}, expected {self.expected}" if self.passed is False and self.got else ""
 
 
 def unit_tests(record: Record) -> list[UnitTest]:
     """Return the tests in the order of the task; empty if the trajectory was not scored."""
-    if record.score is None:
+    score = record.score
+    if score is None:
         return []
-    results = record.score.detail.get("tests")
+    results = score.detail.get("tests")
     verdicts = results if isinstance(results, dict) else {}
-    overall = {0: False, record.score.total: True}.get(record.score.passed) if record.score.total else None
-    return [
-        _judged(name, call, verdicts[name]) if name in verdicts else UnitTest(name, call, overall)
-        for name, call in record.trajectory.task.test_cases.items()
-    ]
+    overall = {0: False, score.total: True}.get(score.passed) if score.total else None
+    return [_judged(call, verdicts.get(name), overall) for name, call in record.trajectory.task.test_cases.items()]
 
 
-def _judged(name: str, call: str, verdict: object) -> UnitTest:
+def _judged(call: str, verdict: object, overall: bool | None) -> UnitTest:
     try:
         test = JudgedTest.model_validate(verdict)
     except ValidationError:
-        passed = verdict == PASSED
-        return UnitTest(name, call, passed, "" if passed else str(verdict))
-    failure = "" if test.passed else f"got {test.got}, expected {test.expected}"
-    return UnitTest(name, call, test.passed, failure, test.expected, test.got)
+        return UnitTest(call, overall)
+    return UnitTest(call, test.passed, test.expected, test.got)
 
 
 def failure_reason(record: Record) -> str:

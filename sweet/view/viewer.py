@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from rich.console import Group, RenderableType
 
+from sweet.datasets.layout import known_system, published_line, published_row
 from sweet.errors import UsageError
-from sweet.files import check_target
+from sweet.files import check_target, replacing
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, about
+from sweet.stages.record import Record as Metrics
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.units import count
-from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.dialogue_view import DisplayOptions, dialogue
-from sweet.view.pairs import CHANGES, Change, Pair, Side, open_side, pair_up
+from sweet.view.pairs import Change, Pair, Row, Side, open_side, pair_up
 from sweet.view.records import Record, Records, Summary
-from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, passes, sort_summaries
+from sweet.view.search import search
+from sweet.view.selection import Filter, passes
 from sweet.view.side_by_side import side_by_side_parts
-from sweet.view.terminal import PairTable, TrajectoryTable
-from sweet.view.view_metrics import ViewMetrics
+from sweet.view.table import COLUMNS, PAIR_COLUMNS, Column, PrintedTable, SortKey, sort_rows
 
 Ending = Literal[ScoreOutcome, Outcome]
 
@@ -51,12 +49,8 @@ class ViewConfig(StageConfig):
     """Only those with a higher reward."""
     faults: bool = Field(default=False, json_schema_extra=about("Selection"))
     """Only those with a fault, of the dialogue or of the simulated human."""
-    bookmarked: bool = Field(default=False, json_schema_extra=about("Selection"))
-    """Only those with a bookmark."""
     search: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Only those whose request, turns or answer contain this text (case ignored); --hidden adds the hidden texts."""
-    regex: bool = Field(default=False, json_schema_extra=about("Selection"))
-    """The text is a regular expression; begin it with (?i) to ignore case."""
     sort: SortKey = Field(default="order", json_schema_extra=about("Selection"))
     """Sort by this column; order is the order of the file."""
     reverse: bool = Field(default=False, json_schema_extra=about("Selection"))
@@ -78,8 +72,8 @@ class ViewConfig(StageConfig):
     export: Path | None = Field(default=None, json_schema_extra=about("Output"))
     """Write the shown dialogues to this file like data export: JSON lines in the published layout."""
     serve: bool = Field(default=False, json_schema_extra=about("Output"))
-    """Serve the application to browsers of this machine, at an address with a secret token; bookmarks are all that it
-    writes. Needs the package textual-serve."""
+    """Serve the application to browsers of this machine, at an address with a secret token. Needs the package
+    textual-serve."""
     port: int = Field(default=0, ge=0, le=65535, json_schema_extra=about("Output"))
     """The port to serve on; 0 is any free one."""
     from_: str | None = Field(default=None, json_schema_extra=about("Selection"))
@@ -87,8 +81,6 @@ class ViewConfig(StageConfig):
 
     @model_validator(mode="after")
     def _agree(self) -> ViewConfig:
-        if self.regex and self.search is None:
-            raise ValueError("--regex requires --search TEXT")
         if self.serve and (self.html or self.export or self.print_ or self.id):
             raise ValueError("--serve shows the application: leave out --html, --export, --print and --id")
         if self.port and not self.serve:
@@ -97,113 +89,86 @@ class ViewConfig(StageConfig):
             raise ValueError("--html and --export write the dialogues of one rollout: leave out --against")
         return self
 
-    def filter(self, ids: frozenset[str] | None = None) -> Filter:
-        """Return the filter of the options; `ids` are the result of the search and the bookmarks."""
+    def filter(self) -> Filter:
+        """Return the filter of the options."""
         return Filter(
             outcomes=frozenset(self.outcome),
             task=self.task,
+            fault="*" if self.faults else None,
             reward_below=self.reward_below,
             reward_above=self.reward_above,
-            faults=self.faults,
-            ids=ids,
+            change=self.changed,
+            text=self.search or "",
         )
 
 
+class ViewMetrics(Metrics):
+    trajectories: int | None = None
+    """dialogues of the artifact"""
+    chosen: int | None = None
+    """dialogues that match the filters; with --against pairs"""
+    shown: int | None = None
+    """dialogues in the output; with --against pairs"""
+    pictures_left_out: int | None = None
+    """screenshots omitted because of the page's size limit"""
+    html: str | None = None
+    """file of the page, with --html"""
+    export: str | None = None
+    """file of the exported rows, with --export"""
+
+
 class Viewer:
-    """The trajectories that a configuration selects."""
+    """The dialogues that a configuration selects.
+
+    Attributes:
+        a: the rollouts that are viewed.
+        b: those that they are compared with, task by task; None without.
+    """
 
     def __init__(self, run: Run, config: ViewConfig) -> None:
-        self.run = run
-        self.config = config
-        self.records = Records(run, config.from_)
-        self.screenshots = RunScreenshots.of(run, self.records.rollouts, draw=config.pictures)
-
-    @cached_property
-    def bookmarks(self) -> Bookmarks:
-        return Bookmarks(self.run, self.records.rollouts.id)
-
-    @cached_property
-    def chosen(self) -> list[Summary]:
-        """The sorted trajectories that pass the filters, without `limit`.
-
-        Raises:
-            UsageError: the regular expression is invalid.
-        """
-        filter = self.config.filter(self._ids())
-        passing = (summary for summary in self.records.summaries() if passes(summary, filter))
-        return sort_summaries(passing, self.config.sort, self.config.reverse)
-
-    def _ids(self) -> frozenset[str] | None:
-        """Return the ids that the search and the bookmarks select; None if neither is used."""
-        sets = []
-        if self.config.bookmarked:
-            sets.append(frozenset(self.bookmarks.notes))
-        if self.config.search is not None:
-            sets.append(self._found(self.config.search))
-        return frozenset.intersection(*sets) if sets else None
-
-    def _found(self, pattern: str) -> frozenset[str]:
-        if not self.records.summaries():
-            return frozenset()
-        with Search(self.records.path, pattern, regex=self.config.regex, hidden=self.config.hidden) as search:
-            found = frozenset(search.wait())
-            if search.error is not None:
-                fix = "search for the literal text without --regex" if self.config.regex else None
-                raise UsageError(search.error, where=f"--search {pattern}", fix=fix)
-        return found
+        self.run, self.config = run, config
+        self.a = Side.of(run, config.from_, draw=config.pictures)
+        self.b = None if config.against is None else open_side(run, config.against, draw=config.pictures)
 
     @property
+    def records(self) -> Records:
+        return self.a.records
+
+    def rows(self) -> list[Row]:
+        """Return all rows: the dialogues, or the pairs with those of B."""
+        every = self.records.summaries()
+        return list(every) if self.b is None else list(pair_up(every, self.b.records.summaries()))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return COLUMNS if self.b is None else PAIR_COLUMNS
+
+    def chosen(self) -> list[Row]:
+        """Return the sorted rows that pass the filters, without `limit`."""
+        config, filter = self.config, self.config.filter()
+        rows = [row for row in self.rows() if passes(row, filter)]
+        if filter.text and self.records.summaries():
+            found = {id for _, id in search(self.records.path, filter.text, hidden=config.hidden)}
+            rows = [row for row in rows if row.id in found]
+        return sort_rows(rows, self.columns, config.sort if self.b is None else "order", config.reverse)
+
     def shown(self) -> list[Summary]:
-        """The first `limit` of `chosen`, or the trajectory with the given `id`."""
-        return [self.records.find(self.config.id)] if self.config.id else self.chosen[: self.config.limit]
+        """Return the first `limit` of the chosen dialogues, or the one with the given `id`."""
+        if self.config.id:
+            return [self.records.find(self.config.id)]
+        return [row for row in self.chosen()[: self.config.limit] if isinstance(row, Summary)]
 
     def table(self) -> RenderableType:
-        """Return the table of summaries."""
-        rows, total = self.chosen[: self.config.limit or TABLE_ROWS], len(self.records.summaries())
-        caption = ""
-        if len(rows) < len(self.chosen):
-            caption = f"{len(rows)} of {len(self.chosen)} shown, --limit N for more"
-        elif len(self.chosen) < total:
-            caption = f"{len(self.chosen)} of {total} pass the filters"
-        return TrajectoryTable(rows, self.title(), caption)
-
-    @cached_property
-    def against(self) -> Side | None:
-        """The rollouts to compare with; None without --against."""
-        named = self.config.against
-        return None if named is None else open_side(self.run, named, draw=self.config.pictures)
-
-    def pairs(self) -> list[Pair]:
-        """Return the pairs of the chosen dialogues with those of --against, filtered by --changed, without `limit`."""
-        assert self.against is not None
-        partners = {pair.id: pair for pair in pair_up(self.records.summaries(), self.against.records.summaries())}
-        pairs = [partners[one.id] for one in self.chosen if one.id in partners]
-        return pairs if self.config.changed is None else list(filter(CHANGES[self.config.changed][1], pairs))
-
-    def pair(self, name: str) -> RenderableType:
-        """Return a dialogue and its partner of --against, side by side.
-
-        Raises:
-            UsageError: there is no such dialogue, or it has no partner.
-        """
-        assert self.against is not None
-        left = self.records.find(name)
-        pairs = pair_up(self.records.summaries(), self.against.records.summaries())
-        right = next((pair.right for pair in pairs if pair.left.id == left.id), None)
-        if right is None:
-            what = f"{self.against.records.rollouts.id} has no dialogue of this task beside it."
-            raise UsageError(what, where=left.id, fix="--print lists the pairs")
-        both = self.records.record(left), self.against.records.record(right)
-        return Group(*side_by_side_parts(*both, self._display_options(), self.against.screenshots))
-
-    def pairs_table(self) -> RenderableType:
-        """Return the table of pairs."""
-        assert self.against is not None
-        pairs = self.pairs()
-        rows = pairs[: self.config.limit or TABLE_ROWS]
-        caption = f"{len(rows)} of {len(pairs)} shown, --limit N for more" if len(rows) < len(pairs) else ""
-        a = Side(self.records, self.screenshots)
-        return PairTable(rows, f"A {a.name} · B {self.against.name} · {count(len(pairs), 'pair')}", caption)
+        """Return the table of dialogues, or of pairs."""
+        chosen, total = self.chosen(), len(self.rows())
+        rows = chosen[: self.config.limit or TABLE_ROWS]
+        caption = f"{len(chosen)} of {total} pass the filters" if len(chosen) < total else ""
+        if len(rows) < len(chosen):
+            caption = f"{len(rows)} of {len(chosen)} shown, --limit N for more"
+        title = self.title()
+        if self.b is not None:
+            title = f"A {self.a.name} · B {self.b.name} · {count(len(chosen), 'pair')}"
+        return PrintedTable(rows, self.columns, title, caption)
 
     def title(self) -> str:
         """Return the run, the rollouts and their scores on one line."""
@@ -211,15 +176,28 @@ class Viewer:
         return " · ".join(filter(None, (self.run.path.name, records.rollouts.id, records.scored, records.state)))
 
     def dialogue(self, name: str) -> RenderableType:
-        """Return one trajectory by its id or the beginning of it."""
-        record = self.records.record(self.records.find(name))
-        return dialogue(record, self._display_options())
+        """Return one dialogue by its id or the beginning of it; with B beside its partner there.
 
-    def _display_options(self) -> DisplayOptions:
-        return DisplayOptions.of(self.records, hidden=self.config.hidden, screenshots=self.screenshots)
+        Raises:
+            UsageError: there is no such dialogue, or it has no partner.
+        """
+        left = self.records.find(name)
+        record, options = self.records.record(left), self.options()
+        if self.b is None:
+            return dialogue(record, options)
+        pairs = pair_up(self.records.summaries(), self.b.records.summaries())
+        right = next((pair.right for pair in pairs if pair.left.id == left.id), None)
+        if right is None:
+            what = f"{self.b.records.rollouts.id} has no dialogue of this task beside it."
+            raise UsageError(what, where=left.id, fix="--print lists the pairs")
+        return Group(*side_by_side_parts(record, self.b.records.record(right), options, self.b.screenshots))
+
+    def options(self) -> DisplayOptions:
+        """Return how dialogues of A are shown."""
+        return DisplayOptions.of(self.records, hidden=self.config.hidden, screenshots=self.a.screenshots)
 
     def as_json(self) -> dict[str, Any]:
-        """Return one object: with `id` the whole record, otherwise the summaries."""
+        """Return one object: with `id` the whole record, otherwise the rows."""
         rollouts = self.records.rollouts
         result: dict[str, Any] = {
             "stage": "view",
@@ -228,25 +206,17 @@ class Viewer:
             "artifacts": [{"id": rollouts.id, "kind": rollouts.kind, "path": rollouts.path, "rows": rollouts.rows}],
         }
         if self.config.id is not None:
-            (summary,) = self.shown
-            return result | {"trajectory": self._record_json(self.records.record(summary), summary.id)}
+            (summary,) = self.shown()
+            return result | {"trajectory": self._record_json(self.records.record(summary))}
+        chosen = self.chosen()
+        shown = chosen[: self.config.limit]
         total = len(self.records.summaries())
-        if self.against is not None:
-            pairs = self.pairs()
-            shown = pairs[: self.config.limit]
-            result["metrics"] = ViewMetrics(trajectories=total, chosen=len(pairs), shown=len(shown)).as_json()
-            both = [{"a": pair.left.id, "b": pair.right.id, "change": pair.change} for pair in shown]
-            return result | {"against": self.against.records.rollouts.id, "pairs": both}
-        metrics = ViewMetrics(trajectories=total, chosen=len(self.chosen), shown=len(self.shown))
-        result["metrics"] = metrics.as_json()
-        return result | {"trajectories": [self._summary_json(summary) for summary in self.shown]}
+        result["metrics"] = ViewMetrics(trajectories=total, chosen=len(chosen), shown=len(shown)).as_json()
+        if self.b is None:
+            return result | {"trajectories": [_row_json(row) for row in shown]}
+        return result | {"against": self.b.records.rollouts.id, "pairs": [_row_json(row) for row in shown]}
 
-    def _summary_json(self, summary: Summary) -> dict[str, Any]:
-        row = summary._asdict()
-        del row["offset"], row["length"]
-        return row | {"bookmark": self.bookmarks.notes.get(summary.id)}
-
-    def _record_json(self, record: Record, name: str) -> dict[str, Any]:
+    def _record_json(self, record: Record) -> dict[str, Any]:
         row = dump(record.trajectory)
         if not self.config.hidden:
             row["task"] = {key: row["task"][key] for key in ("id", "problem_description")}
@@ -255,22 +225,36 @@ class Viewer:
             "score": record.score.model_dump(mode="json") if record.score else None,
             "ranked": [turn.model_dump(mode="json") for _, turn in sorted(record.ranked.items())],
             "pairs": [pair.model_dump(mode="json") for _, pairs in sorted(record.pairs.items()) for pair in pairs],
-            "bookmark": self.bookmarks.notes.get(name),
         }
 
     def write_html(self, path: Path) -> tuple[int, int]:
-        """Write the page. Returns the numbers of trajectories and of omitted pictures."""
+        """Write the page. Returns the numbers of dialogues and of omitted pictures."""
         from sweet.view.dialogues_page import write_page
         from sweet.view.html_screenshots import HtmlScreenshots
         from sweet.view.page_overview import overview
 
         check_target(path)
-        shown, options = self.shown, self._display_options()
+        shown, options = self.shown(), self.options()
         above = overview(self.records, shown, options.settings)
-        pictures = None if self.screenshots is None else HtmlScreenshots(self.screenshots)
+        pictures = None if self.a.screenshots is None else HtmlScreenshots(self.a.screenshots)
         write_page(path, self.title(), shown, self.records.record, options, overview=above, pictures=pictures)
         return len(shown), 0 if pictures is None else pictures.omitted
 
     def write_export(self, path: Path) -> int:
-        """Write the trajectories as JSON lines. Returns their number."""
-        return export(self.records, self.shown, path)
+        """Write the dialogues with their rewards in the published layout, like `sweet data export`, but without the
+        prompts of the turns. Returns their number."""
+        check_target(path)
+        shown, system = self.shown(), known_system(self.run, self.records.rollouts)
+        with replacing(path) as file:
+            for summary in shown:
+                record = self.records.record(summary)
+                file.write(published_line(published_row(record.trajectory, record.reward, system)))
+        return len(shown)
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    if isinstance(row, Pair):
+        return {"a": row.left.id, "b": row.right.id, "change": row.change}
+    values = row._asdict()
+    del values["offset"], values["length"]
+    return values

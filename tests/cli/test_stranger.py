@@ -14,7 +14,6 @@ from sweet.errors import InputError
 from sweet.render.page import RenderFailed
 from sweet.render.store import ScreenshotStore
 from sweet.runs.run import Run
-from sweet.view.bookmarks import NAME, Bookmarks
 from tests.cli.conftest import Program
 from tests.report_run import report_run
 
@@ -145,9 +144,6 @@ def test_a_report_and_the_status_say_what_is_wrong(sweet: Program, run: Path, pl
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_commands_do_not_need_may_not_be_followed_either(run: Path, put: Callable[[Path], None]) -> None:
-    put(run / NAME)
-    with pytest.raises(InputError, match=r"pipe|link"):
-        Bookmarks(Run.open(run), "rollouts-1")
     put(run / "screenshots")
     with pytest.raises(InputError, match=r"a file, not a folder|link"):
         ScreenshotStore(run / "screenshots").put("0" * 64, RenderFailed("too_large", "endless"))

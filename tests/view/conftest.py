@@ -64,8 +64,8 @@ def score(number: int, reward: float) -> dict[str, Any]:
         "outcome": "passed" if reward == 1 else "failed",
         "detail": {
             "tests": {
-                "test1": "passed" if passed > 0 else "wrong: gives 7, wanted 1",
-                "test2": "passed" if passed > 1 else f"raised: ValueError: {HOSTILE}",
+                "test1": {"passed": passed > 0, "expected": "1", "got": "1" if passed > 0 else "7"},
+                "test2": {"passed": passed > 1, "expected": "2", "got": "2" if passed > 1 else f"raised {HOSTILE}"},
             }
         },
     }

@@ -23,7 +23,7 @@ from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.half_blocks import HalfBlocks, PictureRow, half_blocks
+from sweet.view.half_blocks import PictureRow
 from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Records
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
@@ -85,15 +85,6 @@ def pages(tmp_path: Path) -> Run:
     pair = {"id": "p", "chosen": SHOWN, "rejected": MISSING, "chosen_advantage": 0.5, "rejected_advantage": -0.5}
     made(run, "pair", "pairs", [{**ranked, **pair}], [run.artifact("candidates-1")])
     return run
-
-
-def test_a_cell_is_two_pixels() -> None:
-    rows = [[RED, GREEN], [BLUE, RED], [GREEN, GREEN]]
-    assert half_blocks(picture(rows)) == [[(RED, BLUE), (GREEN, RED)], [(GREEN, None), (GREEN, None)]]
-    shown = drawn(HalfBlocks(picture(rows)), 10, color=True)
-    assert shown == (
-        "\x1b[38;2;255;0;0;48;2;0;0;255m▀\x1b[0m\x1b[38;2;0;255;0;48;2;255;0;0m▀\x1b[0m\n\x1b[38;2;0;255;0m▀▀\x1b[0m\n"
-    )
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.integers(1, 60))
@@ -200,7 +191,7 @@ def test_pages_of_candidates_and_pairs_are_named(pages: Run) -> None:
 
 
 def test_a_run_of_another_kind_has_no_screenshots(run: Run) -> None:
-    assert Viewer(run, ViewConfig()).screenshots is None
+    assert Viewer(run, ViewConfig()).a.screenshots is None
     assert "screenshots" not in drawn(Viewer(run, ViewConfig()).dialogue("t001"))
 
 

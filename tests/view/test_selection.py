@@ -1,9 +1,9 @@
-"""Filters and order, bookmarks, and the export of a selection."""
+"""Filters and order, the filter as a line of words, and the export of a selection."""
 
 from __future__ import annotations
 
 import json
-import threading
+import string
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from sweet.datasets.exporting import DataExportConfig, export_lines
 from sweet.datasets.published import read_trajectories
-from sweet.errors import InputError, UsageError
+from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.trajectory import dump
-from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.records import Records, Summary
-from sweet.view.selection import SORT_KEYS, Filter, passes, sort_summaries
+from sweet.view.records import Summary
+from sweet.view.selection import EXAMPLE, Filter, describe, parse, passes
+from sweet.view.table import COLUMNS, SORT_KEYS, sort_rows
+from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import made, trajectory
 
 
@@ -56,9 +57,9 @@ def summary(number: int = 0, **changes: Any) -> Summary:
         (Filter(task="task"), False),
         (Filter(reward_below=0.5), False),
         (Filter(reward_above=0.4, reward_below=0.6), True),
-        (Filter(faults=True), False),
-        (Filter(ids=frozenset({"t0"})), True),
-        (Filter(ids=frozenset()), False),
+        (Filter(fault="*"), False),
+        (Filter(change="solved"), False),
+        (Filter(text="searched elsewhere"), True),
     ],
 )
 def test_a_filter(filter: Filter, passing: bool) -> None:
@@ -66,7 +67,7 @@ def test_a_filter(filter: Filter, passing: bool) -> None:
 
 
 def test_faults_and_unknown_rewards() -> None:
-    assert passes(summary(fault="refusal"), Filter(faults=True))
+    assert passes(summary(fault="refusal"), Filter(fault="ref*"))
     assert not passes(summary(reward=None), Filter(reward_below=2))
 
 
@@ -85,88 +86,70 @@ SUMMARIES = st.lists(
 
 @given(SUMMARIES, st.sampled_from(SORT_KEYS), st.booleans())
 def test_order_loses_nothing_and_leaves_equals_as_they_are(found: list[Summary], key: Any, reverse: bool) -> None:
-    ordered = sort_summaries(found, key, reverse)
+    ordered: Any = sort_rows(found, COLUMNS, key, reverse)
     assert sorted(map(id, ordered)) == sorted(map(id, found))
     if key == "reward":
         known = [s.reward for s in ordered if s.reward is not None]
         assert known == sorted(known, reverse=reverse)
         assert all(s.reward is None for s in ordered[len(known) :])
     if key != "order":
-        assert sort_summaries(ordered, key, reverse) == ordered
+        assert sort_rows(ordered, COLUMNS, key, reverse) == ordered
 
 
-def test_bookmarks_are_kept_in_the_run(run: Run) -> None:
-    bookmarks = Bookmarks(run, "rollouts-1")
-    assert bookmarks.notes == {}
-    bookmarks.set("t001", "looks wrong\n\x1b[31m")
-    bookmarks.set("t002")
-    bookmarks.set("t002", "again")
-    assert Bookmarks(run, "rollouts-1").notes == {"t001": "looks wrong\n\x1b[31m", "t002": "again"}
-    bookmarks.remove("t001")
-    bookmarks.remove("never there")
-    assert bookmarks.notes == Bookmarks(run, "rollouts-1").notes == {"t002": "again"}
-    assert Bookmarks(run, "rollouts-2").notes == {}, "the same dialogue may occur again in other rollouts"
-    assert run.unknown_files(run.manifest()) == []
+NAMES = st.text(string.ascii_lowercase + "_", min_size=1, max_size=10)
+REWARDS = st.none() | st.floats(allow_nan=False)
 
 
-def test_two_viewers_do_not_undo_each_other(run: Run) -> None:
-    one, two = Bookmarks(run, "rollouts-1"), Bookmarks(run, "rollouts-1")
-    one.set("t001", "one")
-    two.set("t002", "two")
-    assert two.notes == {"t001": "one", "t002": "two"}
-    assert one.notes == {"t001": "one"}
-    one.reload()
-    assert one.notes == two.notes
-    many = [threading.Thread(target=lambda n=n: Bookmarks(run, "rollouts-1").set(f"n{n}", str(n))) for n in range(20)]
-    for thread in many:
-        thread.start()
-    for thread in many:
-        thread.join()
-    one.reload()
-    assert len(one.notes) == 22
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"schema_version": 2}', b'{"bookmarks": {"rollouts-1": {"a": 1}}}']
+@given(
+    st.builds(
+        Filter,
+        outcomes=st.frozensets(NAMES),
+        task=st.none() | NAMES,
+        fault=st.none() | NAMES,
+        reward_below=REWARDS,
+        reward_above=REWARDS,
+        change=st.none() | st.sampled_from(["solved", "lost"]),
+        text=st.sampled_from(["", "rounded down", 'it\'s "odd"', "a=b reward"]),
+    )
 )
-def test_damaged_bookmarks_are_reported_and_not_changed(run: Run, content: bytes) -> None:
-    bookmarks = Bookmarks(run, "rollouts-1")
-    bookmarks.path.write_bytes(content)
-    with pytest.raises(InputError, match="bookmarks are damaged"):
-        Bookmarks(run, "rollouts-1")
-    with pytest.raises(InputError, match="bookmarks are damaged"):
-        bookmarks.set("t001", "x")
-    assert bookmarks.path.read_bytes() == content
+def test_parse_and_describe_are_inverses(filter: Filter) -> None:
+    assert parse(describe(filter)) == filter
 
 
-def test_a_run_that_cannot_be_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(*_: Any) -> None:
-        raise OSError(30, "Read-only file system")
+def test_words() -> None:
+    assert parse("") == Filter()
+    assert parse("  reward<0.5  every outcome=failed,error fault=* day ") == Filter(
+        outcomes=frozenset({"failed", "error"}), reward_below=0.5, fault="*", text="every day"
+    )
+    assert describe(Filter(task="a b*")) == "task=a?b*"
+    assert parse(EXAMPLE).text == "any text"
 
-    monkeypatch.setattr("sweet.view.bookmarks.write_whole", read_only)
-    bookmarks = Bookmarks(run, "rollouts-1")
-    with pytest.raises(UsageError, match="Read-only"):
-        bookmarks.set("t001", "x")
-    assert bookmarks.notes == {}
+
+@pytest.mark.parametrize("line", ["reward<", "reward>x", "reward<nan", "change=grown"])
+def test_a_wrong_value_is_refused_with_a_right_one(line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert caught.value.fix
+
+
+def exported(run: Run, path: Path, **fields: Any) -> int:
+    return Viewer(run, ViewConfig(**fields)).write_export(path)
 
 
 def test_an_export_is_that_of_data_export(tmp_path: Path, run: Run) -> None:
-    records = Records(run)
     path = tmp_path / "chosen.jsonl"
-    assert export(records, records.summaries(), path) == 6
+    assert exported(run, path) == 6
     lines = path.read_bytes().splitlines(keepends=True)
     assert sorted(lines) == sorted(export_lines(run, DataExportConfig(), Silent()))
-    chosen = sort_summaries(records.summaries(), "reward", reverse=True)[:2]
-    assert export(records, chosen, path) == 2
+    assert exported(run, path, sort="reward", reverse=True, limit=2) == 2
     assert [json.loads(line)["reward"] for line in path.read_text().splitlines()] == [1.0, 1.0]
     assert [one.id for one in read_trajectories(path)] == ["t002", "t005"]
     for wrong in (tmp_path, tmp_path / "no" / "folder.jsonl"):
         with pytest.raises(UsageError):
-            export(records, chosen, wrong)
+            exported(run, wrong)
 
 
 def test_rewards_that_came_with_the_data_are_exported(tmp_path: Path, run: Run) -> None:
     made(run, "data-import", "rollouts", [dump(trajectory(1, reward=0.25))], [], number=1)
-    records = Records(run)
-    export(records, records.summaries(), tmp_path / "out.jsonl")
+    exported(run, tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.jsonl").read_text())["reward"] == 0.25

@@ -43,14 +43,16 @@ def test_nothing_is_wider_than_the_terminal(run: Run, width: int) -> None:
         assert max(cell_len(line) for line in drawn(renderable, width).splitlines()) <= width
 
 
-def test_the_table_shows_all_and_is_a_list_on_a_narrow_terminal(run: Run) -> None:
+def test_the_table_shows_all_and_what_matters_on_a_narrow_terminal(run: Run) -> None:
     table = Viewer(run, ViewConfig()).table()
     wide, narrow = drawn(table, 100), drawn(table, 40)
     assert "rollouts-1" in wide
     assert "scores-1" in wide
     for word in ("t001", "failed", "0.50", "1/2", "101", "1.5"):
         assert word in wide
-    assert "2 t001\n  failed 0.50 · 1/2 · 2 turns\n" in re.sub(r" +\n", "\n", narrow)
+    for word in ("t001", "failed", "0.50"):
+        assert word in narrow
+    assert "seconds" not in narrow
 
 
 def test_the_dialogue_shows_all(run: Run) -> None:
@@ -110,7 +112,9 @@ def record(text: str) -> Record:
     ranked = CandidateRow(**place, candidates=(reply,), taken=reply)
     pair = Pair(**place, id="p", chosen=text, rejected=text, chosen_advantage=1.0, rejected_advantage=-1.0)
     found = trajectory(1, id=text or "t", dialogue_history=turns, answer=f"{text}\n```python\n{text}", error=text)
-    return Record(found, scored(tests={"test1": text, "test2": "passed"}), {1: ranked}, {1: [pair]})
+    return Record(
+        found, scored(tests={"test1": {"passed": False, "expected": text, "got": text}}), {1: ranked}, {1: [pair]}
+    )
 
 
 @given(st.text() | st.just(HOSTILE) | st.text(st.sampled_from("[]/\\`\n\x1b\x9b\u202e=pyx")), st.integers(10, 120))
@@ -135,7 +139,10 @@ def test_a_bar_always_has_the_same_shape(value: float, scale: float) -> None:
         (scored(), ["? add(1)", "? add(2)"]),
         (scored(passed=0), ["FAIL add(1)", "FAIL add(2)"]),
         (scored(passed=2), ["pass add(1)", "pass add(2)"]),
-        (scored(tests={"test1": "passed", "test2": "timeout: 1 s"}), ["pass add(1)", "FAIL add(2)", "timeout: 1 s"]),
+        (
+            scored(tests={"test1": {"passed": True, "expected": "1", "got": "1"}, "test2": "odd"}),
+            ["pass add(1)", "? add(2)"],
+        ),
         (scored(why="there is no code in the answer"), ["there is no code"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Filters, order, search, bookmarks, JSON, and the output on a terminal."""
+"""Filters, order, search, JSON, and the output on a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run as program
-from sweet.errors import InputError, UsageError
+from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
-from sweet.view.bookmarks import Bookmarks
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import TRAJECTORIES, AnyConfig, made, trajectory
 from tests.view.page_data import opened
@@ -24,7 +23,7 @@ from tests.view.test_terminal import drawn
 
 
 def ids(run: Run, **fields: Any) -> list[str]:
-    return [summary.id for summary in Viewer(run, ViewConfig(**fields)).shown]
+    return [summary.id for summary in Viewer(run, ViewConfig(**fields)).shown()]
 
 
 @pytest.mark.parametrize(
@@ -83,18 +82,13 @@ def test_a_run_without_rollouts_says_what_makes_them(tmp_path: Path) -> None:
     [
         ({"search": "return a + 3"}, [3]),
         ({"search": "RETURN A + 3"}, [3]),
-        ({"search": r"return a \+ [35]\n", "regex": True, "sort": "reward", "reverse": True}, [5, 3]),
+        ({"search": "return a +", "sort": "reward", "reverse": True, "limit": 1}, [2]),
         ({"search": "test1"}, []),
         ({"search": "return a + 1", "hidden": True}, [1, 2, 3]),
-        ({"bookmarked": True}, [1, 3]),
-        ({"bookmarked": True, "search": "return a + 3"}, [3]),
         ({"faults": True}, []),
     ],
 )
-def test_search_bookmarks_and_faults(run: Run, fields: dict[str, Any], numbers: list[int]) -> None:
-    bookmarks = Bookmarks(run, "rollouts-1")
-    bookmarks.set("t001", "odd")
-    bookmarks.set("t003")
+def test_search_and_faults(run: Run, fields: dict[str, Any], numbers: list[int]) -> None:
     assert ids(run, **fields) == [f"t{number:03d}" for number in numbers]
 
 
@@ -107,27 +101,14 @@ def test_only_faults(run: Run) -> None:
     assert [row["fault"] for row in listed] == ["", "deadline", "echo"]
 
 
-def test_a_wrong_expression_is_an_error_of_usage(run: Run) -> None:
-    with pytest.raises(UsageError, match="cannot be read: missing \\)") as caught:
-        ids(run, search="(", regex=True)
-    assert caught.value.where == "--search ("
-
-
-def test_regex_alone_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert program(["view", str(run.path), "--regex"]) == 2
-    assert "--search TEXT" in capsys.readouterr().err
-
-
 def test_every_ending_can_be_asked_for(run: Run) -> None:
     rows = [trajectory(0), trajectory(1, outcome="token_limit")]
     made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
     assert ids(run, outcome=["token_limit"]) == ["t001"]
 
 
-def test_json_contains_bookmarks(run: Run) -> None:
-    Bookmarks(run, "rollouts-1").set("t001", "odd")
+def test_a_row_as_json(run: Run) -> None:
     listed = json.loads(json.dumps(Viewer(run, ViewConfig(limit=2)).as_json()))["trajectories"]
-    assert [row["bookmark"] for row in listed] == [None, "odd"]
     assert listed[1] == {
         "id": "t001",
         "task_id": "task-0",
@@ -143,9 +124,7 @@ def test_json_contains_bookmarks(run: Run) -> None:
         "sample": 0,
         "seed": None,
         "request": "Write a function that adds 0. The signature is: def add(a)",
-        "bookmark": "odd",
     }
-    assert Viewer(run, ViewConfig(id="t001")).as_json()["trajectory"]["bookmark"] == "odd"
 
 
 def test_unfinished_rollouts_are_called_so(run: Run) -> None:
@@ -170,13 +149,6 @@ def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.Capture
     assert program(["view", str(run.path), "--id", "t003", "--export", str(out)]) == 0
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t003"]
     assert program(["view", str(run.path), "--export", str(tmp_path / "no" / "out.jsonl")]) == 2
-
-
-def test_damaged_bookmarks_hold_up_only_who_asks_for_them(run: Run) -> None:
-    Bookmarks(run, "rollouts-1").path.write_text("{")
-    assert len(ids(run)) == TRAJECTORIES
-    with pytest.raises(InputError, match="bookmarks"):
-        ids(run, bookmarked=True)
 
 
 def on_a_terminal(*words: str) -> tuple[int, str]:

@@ -12,8 +12,8 @@ from sweet.cli.stage_command import StageCommand, slug
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.interface import Interface
 from sweet.rollouts.play.metrics import PlayMetrics
-from sweet.rollouts.play.seat import Interface
 from sweet.rollouts.play.stage import plan_play, run_play
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
@@ -34,7 +34,7 @@ def _interface(run: Run, config: PlayConfig) -> Interface:
             where="stdin and stderr",
             fix=option("plain", True),
         )
-    from sweet.view.app.play.play_app import TextualInterface
+    from sweet.view.app.play import TextualInterface
 
     return TextualInterface(run, f"sweet play, {run.path}: the other side is being prepared")
 

@@ -13,8 +13,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.runs.run import Run
 from sweet.units import count
-from sweet.view.view_metrics import ViewMetrics
-from sweet.view.viewer import ViewConfig, Viewer
+from sweet.view.viewer import ViewConfig, Viewer, ViewMetrics
 
 
 class View(Command[ViewConfig]):
@@ -49,10 +48,7 @@ class View(Command[ViewConfig]):
         elif call.common.json:
             console.print_json(viewer.as_json())
         elif config.id is not None:
-            shown = viewer.dialogue if config.against is None else viewer.pair
-            console.show_page(shown(config.id))
-        elif config.against is not None:
-            console.show_page(viewer.pairs_table())
+            console.show_page(viewer.dialogue(config.id))
         else:
             console.show_page(viewer.table())
 

@@ -1,11 +1,11 @@
 """`sweet play`: a person takes the seat of the human or of the agent in the dialogues of a rollout.
 
     config.py     the options
-    seat.py       what the person sees (`Situation`), what the person does (`Action`), and the interface between
+    interface.py  what the person sees (`Situation`) and does (`Action`), and the interface that draws and collects them
     typed.py      checks of what a person types, and of a person's name
-    saved.py      the dialogue under way, on the disk after every step
+    saved.py      the steps of the dialogue under way, on the disk after every step
     sides.py      the two sides of a dialogue, whose steps are recorded and played back
-    player.py     one dialogue: plays, undoes, skips, leaves
+    player.py     plays dialogues: asks, undoes, skips, leaves
     stage.py      the stage
 
 The dialogue itself is the one of rollouts (`sweet.rollouts.dialogue`), so a person's follows the same protocol.

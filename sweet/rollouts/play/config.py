@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.config import PlayedConfig, RolloutConfig
-from sweet.rollouts.play.typed import Seat, name_fault
+from sweet.rollouts.play.typed import Role, name_fault
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
 from sweet.stages.options import LocalModelsConfig
 
@@ -17,11 +17,11 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
         *("sim", "sim_url", "num_tasks", "plain", "serve", "resume"),
     )
 
-    as_: Seat = Field(default="human", json_schema_extra=about("Dialogue"))
+    as_: Role = Field(default="human", json_schema_extra=about("Dialogue"))
     """Whom you play: human, who knows the reference and answers the agent, or agent, who asks and delivers the
     answer."""
     name: str = Field(default="person", json_schema_extra=about("Dialogue"))
-    """Your name, which is recorded with your dialogues: letters, digits, spaces and . _ - +. Each name and seat has
+    """Your name, which is recorded with your dialogues: letters, digits, spaces and . _ - +. Each name and role has
     dialogues of its own."""
     skipped: bool = Field(default=False, json_schema_extra=about("Selection", OPERATIONAL))
     """Play the dialogues that you skipped, too."""

@@ -16,7 +16,7 @@ from sweet.files import UNFINISHED, replaced
 from sweet.humans.base import HumanReply
 from sweet.llm.base import Completion
 from sweet.regular import read_regular
-from sweet.rollouts.play.typed import Seat
+from sweet.rollouts.play.typed import Role
 
 LARGEST = 1 << 26
 """Bytes of a saved file at most."""
@@ -32,7 +32,7 @@ class Step(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    side: Seat
+    side: Role
     completion: Completion | None = None
     reply: HumanReply | None = None
     typed: str | None = None
@@ -40,7 +40,6 @@ class Step(BaseModel):
 
 
 class _Content(BaseModel):
-    version: int = 1
     skipped: list[str] = Field(default_factory=list)
     dialogue: str | None = None
     steps: list[Step] = Field(default_factory=list)
@@ -48,14 +47,15 @@ class _Content(BaseModel):
 
 
 class Saved:
-    """The state of playing, in memory and on the disk.
+    """The state of playing, in memory and on the disk; and how many steps of the dialogue have been played back.
 
     Raises:
-        InputError: the file is damaged, or of a newer version.
+        InputError: the file is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._position = 0
         self._content = self._read()
 
     @classmethod
@@ -65,15 +65,12 @@ class Saved:
 
     def _read(self) -> _Content:
         try:
-            content = _Content.model_validate_json(read_regular(self.path, LARGEST))
+            return _Content.model_validate_json(read_regular(self.path, LARGEST))
         except FileNotFoundError:
             return _Content()
         except ValidationError as error:
             what = f"The dialogue under way cannot be read: {error.errors(include_url=False)[0]['msg']}."
             raise InputError(what, path=self.path, fix="remove the file; the dialogue is then begun again") from error
-        if content.version != 1:
-            raise InputError("It was written by a newer version.", path=self.path, fix="use that version")
-        return content
 
     @property
     def dialogue(self) -> str | None:
@@ -85,9 +82,9 @@ class Saved:
         return frozenset(self._content.skipped)
 
     @property
-    def steps(self) -> list[Step]:
-        """The steps of the dialogue under way."""
-        return self._content.steps
+    def has_steps(self) -> bool:
+        """Whether the dialogue under way has been begun."""
+        return bool(self._content.steps)
 
     @property
     def draft(self) -> str:
@@ -100,17 +97,46 @@ class Saved:
             self._content.dialogue, self._content.steps, self._content.draft = dialogue, [], ""
             self.write()
 
+    def rewind(self) -> None:
+        """Play the steps back from the first."""
+        self._position = 0
+
+    def next(self, side: Role) -> Step | None:
+        """Return the next recorded step; None if the side is to be asked. Steps that do not fit are forgotten."""
+        steps = self._content.steps
+        if self._position == len(steps):
+            return None
+        if steps[self._position].side != side:
+            self._cut(self._position)
+            return None
+        self._position += 1
+        return steps[self._position - 1]
+
     def add(self, step: Step) -> None:
         self._content.steps.append(step)
         self._content.draft = ""
+        self._position = len(self._content.steps)
         self.write()
 
-    def cut(self, length: int) -> None:
+    def undo(self, side: Role) -> str | None:
+        """Forget the last step of a side and all after it. Return what was typed; None if there is no such step."""
+        steps = self._content.steps
+        last = next((n for n in reversed(range(len(steps))) if steps[n].side == side), None)
+        if last is None:
+            return None
+        typed = steps[last].typed or ""
+        self._cut(last)
+        return typed
+
+    def seconds(self, side: Role) -> float:
+        return sum(step.seconds for step in self._content.steps if step.side == side)
+
+    def _cut(self, length: int) -> None:
         """Forget the steps from `length` on."""
         del self._content.steps[length:]
         self.write()
 
-    def keep_draft(self, text: str) -> None:
+    def save_draft(self, text: str) -> None:
         self._content.draft = text
         self.write()
 

@@ -1,7 +1,7 @@
 """The stage `play`: opens the other side, plays with the person, and writes each dialogue as one line when it ends.
 
 The rollouts are finished whenever the person leaves, with the dialogues that there are; the same command goes on with
-them. The settings that decide the dialogues, the person's name and the seat make the rollouts: another name has others.
+them. The settings that decide the dialogues, the person's name and role make the rollouts: another name has others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sweet.rollouts.assignments import assignments_of, digest_of_tasks, load_tas
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.interface import Actions, Interface, Session
 from sweet.rollouts.play.metrics import PlayMetrics, PlayWork
 from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.saved import Saved
-from sweet.rollouts.play.seat import Actions, Interface, Table
 from sweet.rollouts.runner import FinishedDialogues
 from sweet.rollouts.sides import (
     check_agent,
@@ -106,7 +106,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         )
         with JsonlWriter(draft.path) as writer:
 
-            def keep(trajectory: Trajectory) -> None:
+            def finish(trajectory: Trajectory) -> None:
                 row = dump(trajectory)
                 writer.write(row)
                 finished.add(row)
@@ -131,12 +131,11 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
                         )
                     other = agent.model if agent is not None else ", ".join(human.name for human in opened)
                     attempt.environment["agent_model" if is_human else "human"] = other
-                    table = Table(config.as_, config.name, kind, rollout.protocol, rollout.max_turns, other, settings)
-                    interface.begin(table)
+                    session = Session(config.as_, config.name, kind, rollout.protocol, rollout.max_turns, settings)
                     pairs = zip(humans.humans, opened, strict=not is_human)
                     named = {planned.name if humans.named else None: human for planned, human in pairs}
-                    player = Player(table, rules, interface, saved, agent, named, renderer)
-                    await player.play(missing, len(requested) - len(left_out), actions, keep)
+                    player = Player(session, rules, interface, saved, agent, named, renderer)
+                    await player.play(missing, len(requested) - len(left_out), actions, finish)
 
             if missing:
                 record_serving(local, attempt)
@@ -152,7 +151,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
             played=len(finished.ids) - before,
             skipped=len(skipped),
             missing=sum(one.id not in finished.ids and one.id not in skipped for one in requested),
-            under_way=saved.dialogue if saved.steps else None,
+            under_way=saved.dialogue if saved.has_steps else None,
             turns=finished.sums["turns"],
             outcomes=dict(sorted(finished.outcomes.items())),
             seconds=round(time.monotonic() - began, 3),

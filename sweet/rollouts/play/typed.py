@@ -17,15 +17,15 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.micro import PACKAGED
 
-Seat = Literal["human", "agent"]
+Role = Literal["human", "agent"]
 """The side of a dialogue that a person plays."""
 
-LONGEST: dict[Seat, int] = {"human": 4_000, "agent": 40_000}
-"""Characters of one message at most, by the seat: an agent delivers whole programs and pages."""
+LONGEST: dict[Role, int] = {"human": 4_000, "agent": 40_000}
+"""Characters of one message at most, by the role: an agent delivers whole programs and pages."""
 LONGEST_NAME = 40
 
 _NAME = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
-_KEPT = frozenset("\n\t\u200c\u200d")
+_ALLOWED = frozenset("\n\t\u200c\u200d")
 _REMOVED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _RESERVED = frozenset({"scripted", "imported", *PACKAGED})
 
@@ -42,12 +42,12 @@ def name_fault(name: str) -> str | None:
 def cleaned(text: str) -> str:
     """Return a typed text without control and format characters, with line feeds at the ends of its lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(char for char in text if char in _KEPT or unicodedata.category(char) not in _REMOVED)
+    return "".join(char for char in text if char in _ALLOWED or unicodedata.category(char) not in _REMOVED)
 
 
-def length_fault(text: str, seat: Seat) -> str | None:
+def length_fault(text: str, role: Role) -> str | None:
     """Return why a text cannot be a message, in a sentence; None if it can."""
-    most = LONGEST[seat]
+    most = LONGEST[role]
     if not text.strip():
         return "There is nothing to send."
     return f"The text has {len(text):,} characters, and a message at most {most:,}." if len(text) > most else None

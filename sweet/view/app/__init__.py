@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 from sweet import collector
@@ -13,7 +14,7 @@ def browse(run: Run, config: ViewConfig, *, served: bool = False) -> None:
     """Browse a run until the user quits.
 
     Args:
-        served: it is drawn in a browser: no file is written but the bookmarks.
+        served: it is drawn in a browser.
 
     Raises:
         UsageError: there is nothing to browse, or it cannot be read.
@@ -24,10 +25,9 @@ def browse(run: Run, config: ViewConfig, *, served: bool = False) -> None:
         from sweet.view.app.viewer_app import ViewerApp
 
         app = ViewerApp(run, config, served=served)
-        if app.screenshots is not None and config.pictures and not served:
-            from sweet.view.app.graphics import find_graphics
-
-            app.graphics = find_graphics()
+        if app.viewer.a.screenshots is not None and config.pictures and not served:
+            with contextlib.suppress(ImportError):
+                import textual_image.widget  # noqa: F401, it asks the terminal for its protocol, before Textual does
         app.run()
     finally:
         gc.enable()

@@ -1,147 +1,194 @@
-"""The screen of one trajectory, with keys to the other ones in the table."""
+"""The screen of one dialogue, or of two of a task side by side, with keys to the others of the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from rich.console import Console
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
-from sweet.view.app.frame import CandidatesAsked, attempt, show_message
-from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.app.parts_view import RANKED, THOUGHTS, Key
-from sweet.view.app.pictures_screen import pages_of_turns, show_pictures, shows_pictures
-from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
+from sweet.view.app.frame import Facts, Keys, show_message
+from sweet.view.app.parts_view import RANKED, THOUGHTS, PartsView
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
-from sweet.view.pairs import Pair, Side
+from sweet.view.pairs import Pair, Row, Side, left_of
 from sweet.view.parts import UNWRAPPED, Part
-from sweet.view.records import Records, Summary
-from sweet.view.run_screenshots import RunScreenshots
+from sweet.view.records import Record, Summary
 from sweet.view.selection import failed
+from sweet.view.side_by_side import diff_text, side_by_side_parts
 
 
-class DialogueScreen(PartsScreen):
-    """Shows a trajectory as a dialogue.
+class DialogueScreen(Screen[None]):
+    """Shows a row of the table as a dialogue, or a pair as two.
 
     Args:
-        shown: the trajectories that n and p step through, starting at `position`.
+        shown: the rows that n and p step through, starting at `position`.
+        a, b: the rollouts of dialogues, and of the right ones of pairs.
         hidden: show the hidden information.
-        screenshots: the screenshots of the run, for dialogues about pages.
-        hits: the texts to mark, by trajectory.
-        unfolded: begin with the candidates of all turns.
+        hit: a text to mark.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "walk(1)", "next", tooltip="next dialogue"),
-        Binding("p", "walk(-1)", "previous", tooltip="previous dialogue"),
+        Binding("right_square_bracket", "jump(1)", "turn", key_display="]", tooltip="next turn"),
+        Binding("left_square_bracket", "jump(-1)", "turn", key_display="[", tooltip="previous turn", show=False),
+        Binding("n", "walk(1)", "next", tooltip="next dialogue, or the next two"),
+        Binding("p", "walk(-1)", "previous", tooltip="previous dialogue, or the previous two"),
+        Binding("d", "next_difference", "difference", tooltip="next difference, also in the next two"),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("F", "next_fault", "fault", tooltip="next fault of a server, the clock or the human", show=False),
         Binding("h", "hidden", "hidden", tooltip="information that is hidden from the agent"),
         Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
         Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts of all turns", show=False),
         Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
-        Binding("s", "beside", "beside", tooltip="beside another dialogue of the task"),
-        Binding("i", "pictures", "pictures", tooltip="the page of this turn beside the reference, large"),
+        Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
+        Binding("i", "pictures", "pictures", tooltip="pictures whole, or their beginning"),
+        Binding("r", "raw", "raw", tooltip="unchanged texts, without Markdown and colours", show=False),
+        Binding("j", "line(1)", "down", show=False),
+        Binding("k", "line(-1)", "up", show=False),
+        Binding("space", "page(1)", "a screen down", show=False),
+        Binding("backspace", "page(-1)", "a screen up", show=False),
     ]
+    ONLY_ONE = frozenset({"next_failure", "next_fault", "hidden", "fold", "fold_thoughts", "fold_here"})
+    """Actions on one dialogue; `next_difference` is one on two."""
 
     def __init__(
         self,
-        records: Records,
-        shown: Sequence[Summary],
+        shown: Sequence[Row],
         position: int,
+        a: Side,
+        b: Side | None = None,
         *,
         hidden: bool = False,
-        screenshots: RunScreenshots | None = None,
-        hits: Mapping[str, Sequence[str]] | None = None,
-        unfolded: bool = False,
+        hit: str = "",
     ) -> None:
-        super().__init__(records, DisplayOptions.of(records, hidden=hidden, screenshots=screenshots))
+        super().__init__()
         self.shown, self.position = list(shown), position
-        self.record = records.record(self.current)
-        self._hits, self._unfolded = hits or {}, unfolded
-        self._before_hidden: tuple[Key, int] | None = None
+        self.a, self.b = a, b or a
+        self.options = DisplayOptions.of(a.records, hidden=hidden, screenshots=a.screenshots)
+        self.view = PartsView()
+        self.view.hit = hit
+        self.records = self._read(self.row)
+        self._before_hidden = 0
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        if self._unfolded:
-            self.view.fold(RANKED)
+    def compose(self) -> ComposeResult:
+        yield Facts()
+        yield self.view
+        yield Keys()
 
-    def redraw(self, *, stay: bool = False) -> None:
-        self.view.mark_hits(self._hits.get(self.current.id, ()))
-        super().redraw(stay=stay)
+    async def on_mount(self) -> None:
+        self.view.focus()
+        await self.redraw()
+
+    @property
+    def row(self) -> Row:
+        return self.shown[self.position]
 
     @property
     def current(self) -> Summary:
-        return self.shown[self.position]
+        """The dialogue that is shown, or that of A."""
+        return left_of(self.row)
 
-    def facts(self) -> list[str | Text]:
-        position = Text(f"{self.position + 1:,} of {len(self.shown):,}", "bold")
-        return [position, *headline(self.record)]
+    def _read(self, row: Row) -> tuple[Record, ...]:
+        if isinstance(row, Pair):
+            return self.a.records.record(row.left), self.b.records.record(row.right)
+        return (self.a.records.record(row),)
 
-    def parts(self) -> Sequence[Part]:
-        return dialogue_parts(self.record, self.options)
+    def _facts(self) -> list[str | Text]:
+        position = f"{self.position + 1:,} of {len(self.shown):,}"
+        if not isinstance(self.row, Pair):
+            return [Text(position, "bold"), *headline(self.records[0])]
+        sides = [] if self.a == self.b else [f"A {self.a.name}", f"B {self.b.name}"]
+        several = position if len(self.shown) > 1 else ""
+        return [Text("side by side", "bold"), several, f"task {self.current.task_id}", *sides]
+
+    def _parts(self) -> list[Part]:
+        if len(self.records) == 2:
+            return side_by_side_parts(*self.records, self.options, self.b.screenshots)
+        return dialogue_parts(self.records[0], self.options)
 
     def text_to_copy(self) -> str:
-        """Return the dialogue as plain text."""
+        """Return the dialogue as plain text, or the difference of two answers."""
+        if len(self.records) == 2:
+            return diff_text(*self.records)
         console = Console(width=10 * UNWRAPPED, markup=False, emoji=False, highlight=False, color_system=None)
         with console.capture() as capture:
-            console.print(dialogue(self.record, self.options))
+            console.print(dialogue(self.records[0], self.options))
         return capture.get()
 
-    def reload(self) -> None:
-        """Redraw the trajectory at the same position if it has changed."""
-        self.shown[self.position] = self.records.find(self.current.id)
-        record = self.records.record(self.current)
-        if record != self.record:
-            self.record = record
-            self.redraw(stay=True)
+    async def redraw(self, *, stay: bool = False, at: str = "") -> None:
+        """Draw everything again. `stay` and `at` choose the scroll position; see `PartsView.show`."""
+        self.query_one(Facts).set_facts(self._facts())
+        self.refresh_bindings()
+        await self.view.show(self._parts(), stay=stay, at=at)
 
-    def _go(self, position: int | None, missing: str) -> None:
+    async def reload(self) -> None:
+        """Redraw the dialogues at the same position if they have changed."""
+        row = self.row
+        if isinstance(row, Pair):
+            row = Pair(self.a.records.find(row.left.id), self.b.records.find(row.right.id))
+        else:
+            row = self.a.records.find(row.id)
+        self.shown[self.position] = row
+        records = self._read(row)
+        if records != self.records:
+            self.records = records
+            await self.redraw(stay=True)
+
+    async def _go(self, position: int | None, missing: str) -> None:
         if position is None or not 0 <= position < len(self.shown):
             show_message(self.app, missing)
             return
-        target = position
+        self.records = self._read(self.shown[position])
+        self.position = position
+        await self.redraw()
 
-        def go() -> None:
-            self.record = self.records.record(self.shown[target])
-            self.position = target
-            self.redraw()
+    async def _next(self, passes: Callable[[Row], bool], missing: str) -> None:
+        following = range(self.position + 1, len(self.shown))
+        await self._go(next((n for n in following if passes(self.shown[n])), None), missing)
 
-        attempt(self.app, go)
+    async def action_walk(self, step: int) -> None:
+        await self._go(self.position + step, "this is the last one" if step > 0 else "this is the first one")
 
-    def _next(self, passes: Callable[[Summary], bool]) -> int | None:
-        return next((n for n in range(self.position + 1, len(self.shown)) if passes(self.shown[n])), None)
+    async def action_next_failure(self) -> None:
+        await self._next(lambda row: failed(left_of(row)), "no further failure")
 
-    def action_walk(self, step: int) -> None:
-        self._go(self.position + step, "this is the last one" if step > 0 else "this is the first one")
+    async def action_next_fault(self) -> None:
+        await self._next(lambda row: bool(left_of(row).fault), "no further fault")
 
-    def action_next_failure(self) -> None:
-        self._go(self._next(failed), "no further failure")
+    async def action_next_difference(self) -> None:
+        """Scroll to the next difference; after the last one show the next two."""
+        if not self.view.next_difference():
+            await self._go(self.position + 1, "no further difference")
 
-    def action_next_fault(self) -> None:
-        self._go(self._next(lambda summary: bool(summary.fault)), "no further fault")
-
-    def action_hidden(self) -> None:
+    async def action_hidden(self) -> None:
         """Show the hidden information and move to it, or hide it and move back."""
         revealed = not self.options.hidden
         self.options = replace(self.options, hidden=revealed)
         if revealed:
-            self._before_hidden = self.view.place()
-        self.redraw(stay=True)
-        if revealed:
-            self.view.show_kind("hidden")
-        elif self._before_hidden is not None:
-            self.view.return_to(self._before_hidden)
+            self._before_hidden = self.view.scroll_offset.y
+            await self.redraw(stay=True, at="hidden")
+        else:
+            await self.redraw(stay=True)
+            self.view.call_after_refresh(self.view.scroll_to, y=self._before_hidden, animate=False)
         show_message(self.app, "h returns" if revealed else "hidden information is hidden")
+
+    async def action_pictures(self) -> None:
+        self.view.whole_pictures = not self.view.whole_pictures
+        await self.redraw(stay=True)
+
+    async def action_raw(self) -> None:
+        self.options = replace(self.options, raw=not self.options.raw)
+        await self.redraw(stay=True)
 
     def action_fold(self) -> None:
         if self.view.has(RANKED):
             self.view.fold(RANKED)
         else:
-            self.post_message(CandidatesAsked(self.current))
+            show_message(self.app, self.a.records.why_no_candidates())
 
     def action_fold_thoughts(self) -> None:
         self.view.fold(THOUGHTS)
@@ -149,36 +196,18 @@ class DialogueScreen(PartsScreen):
     def action_fold_here(self) -> None:
         self.view.fold_here()
 
+    def action_jump(self, step: int) -> None:
+        if not self.view.jump(step):
+            show_message(self.app, "this is the last turn" if step > 0 else "this is the first turn")
+
+    def action_line(self, lines: int) -> None:
+        self.view.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        self.view.scroll_relative(y=pages * max(self.view.size.height - 1, 1), animate=False)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "pictures" or shows_pictures(self.options.screenshots)
-
-    def action_pictures(self) -> None:
-        """Show the page of the turn at the upper edge, else of the one before it; above the turns the first page."""
-        screenshots = self.options.screenshots
-        if screenshots is None:
-            return
-        turns, shown = pages_of_turns(self.record.trajectory, screenshots)
-        if not shown:
-            show_message(self.app, "no turn of this dialogue has a page")
-            return
-        place = self.view.place()
-        here = place[0][1] if place is not None else None
-        if here is None:  # above or below the turns
-            here = 0 if self.view.scroll_y == 0 else len(self.record.trajectory.dialogue_history)
-        before = [number for number, turn in enumerate(turns) if turn <= here]
-        show_pictures(self.app, self.current, shown, before[-1] if before else 0)
-
-    def action_beside(self) -> None:
-        task = self.current.task_id
-        others = [s for s in self.records.summaries() if s.task_id == task and s.id != self.current.id]
-        if not others:
-            show_message(self.app, "there is no other dialogue of this task")
-        elif len(others) == 1:
-            self._beside(others[0])
-        else:
-            self.app.push_screen(ChooseDialogue(others), self._beside)
-
-    def _beside(self, other: Summary | None) -> None:
-        if other is not None:
-            pair, side = Pair(self.current, other), Side(self.records, self.options.screenshots)
-            attempt(self.app, lambda: self.app.push_screen(SideBySideScreen([pair], 0, side, side)))
+        if action == "pictures":
+            return self.options.screenshots is not None and self.options.screenshots.draw
+        two = len(self.records) == 2
+        return not (two and action in self.ONLY_ONE) and (two or action != "next_difference")

@@ -1,48 +1,100 @@
-"""The frame of a screen: facts at the top, the main keys at the bottom; and the interface of all screens."""
+"""What the applications of `sweet view` and `sweet play` have in common: their frame, colours, messages and end.
+
+They draw in the terminal's colours. A terminal mixes faint text with its background; the terminal in the page of a
+browser (xterm.js) does so twice, and on black a quarter of white is left. There faint text is drawn in a grey of its
+own, and what has a colour keeps it. Every text from a model or a file is drawn literally, never as markup.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
-from textual.app import App
-from textual.binding import ActiveBinding
+from textual.app import App, ComposeResult
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.color import Color
+from textual.containers import VerticalScroll
+from textual.filter import LineFilter
 from textual.geometry import Size
-from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
+from textual.widgets import Static
 
 from sweet.errors import SweetError, for_command_line
-from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
+THEME = "ansi-dark"
+"""The terminal's own colours, which are readable on dark and light terminals."""
+GREY = Style(color="#949494", dim=False)
+"""Faint text on black: a contrast of 7 to 1."""
 BEGINNING = 24
 """Cells of a fact that may be cut, below which it goes to a line of its own."""
 
 
-@runtime_checkable
-class ViewerScreen(Protocol):
-    """A screen of the viewer."""
-
-    @property
-    def current(self) -> Summary | None:
-        """The trajectory that is shown."""
-
-    def text_to_copy(self) -> str:
-        """Return the text to copy."""
-
-    def reload(self) -> None:
-        """Redraw after a change of the records, marks or bookmarks."""
+@lru_cache(1024)
+def _readable(style: Style) -> Style:
+    plain = style.color is None or style.color.is_default
+    return style + (GREY if plain else Style(dim=False))
 
 
-class CandidatesAsked(Message):
-    """Candidates are asked for, and the current trajectory has none."""
+class ReadableFaintText(LineFilter):
+    """Draws faint text in a grey, for a terminal that is black."""
 
-    def __init__(self, current: Summary) -> None:
-        super().__init__()
-        self.current = current
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            Segment(one.text, _readable(one.style), one.control) if one.style is not None and one.style.dim else one
+            for one in segments
+        ]
+
+
+class TerminalApp(App[None]):
+    """An application in the terminal's own colours, without animations.
+
+    Attributes:
+        failure: the unexpected end of the application: an exception, or an interrupt from outside.
+    """
+
+    CSS_PATH = Path(__file__).with_name("viewer.tcss")
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        super().__init__(ansi_color=True)  # set before the theme: otherwise NO_COLOR would give black on black
+        self.theme = THEME
+        self.animation_level = "none"
+        self.failure: BaseException | None = None
+        self._faint = ReadableFaintText()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        filters = super().get_line_filters()
+        return [*filters, self._faint] if self.is_web and not self.no_color else filters
+
+    def on_load(self) -> None:
+        # asyncio would cancel the running tasks, and Textual mistakes some of that for a regular exit.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self.failure = self.failure or KeyboardInterrupt()
+        self.exit()
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen(self.screen.active_bindings.values()))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End the application after an unexpected error, which the command line reports afterwards."""
+        self.failure = self.failure or error
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """Print no traceback, which would contain the values of variables."""
+        self._close_messages_no_wait()
 
 
 def show_message(app: App[Any], message: str, *, error: bool = False) -> None:
@@ -122,12 +174,57 @@ class Keys(Widget):
                 word.stylize(Style(meta={"@click": f"app.simulate_key({binding.key!r})"}))
                 shown[binding.action] = word
         words = list(shown.values())
-        kept, last = words[:-2], words[-2:]
-        while kept and sum(word.cell_len + 2 for word in kept + last) > self.content_region.width + 2:
-            kept.pop()
-        return Text("  ").join(kept + last)
+        first, last = words[:-2], words[-2:]
+        while first and sum(word.cell_len + 2 for word in first + last) > self.content_region.width + 2:
+            first.pop()
+        return Text("  ").join(first + last)
 
 
 def _leaving(active: ActiveBinding) -> int:
     """Sort help and leave to the end."""
     return {"help": 1, "leave": 2, "app.leave": 2}.get(active.binding.action, 0)
+
+
+_TEXTUAL_ACTIONS = {binding.action for binding in (*Screen.BINDINGS, *App.BINDINGS) if isinstance(binding, Binding)}
+"""The bindings of Textual on every screen, which are not listed."""
+
+
+class HelpScreen(ModalScreen[None]):
+    """Lists the keys of a screen until a key closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "dismiss", "leave", show=False),
+        Binding("down,j", "scroll(1)", "down", show=False),
+        Binding("up,k", "scroll(-1)", "up", show=False),
+    ]
+
+    def __init__(self, bindings: Iterable[ActiveBinding]) -> None:
+        super().__init__()
+        self._listed = list(bindings)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(keys_table(self.app, self._listed))
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+def keys_table(app: App[object], bindings: Iterable[ActiveBinding]) -> Table:
+    """Return a table with one row per action and its keys: those of the screen, of the application, and for moving."""
+    keys: dict[str, list[str]] = {}
+    for active in sorted(bindings, key=_rank):
+        binding = active.binding
+        description = binding.tooltip or binding.description
+        if description and binding.action not in _TEXTUAL_ACTIONS:
+            keys.setdefault(description, []).append(app.get_key_display(binding))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, style="bold")
+    table.add_column()
+    for description, names in keys.items():
+        table.add_row(Text(" ".join(names)), Text(description))
+    return table
+
+
+def _rank(active: ActiveBinding) -> int:
+    return 0 if isinstance(active.node, Screen) else 1 if isinstance(active.node, App) else 2

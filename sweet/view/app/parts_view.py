@@ -1,336 +1,282 @@
-"""A scrolled view of parts that are drawn when they become visible.
+"""A scrolled view of the parts of one dialogue, or of two side by side.
 
-The height of a part that was not visible yet is estimated from its length, so that a long dialogue opens as fast as a
-short one. The view is a list of rows: the heading of a part, an unopened body, or a block of a body. Visible rows are
-drawn; if the real height differs from the estimate, the rows around move, but the visible lines stay in place.
+A part has a heading and a body. Thoughts, candidates and pairs are folded at first, as are texts that are very long:
+what is folded is not drawn. Pictures are drawn by textual-image, by the protocol that it found for this terminal.
 """
 
 from __future__ import annotations
 
-import io
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
-from textual.geometry import Size
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
 
-from sweet.view.parts import Block, Part
+from sweet.view.parts import Part
+from sweet.view.pictures import GAP, HIGHEST, NARROWEST, caption, described
+from sweet.view.run_screenshots import Picture, Unreadable, scaled
 from sweet.view.text import printable_line
 
 FOLDED, OPEN = "▸ ", "▾ "
 THOUGHTS = frozenset({"thought"})
 RANKED = frozenset({"candidates", "pairs"})
-FOLDABLE = THOUGHTS | RANKED
+LONG = 20_000
+"""Characters of a text from which on it is folded at first."""
 STOPS = frozenset({"agent", "answer"})
 """The kinds of parts that `jump` stops at."""
+HIGHEST_WHOLE = 290
+"""Most rows of a picture: kitty's placeholders number 297."""
 
 HIT = Style(reverse=True)
 """How a text that was searched for is drawn."""
 
-Key = tuple[str, int | None]
 
+class Drawn:
+    """A part's body, drawn once for a width; a text that was searched for is reversed wherever it is on one line."""
 
-@dataclass(eq=False)
-class Row:
-    """Some lines of the view.
+    def __init__(self, part: Part, hit: str) -> None:
+        self._part, self._hit = part, printable_line(hit).lower()
+        self._lines: list[list[Segment]] = []
+        self._width = 0
 
-    Attributes:
-        block: a block of the part's body; None for its heading, or for an unopened body.
-        height: an estimate until the strips are drawn.
-    """
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._width != options.max_width:
+            self._width = options.max_width
+            lines = console.render_lines(self._part.content(), options.update(height=None), pad=False)
+            self._lines = [list(self._marked(line)) for line in lines]
+        for line in self._lines:
+            yield from line
+            yield Segment.line()
 
-    part: Part
-    heading: bool
-    block: Block | None = None
-    height: int = 1
-    strips: list[Strip] | None = None
-
-    @property
-    def key(self) -> Key:
-        return (self.part.kind, self.part.turn)
-
-    @property
-    def unopened(self) -> bool:
-        return not self.heading and self.block is None
-
-
-def marked(strip: Strip, hits: Sequence[str]) -> Strip:
-    """Return a line on which these texts, in lower case, are drawn in reverse."""
-    text = strip.text.lower()
-    if not any(hit in text for hit in hits) or len(text) != len(strip.text):
-        return strip
-    within = [False] * len(text)
-    for hit in hits:
-        start = text.find(hit)
+    def _marked(self, line: list[Segment]) -> Iterator[Segment]:
+        text = "".join(segment.text for segment in line)
+        lower = text.lower()
+        if not self._hit or self._hit not in lower or len(lower) != len(text):
+            yield from line
+            return
+        within = [False] * len(text)
+        start = lower.find(self._hit)
         while start >= 0:
-            within[start : start + len(hit)] = [True] * len(hit)
-            start = text.find(hit, start + len(hit))
-    pieces: list[Segment] = []
-    position = 0
-    for segment in strip:
-        for found, run in groupby(within[position : position + len(segment.text)]):
-            length = len(list(run))
-            style = (segment.style or Style()) + HIT if found else segment.style
-            pieces.append(Segment(strip.text[position : position + length], style))
-            position += length
-    return Strip(pieces, strip.cell_length)
+            within[start : start + len(self._hit)] = [True] * len(self._hit)
+            start = lower.find(self._hit, start + len(self._hit))
+        position = 0
+        for segment in line:
+            for hit, run in groupby(within[position : position + len(segment.text)]):
+                end = position + len(list(run))
+                yield Segment(text[position:end], (segment.style or Style()) + HIT if hit else segment.style)
+                position = end
 
 
-class PartsView(ScrollView, can_focus=True):
-    """Parts, one below the other; thoughts, `candidates` and `pairs` are folded at first."""
+class PartHeading(Static):
+    """The heading of a part; a click opens or folds what can be folded."""
 
-    DEFAULT_CSS = "PartsView { height: 1fr; overflow-x: hidden; overflow-y: scroll; padding: 0 0 0 1; }"
-    ALLOW_SELECT = False
+    def on_click(self) -> None:
+        view = self.parent
+        assert isinstance(view, PartView)
+        view.fold(not view.folded)
+
+
+class PartView(Vertical):
+    """One part."""
+
+    DEFAULT_CSS = "PartView { height: auto; } PartView Horizontal { height: auto; }"
+
+    def __init__(self, part: Part, *, folded: bool, hit: str, whole_pictures: bool) -> None:
+        super().__init__()
+        self.part, self.folded = part, folded
+        self._drawn, self._whole_pictures = Drawn(part, hit), whole_pictures
+
+    @property
+    def foldable(self) -> bool:
+        return self.part.kind in THOUGHTS | RANKED or self.part.characters > LONG
+
+    def compose(self) -> ComposeResult:
+        mark = "" if not self.foldable else FOLDED if self.folded else OPEN
+        if self.part.title:
+            yield PartHeading(self.part.heading(mark))
+        if self.folded:
+            return
+        if self.part.pictures is None:
+            yield Static(self._drawn)
+        else:
+            yield Pictures(self.part.pictures(), whole=self._whole_pictures)
+
+    def fold(self, folded: bool) -> None:
+        if self.foldable and folded != self.folded:
+            self.folded = folded
+            self.refresh(recompose=True)
+
+
+class Pictures(Widget):
+    """Pictures side by side, each below its title; one above the other where they would be too narrow."""
+
+    DEFAULT_CSS = "Pictures { height: auto; padding: 0 0 0 2; } Pictures Vertical { height: auto; width: auto; }"
+
+    def __init__(self, pictures: Sequence[tuple[str, Picture]], *, whole: bool) -> None:
+        super().__init__()
+        self._pictures, self._whole = pictures, whole
+        self._width = 0
+
+    def on_resize(self, event: events.Resize) -> None:
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.refresh(recompose=True)
+
+    def compose(self) -> ComposeResult:
+        if not self._width:
+            return
+        across = self._width // len(self._pictures) - GAP
+        row = across >= NARROWEST
+        columns = [Vertical(*self._column(*one, across if row else self._width)) for one in self._pictures]
+        for column in columns:
+            column.styles.margin = (0, GAP, 0, 0)
+        yield (Horizontal if row else Vertical)(*columns)
+
+    def _column(self, title: str, picture: Picture, width: int) -> Iterator[Widget]:
+        shot = picture.screenshot
+        if shot is None or self.app.no_color:
+            yield _text(described(title, picture), width)
+            return
+        try:
+            from textual_image._terminal import get_cell_size
+            from textual_image.widget import HalfcellImage, Image
+
+            half = self.app.is_headless or self.app.is_web
+            cell = (1, 2) if half else get_cell_size()
+            rows = HIGHEST_WHOLE if self._whole else HIGHEST
+            image = scaled(shot.png, shot.width, rows * cell[1] * shot.width // (width * cell[0]))
+        except ImportError:
+            yield _text(described(title, picture), width)
+        except Unreadable as reason:
+            yield _text(Text(f"{title}: {reason}"), width)
+        else:
+            yield _text(caption(title, picture, image), width)
+            drawn = (HalfcellImage if half else Image)(image)
+            drawn.styles.width = width
+            drawn.styles.height = max(1, round(image.height * width * cell[0] / (image.width * cell[1])))
+            yield drawn
+
+
+def _text(text: Text, width: int) -> Static:
+    line = Static(text, markup=False)
+    line.styles.width = width
+    return line
+
+
+class PartsView(VerticalScroll):
+    """Parts, one below the other."""
+
+    DEFAULT_CSS = "PartsView { height: 1fr; padding: 0 1; overflow-x: hidden; overflow-y: scroll; }"
+    ALLOW_MAXIMIZE = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: Sequence[Part] = ()
-        self._rows: list[Row] = []
-        self._starts: list[int] = [0]
-        self._folded = set(FOLDABLE)
-        self._toggled: set[Key] = set()
-        self._drawing_width = 0
-        self._settling = False
-        self._hits: Sequence[str] = ()
-
-    # Content
-
-    def mark_hits(self, hits: Sequence[str]) -> None:
-        """Mark these texts wherever they are on one line of the screen; takes effect at the next `show`."""
-        self._hits = [printable_line(hit).lower() for hit in hits]
-
-    def place(self) -> tuple[Key, int] | None:
-        """Return what is at the upper edge, for `return_to`."""
-        return self._anchor()
-
-    def return_to(self, place: tuple[Key, int] | None) -> None:
-        self._build(place)
-
-    def show(self, parts: Sequence[Part], *, stay: bool = False) -> None:
-        """Replace the parts. `stay` keeps the scroll position if the visible part still exists."""
-        anchor = self._anchor() if stay else None
-        self._parts = parts
-        self._build(anchor)
-
-    def fold(self, kinds: frozenset[str]) -> None:
-        """Fold all parts of these kinds, or unfold them if all are folded."""
-        keys = {row.key for row in self._rows if self._folds(row) and row.part.kind in kinds}
-        opened = any(not self._is_folded(key) for key in keys)
-        self._folded = self._folded | kinds if opened else self._folded - kinds
-        self._toggled = {key for key in self._toggled if key[0] not in kinds}
-        self._build(self._anchor())
-
-    def fold_here(self) -> None:
-        """Fold or unfold the parts of the first visible turn that has such parts."""
-        turn = next((row.part.turn for row in self._visible_rows() if self._folds(row)), None)
-        keys = {row.key for row in self._rows if self._folds(row) and row.part.turn == turn}
-        opened = any(not self._is_folded(key) for key in keys)
-        self._toggled ^= {key for key in keys if self._is_folded(key) != opened}
-        self._build(self._anchor())
-
-    @staticmethod
-    def _folds(row: Row) -> bool:
-        return row.heading and row.part.kind in FOLDABLE
-
-    def _is_folded(self, key: Key) -> bool:
-        return (key[0] in self._folded) != (key in self._toggled)
-
-    def jump(self, step: int) -> bool:
-        """Scroll to the next or the previous turn of the agent. Return False if there is none."""
-        return self._jump(step, lambda part: part.kind in STOPS)
-
-    def next_difference(self) -> bool:
-        """Scroll to the next part whose sides differ. Return False if there is none."""
-        return self._jump(1, lambda part: part.differs)
-
-    def show_kind(self, kind: str) -> bool:
-        """Scroll to the first part of a kind. Return False if there is none."""
-        key = next((row.key for row in self._rows if row.heading and row.part.kind == kind), None)
-        if key is not None:
-            self._go_to(key)
-        return key is not None
-
-    def has(self, kinds: frozenset[str]) -> bool:
-        return any(part.kind in kinds for part in self._parts)
-
-    def _jump(self, step: int, wanted: Callable[[Part], bool]) -> bool:
-        here = round(self.scroll_y)
-        rows = [row for row in self._rows_with_starts() if row[0].heading and wanted(row[0].part)]
-        if step > 0:
-            further = [row.key for row, start in rows if start > here]
-        else:
-            further = [row.key for row, start in reversed(rows) if start < here]
-        if not further or (step > 0 and here >= self.max_scroll_y):
-            return False
-        self._go_to(further[0])
-        return True
-
-    # Rows
-
-    def _build(self, anchor: tuple[Key, int] | None) -> None:
-        """Build the rows and scroll to an anchor."""
-        self._rows = []
-        for part in self._parts:
-            folded = part.kind in FOLDABLE and self._is_folded((part.kind, part.turn))
-            if part.title:
-                self._rows.append(Row(part, heading=True, height=1 if part.inner else 2))
-            if not folded:
-                self._rows.append(Row(part, heading=False, height=self._estimate(part.characters, 1)))
-        self._measure()
-        if anchor is None or anchor[0] not in {row.key for row in self._rows}:
-            self.action_scroll_home()
-        else:
-            self._go_to(*anchor)
-        self.refresh()
-
-    def _estimate(self, characters: int, lines: int) -> int:
-        return max(lines, 1) + characters // max(self._width - 4, 10)
+        self._opened: set[str] = set()
+        self._toggled: dict[tuple[str, int | None], bool] = {}
+        self.hit = ""
+        self.whole_pictures = False
 
     @property
-    def _width(self) -> int:
-        """Columns of text; one column before the scroll bar stays free."""
-        return max(self.scrollable_content_region.width - 1, 0)
+    def views(self) -> list[PartView]:
+        return list(self.query_children(PartView))
 
-    def _measure(self) -> None:
-        """Compute the first line of each row from the current heights."""
-        self._starts = [0, *accumulate(row.height for row in self._rows)]
-        self.virtual_size = Size(self._width, self._starts[-1])
+    async def show(self, parts: Sequence[Part], *, stay: bool = False, at: str = "") -> None:
+        """Replace the parts.
 
-    def _index_at(self, y: int) -> int:
-        return min(max(bisect_right(self._starts, y) - 1, 0), len(self._rows) - 1)
+        Args:
+            stay: keep the scroll position at the part that is at the upper edge.
+            at: scroll to the first part of this kind instead.
+        """
+        top = self.top()
+        below = self.scroll_offset.y - _start(top) if top is not None else 0
+        folded = {_key(view.part): view.folded for view in self.views} if stay else {}
+        views = [
+            PartView(
+                part,
+                folded=folded.get(_key(part), part.kind in THOUGHTS | RANKED - self._opened or part.characters > LONG),
+                hit=self.hit,
+                whole_pictures=self.whole_pictures,
+            )
+            for part in parts
+        ]
+        for view in views:
+            if view.part.kind in self._opened:
+                view.folded = False
+        async with self.batch():
+            await self.remove_children()
+            await self.mount_all(views)
+        wanted = None
+        if at:
+            wanted, below = next((view for view in views if view.part.kind == at), None), 0
+        elif stay and top is not None:
+            wanted = next((view for view in views if _key(view.part) == _key(top.part)), None)
+        target = wanted
+        self.call_after_refresh(lambda: self._scroll(0 if target is None else _start(target) + below))
 
-    def _row_at(self, y: int) -> Row:
-        return self._rows[self._index_at(y)]
+    def top(self) -> PartView | None:
+        """Return the part at the upper edge."""
+        here = self.scroll_offset.y
+        return next((view for view in reversed(self.views) if _start(view) <= here), None)
 
-    def _rows_with_starts(self) -> list[tuple[Row, int]]:
-        """Return the rows with their first lines."""
-        return list(zip(self._rows, self._starts, strict=False))
+    def _scroll(self, y: int) -> None:
+        self.scroll_to(y=y, animate=False, immediate=True)
 
-    def _start(self, key: Key) -> int:
-        return next((start for row, start in self._rows_with_starts() if row.key == key), 0)
+    def has(self, kinds: frozenset[str]) -> bool:
+        return any(view.part.kind in kinds for view in self.views)
 
-    def _anchor(self) -> tuple[Key, int] | None:
-        """Return the part at the upper edge and its number of lines above the edge, 0 for a foldable part."""
-        if not self._rows:
-            return None
-        here = round(self.scroll_y)
-        key = self._row_at(here).key
-        return key, 0 if key[0] in FOLDABLE else here - self._start(key)
+    def fold(self, kinds: frozenset[str]) -> None:
+        """Open all parts of these kinds, or fold them if one is open."""
+        views = [view for view in self.views if view.part.kind in kinds]
+        folded = any(not view.folded for view in views)
+        self._opened = self._opened - kinds if folded else self._opened | kinds
+        self._fold(views, folded)
 
-    def action_scroll_home(self) -> None:
-        if self._rows:
-            self._go_to(self._rows[0].key)
+    def fold_here(self) -> None:
+        """Open or fold what can be folded of the turn that is at the upper edge, or of the first one below it."""
+        top, views = self.top(), self.views
+        below = views if top is None else views[views.index(top) :]
+        first = next((view for view in below if view.foldable), None)
+        if first is not None:
+            same = [view for view in views if view.foldable and view.part.turn == first.part.turn]
+            self._fold(same, any(not view.folded for view in same))
 
-    def action_scroll_end(self) -> None:
-        """Scroll to the last line, whose position is known only after it is drawn."""
-        height = -1
-        while height != (height := self._starts[-1]):
-            self._go(self.max_scroll_y)
+    def _fold(self, views: Sequence[PartView], folded: bool) -> None:
+        """Fold parts; the part at the upper edge stays there."""
+        top = self.top()
+        for view in views:
+            view.fold(folded)
+        if top is not None:
+            below = 0 if top in views else self.scroll_offset.y - _start(top)
+            self.call_after_refresh(lambda: self._scroll(_start(top) + below))
 
-    def _go_to(self, key: Key, below: int = 0) -> None:
-        """Scroll to a part, repeatedly, because drawing other rows for the first time may move it."""
-        height = -1
-        while height != (height := self._starts[-1]):
-            self._go(self._start(key) + below)
+    def jump(self, step: int) -> bool:
+        """Scroll to the next or the previous turn of the agent; return False if there is none."""
+        return self._to([view for view in self.views if view.part.kind in STOPS], step)
 
-    def _go(self, y: int) -> None:
-        self._move(y)
-        self._settle()
+    def next_difference(self) -> bool:
+        """Scroll to the next part whose sides differ; return False if there is none."""
+        return self._to([view for view in self.views if view.part.differs], 1)
 
-    def _move(self, y: float) -> None:
-        """Scroll at once: an animation would aim at the position before other rows were drawn."""
-        self.scroll_target_y = self.scroll_y = y
+    def _to(self, views: Sequence[PartView], step: int) -> bool:
+        here = self.scroll_offset.y
+        further = [start for start in map(_start, views) if (start > here if step > 0 else start < here)]
+        if not further or (step > 0 and here >= self.max_scroll_y):
+            return False
+        self._scroll(further[0] if step > 0 else further[-1])
+        return True
 
-    # HalfBlocks
 
-    def _settle(self) -> None:
-        """Draw the visible rows. The first visible row that was drawn before stays in place."""
-        if self._settling or not self._rows or not self._width:
-            return
-        self._settling = True
-        try:
-            while (index := self._undrawn()) is not None:
-                top = round(self.scroll_y)
-                anchor = next((row for row in self._visible_rows() if row.strips is not None), None)
-                if anchor is None:
-                    anchor = self._rows[index]
-                before = self._starts[self._rows.index(anchor)]
-                self._draw(index)
-                if anchor in self._rows and (moved := self._starts[self._rows.index(anchor)] - before):
-                    self._move(top + moved)
-        finally:
-            self._settling = False
+def _key(part: Part) -> tuple[str, int | None]:
+    return part.kind, part.turn
 
-    def _visible_rows(self) -> Sequence[Row]:
-        top = round(self.scroll_y)
-        return self._rows[self._index_at(top) : self._index_at(top + max(self.size.height, 1) - 1) + 1]
 
-    def _undrawn(self) -> int | None:
-        first = self._index_at(round(self.scroll_y))
-        return next((first + n for n, row in enumerate(self._visible_rows()) if row.strips is None), None)
-
-    def _draw(self, index: int) -> None:
-        row = self._rows[index]
-        if row.unopened:
-            blocks = [
-                Row(row.part, heading=False, block=block, height=self._estimate(block.characters, block.lines))
-                for block in row.part.body()
-            ]
-            self._rows[index : index + 1] = blocks
-        else:
-            row.strips = self._strips(row)
-            row.height = len(row.strips)
-        self._measure()
-
-    def _strips(self, row: Row) -> list[Strip]:
-        part = row.part
-        shown: RenderableType
-        if row.block is not None:
-            shown = part.indented(row.block)
-        else:
-            mark = "" if part.kind not in FOLDABLE else FOLDED if self._is_folded(row.key) else OPEN
-            shown = part.heading(mark)
-        # Textual draws in true colour and reduces it to the colours of the terminal.
-        console = Console(
-            file=io.StringIO(), width=self._width, force_terminal=True, color_system="truecolor",
-            no_color=self.app.no_color, legacy_windows=False, markup=False, emoji=False, highlight=False,
-        )  # fmt: skip
-        return [marked(Strip(line, self._width), self._hits) for line in console.render_lines(shown, console.options)]
-
-    def render_line(self, y: int) -> Strip:
-        position = round(self.scroll_y) + y
-        if not self._rows or position >= self._starts[-1]:
-            return Strip.blank(self._width, self.rich_style)
-        index = self._index_at(position)
-        strips = self._rows[index].strips or []
-        offset = position - self._starts[index]
-        strip = strips[offset] if offset < len(strips) else Strip.blank(self._width)
-        return strip.apply_style(self.rich_style)
-
-    # Events
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        self._settle()
-
-    def on_resize(self, event: events.Resize) -> None:
-        if self._width != self._drawing_width:
-            self._drawing_width = self._width
-            self._build(self._anchor())
-        else:
-            self._settle()
-
-    def on_click(self, event: events.Click) -> None:
-        if not self._rows:
-            return
-        row = self._row_at(round(self.scroll_y) + event.get_content_offset_capture(self).y)
-        if self._folds(row):
-            self._toggled ^= {row.key}
-            self._build(self._anchor())
+def _start(view: PartView) -> int:
+    """Return the line of a part's heading, below the blank line of an outer one."""
+    return view.virtual_region.y

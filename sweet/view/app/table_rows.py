@@ -6,9 +6,9 @@ every filter. Here a table is a list of summaries and an offset, and replacing t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,10 +20,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from sweet.view.app.columns import COLUMNS, Column, Layout, needs_of
+from sweet.view.pairs import Row
+from sweet.view.table import COLUMNS, Column, Layout, needs_of
 
-GUTTER = 4
-"""Cells left of the columns: the cursor, a mark, a bookmark, a blank."""
+GUTTER = 2
+"""Cells left of the columns: the cursor, a blank."""
 CURSOR = Style(reverse=True)
 
 
@@ -31,8 +32,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     """The table. Its first line is the header, which stays.
 
     Attributes:
-        columns: those that are chosen; a terminal may be too narrow for some.
-        shown: the rows in their order, each with an `id`: trajectories, or pairs of two.
+        columns: a terminal may be too narrow for some.
+        shown: the rows in their order.
         cursor: the position of the current one.
     """
 
@@ -48,10 +49,10 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class Moved(Message):
-        """The cursor is at another trajectory, or at none."""
+        """The cursor is at another dialogue, or at none."""
 
     class Opened(Message):
-        """The trajectory under the cursor is to be opened."""
+        """The dialogue under the cursor is to be opened."""
 
     @dataclass
     class HeaderClicked(Message):
@@ -59,33 +60,24 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
         column: Column
 
-    def __init__(self, columns: Sequence[Column] = COLUMNS) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.columns = columns
-        self.shown: Sequence[Any] = ()
+        self.columns: Sequence[Column] = COLUMNS
+        self.shown: Sequence[Row] = ()
         self.cursor = 0
-        self.marked: Collection[str] = ()
-        self.bookmarked: Collection[str] = ()
         self.sort: tuple[str, bool] = ("order", False)
-        self._measured: Sequence[Any] = ()
-        self._needs: Mapping[Column, int] = needs_of((), columns)
+        self._needs: Mapping[Column, int] = needs_of((), COLUMNS)
         self._cached_layout: tuple[int, Layout] | None = None
 
     @property
-    def current(self) -> Any:
+    def current(self) -> Row | None:
         """The row under the cursor; None if there is none."""
         return self.shown[self.cursor] if self.shown else None
 
-    def measure(self, rows: Sequence[Any]) -> None:
-        """Set the widths of the columns for these rows, shown or not."""
-        self._measured = rows
-        self._needs, self._cached_layout = needs_of(rows, self.columns), None
-
-    def choose(self, columns: Sequence[Column]) -> None:
-        """Show these columns, of which one is a name."""
+    def measure(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        """Set the columns, and their widths for these rows, shown or not."""
         self.columns = columns
-        self.measure(self._measured)
-        self._lay_out()
+        self._needs, self._cached_layout = needs_of(rows, columns), None
 
     @property
     def _layout(self) -> Layout:
@@ -95,11 +87,11 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
             self._cached_layout = width, Layout.of(self._needs, width)
         return self._cached_layout[1]
 
-    def show(self, shown: Sequence[Any]) -> None:
-        """Replace the rows. The cursor stays at its trajectory, and that at its line of the screen."""
+    def show(self, shown: Sequence[Row]) -> None:
+        """Replace the rows. The cursor stays at its dialogue, and that at its line of the screen."""
         before = self.current
         self.shown = shown
-        found = next((n for n, summary in enumerate(shown) if before and summary.id == before.id), None)
+        found = next((n for n, row in enumerate(shown) if before and row.id == before.id), None)
         after = min(self.cursor, max(len(shown) - 1, 0)) if found is None else found
         line = self.scroll_offset.y + after - self.cursor if self._is_visible(self.cursor) else self.scroll_offset.y
         self.cursor = after
@@ -119,19 +111,20 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor + 1)
         self.post_message(self.Moved())
 
-    def hidden_values(self, row: Any) -> list[Text]:
+    def hidden_values(self, row: Row) -> list[Text]:
         """Return the values that the columns have no room for, with their titles, except the name; prose is last, and
         may be cut."""
-        visible = {*self._layout.whole(row), *(column for column in self.columns if column.value(row) in (None, ""))}
+        visible = set(self._layout.whole(row))
         rest = [column for column in self.columns if column not in visible and column.kind != "name"]
         return [
-            Text(f"{column.title} {column.text(row)}", "dim", overflow="ellipsis" if column.kind == "prose" else None)
+            Text(f"{column.title} {column.shown(row)}", "dim", overflow="ellipsis" if column.kind == "prose" else None)
             for column in sorted(rest, key=lambda column: column.kind == "prose")
+            if column.value(row) not in (None, "") and column.shown(row)
         ]
 
     def find(self, name: str) -> int | None:
-        """Return the position of a trajectory; None if it is not shown."""
-        return next((n for n, summary in enumerate(self.shown) if summary.id == name), None)
+        """Return the position of a dialogue; None if it is not shown."""
+        return next((n for n, row in enumerate(self.shown) if row.id == name), None)
 
     @property
     def _height(self) -> int:
@@ -170,11 +163,9 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         return strip.apply_style(self.rich_style)
 
     def _line(self, position: int) -> Text:
-        summary = self.shown[position]
-        line = Text("›" if position == self.cursor else " ", end="")
-        line.append("●" if summary.id in self.marked else " ", "cyan")
-        line.append("★ " if summary.id in self.bookmarked else "  ", "yellow")
-        return line.append_text(self._layout.row(summary))
+        return Text("› " if position == self.cursor else "  ", end="").append_text(
+            self._layout.row(self.shown[position])
+        )
 
     def action_move(self, rows: int) -> None:
         self.move_to(self.cursor + rows)

@@ -1,88 +1,88 @@
-"""The screen of the table of a run's trajectories: filters, order, search, marks."""
+"""The screen of the table: the dialogues of a rollout, or pairs with those of another; filters, order, search."""
 
 from __future__ import annotations
 
 import glob
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import Static
+from textual.worker import get_current_worker
 
+from sweet.errors import SweetError, for_command_line
 from sweet.units import count, percent
-from sweet.view.app import filters
-from sweet.view.app.choices import ChooseColumns
-from sweet.view.app.columns import COLUMNS, Column, outcome
-from sweet.view.app.frame import CandidatesAsked, Facts, Keys, attempt, show_message
-from sweet.view.app.prompt import Prompt
+from sweet.view.app.dialogue_screen import DialogueScreen
+from sweet.view.app.frame import Facts, Keys, attempt, show_message
+from sweet.view.app.questions import Prompt
 from sweet.view.app.table_rows import Rows
-from sweet.view.bookmarks import Bookmarks
-from sweet.view.pairs import Pair, Side
-from sweet.view.records import Records, Summary
-from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.search import Search
-from sweet.view.selection import SORT_KEYS, Filter, SortKey, failed, passes, sort_summaries
+from sweet.view.pairs import CHANGES, Change, Pair, Row, left_of
+from sweet.view.records import Summary
+from sweet.view.search import search
+from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes
+from sweet.view.table import outcome, sort_rows
 from sweet.view.terminal import NARROW
 from sweet.view.text import printable_line
-from sweet.view.viewer import ViewConfig
+from sweet.view.viewer import Viewer
 
-POLL = 0.1
-"""Seconds between two polls of a search."""
-
+REPORT = 0.1
+"""Seconds between two reports of a search."""
 LOW = 10
 """Lines of a terminal below which only the rows are shown."""
+COUNTED: tuple[Change, ...] = ("solved", "lost")
+"""The changes whose numbers are at the top of a comparison."""
 
 
 class TableScreen(Screen[None], inherit_bindings=False):
-    """Shows all trajectories that pass the filters, with a cursor."""
+    """Shows all rows that pass the filters, with a cursor.
 
-    class Filtered(Message):
-        """Other trajectories may pass the filters now."""
+    Attributes:
+        found: ids of the dialogues that the search has found so far.
+        searched: the share of the dialogues that were searched.
+        problem: why the run could not be read at the last check.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "mark", tooltip="mark or unmark", show=False),
-        Binding("a", "mark_all", "mark all", tooltip="mark all that are shown, or unmark them", show=False),
-        Binding("w", "where", "where", tooltip="filter by words: outcome=… task=… reward<… fault"),
+        Binding("slash", "search", "search", key_display="/", tooltip="search dialogues and code, and filter by words"),
+        Binding("o", "outcome", "outcome", tooltip="only one outcome, or change: the next existing one"),
+        Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
+        Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
-        Binding("s", "side_by_side", "beside", tooltip="two of a task side by side: both marked, or one and this"),
-        Binding("d", "app.against", "against", tooltip="beside other rollouts of the run, task by task"),
+        Binding("d", "against", "compare", tooltip="beside other rollouts, task by task; then the next difference"),
+        Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
         Binding("R", "app.rollouts", "rollouts", tooltip="other rollouts of the run", show=False),
-        Binding("c", "candidates", "candidates", tooltip="open this dialogue with its candidates", show=False),
-        Binding("C", "columns", "columns", tooltip="choose the columns", show=False),
-        Binding("o", "outcome", "outcome", tooltip="only one outcome: the next existing one", show=False),
-        Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
-        Binding("B", "bookmarked", "bookmarked", tooltip="only bookmarked ones, or all again", show=False),
-        Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
         Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
         Binding("r", "reverse", "reverse", tooltip="reverse the order", show=False),
         Binding("q", "app.leave", "quit"),
     ]
 
-    def __init__(
-        self, records: Records, bookmarks: Bookmarks, config: ViewConfig, screenshots: RunScreenshots | None
-    ) -> None:
+    @dataclass
+    class Searched(Message):
+        """A search reports its progress."""
+
+        text: str
+        share: float
+        found: frozenset[str]
+        problem: str = ""
+
+    def __init__(self, viewer: Viewer) -> None:
         super().__init__()
-        self.records, self.bookmarks = records, bookmarks
-        self.filter = config.filter()
-        self.sort: tuple[SortKey, bool] = (config.sort, config.reverse)
-        self.limit, self.hidden, self.screenshots = config.limit, config.hidden, screenshots
+        self.viewer = viewer
+        self.filter = viewer.config.filter()
+        self.sort: tuple[str, bool] = (viewer.config.sort if viewer.b is None else "order", viewer.config.reverse)
+        self.found: frozenset[str] = frozenset()
+        self.searched = 0.0
         self.problem = ""
-        self.marked: set[str] = set()
-        self.only_bookmarked = config.bookmarked
-        self.searched, self.regex = config.search or "", config.regex
-        self.searching: Search | None = None
-        self._polls: Timer | None = None
-        self._found: set[str] = set()
-        self._summaries: list[Summary] = list(records.summaries())
+        self._all = viewer.rows()
 
     def compose(self) -> ComposeResult:
         yield Facts(id="head")
@@ -94,29 +94,35 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.rows.focus()
-        self.rows.measure(self._summaries)
-        self.search(self.searched, regex=self.regex)
+        self.reload()
+        self._begin_search()
 
-    def adopt(self, records: Records, bookmarks: Bookmarks, screenshots: RunScreenshots | None) -> None:
-        """Show other rollouts. Filters, order and search stay; marks do not.
+    def reopen(self) -> None:
+        """Show the rollouts that the viewer has now. The filters stay.
 
         Raises:
-            SweetError, OSError: they cannot be read; the table is unchanged.
+            SweetError, OSError: they cannot be read.
         """
-        summaries = list(records.summaries())
-        self._stop_search()
-        self.records, self.bookmarks, self.screenshots = records, bookmarks, screenshots
-        self._summaries, self.marked = summaries, set()
-        self.rows.cursor = 0
-        self.rows.measure(summaries)
-        self.search(self.searched, regex=self.regex)
+        self.sort = ("order", False)
+        if self.viewer.b is None:
+            self.filter = replace(self.filter, change=None)
+        self.reload()
+        self._begin_search()
+        self.refresh_bindings()
+
+    def reload(self) -> None:
+        """Read the rows again and redraw.
+
+        Raises:
+            SweetError, OSError: the run cannot be read; the shown rows stay.
+        """
+        self._all = self.viewer.rows()
+        self.rows.measure(self._all, self.viewer.columns)
+        self._show()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < NARROW, "-narrow")
         self.set_class(event.size.height < LOW, "-low")
-
-    def on_unmount(self) -> None:
-        self._stop_search()
 
     @property
     def rows(self) -> Rows:
@@ -124,209 +130,113 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     @property
     def current(self) -> Summary | None:
-        current: Summary | None = self.rows.current
-        return current
-
-    @property
-    def chosen(self) -> list[Summary]:
-        """The marked trajectories, shown or not; without marks the shown ones."""
-        if not self.marked:
-            return list(self.rows.shown)
-        return sort_summaries([summary for summary in self._summaries if summary.id in self.marked], *self.sort)
+        row = self.rows.current
+        return None if row is None else left_of(row)
 
     def text_to_copy(self) -> str:
-        if self.marked:
-            return "\n".join(summary.id for summary in self.chosen)
-        return self.current.id if self.current else ""
+        """Return the ids of the row under the cursor."""
+        row = self.rows.current
+        return f"{row.left.id}\n{row.right.id}" if isinstance(row, Pair) else "" if row is None else row.id
 
-    def find(self, name: str) -> None:
-        """Move the cursor to a trajectory if it is shown."""
+    def move_to(self, name: str) -> None:
+        """Move the cursor to a dialogue if it is shown."""
         position = self.rows.find(name)
         if position is not None:
             self.rows.move_to(position)
 
-    def reload(self) -> None:
-        """Read the summaries again and redraw.
-
-        Raises:
-            SweetError, OSError: the run cannot be read; the shown rows stay.
-        """
-        self._summaries = list(self.records.summaries())
-        self.rows.measure(self._summaries)
-        self._show()
-
     def _show(self) -> None:
-        """Draw everything again. The cursor stays at its trajectory."""
-        passing = self.passing
-        shown = sort_summaries([summary for summary in self._summaries if passes(summary, passing)], *self.sort)[
-            : self.limit
-        ]
+        """Draw everything again. The cursor stays at its row."""
+        passing = [row for row in self._all if passes(row, self.filter)]
+        if self.filter.text:
+            passing = [row for row in passing if row.id in self.found]
         rows = self.rows
-        rows.sort, rows.marked, rows.bookmarked = self.sort, self.marked, self.bookmarks.notes
-        rows.show(shown)
-        rows.display = bool(shown)
-        if shown and self.focused is None:  # a hidden widget loses the focus
+        rows.sort = self.sort
+        rows.show(sort_rows(passing, self.viewer.columns, *self.sort)[: self.viewer.config.limit])
+        rows.display = bool(rows.shown)
+        if rows.shown and self.focused is None:  # a hidden widget loses the focus
             rows.focus()
         none = self.query_one("#none", Static)
-        none.display = not shown
+        none.display = not rows.shown
         none.update(Text(self._why_none()))
-        self._update_header()
-        self._update_filter_line()
-        self.post_message(self.Filtered())
-
-    @property
-    def passing(self) -> Filter:
-        """The filters with what the search has found."""
-        return replace(self.filter, ids=self._ids())
+        self._show_facts()
 
     def show_problem(self, problem: str) -> None:
         """Show why the run could not be read at the last check; an empty text removes the message."""
         self.problem = problem
-        self._update_header()
-
-    def _ids(self) -> frozenset[str] | None:
-        """Return the ids that the search and the bookmarks select; None for all."""
-        if not self.only_bookmarked:
-            return None if self.searching is None else frozenset(self._found)
-        bookmarked = frozenset(self.bookmarks.notes)
-        return bookmarked if self.searching is None else bookmarked & self._found
-
-    def _show_marks(self) -> None:
-        self.rows.marked = self.marked
-        self.rows.refresh()
-        self._update_header()
+        self._show_facts()
 
     def _why_none(self) -> str:
-        if self._summaries:
+        if self._all:
             return "Nothing passes the filters; x removes them."
-        return "No dialogue yet; they appear here when they end." if self.records.running else "The rollouts are empty."
+        if self.viewer.b is not None:
+            return "The two have no task in common."
+        running = self.viewer.records.running
+        return "No dialogue yet; they appear here when they end." if running else "The rollouts are empty."
 
-    def _update_header(self) -> None:
-        records, shown, every = self.records, len(self.rows.shown), len(self._summaries)
-        total = count(every, "dialogue")
-        self.query_one("#head", Facts).set_facts(
-            [
-                Text(printable_line(records.run.path.name), "bold"),
-                records.rollouts.id,
-                records.scored,
-                total if shown == every else f"{shown:,} of {total}",
-                f"{len(self.marked):,} marked" if self.marked else "",
-                Text(records.state, "green") if records.running else records.state,
-                Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "",
+    def _show_facts(self) -> None:
+        records, shown, every = self.viewer.records, len(self.rows.shown), len(self._all)
+        facts: list[str | Text]
+        if self.viewer.b is None:
+            facts = [Text(printable_line(records.run.path.name), "bold"), records.rollouts.id, records.scored]
+        else:
+            facts = [Text("side by side", "bold"), f"A {self.viewer.a.name}", f"B {self.viewer.b.name}"]
+        total = count(every, "dialogue" if self.viewer.b is None else "pair")
+        facts.append(total if shown == every else f"{shown:,} of {total}")
+        if self.viewer.b is not None:
+            sides = (len(side.records.summaries()) for side in (self.viewer.a, self.viewer.b))
+            facts += [
+                f"{alone - every:,} only in {name}" for name, alone in zip("AB", sides, strict=True) if alone > every
             ]
-        )
-
-    def _update_filter_line(self) -> None:
-        self.query_one("#where", Facts).set_facts(Text(fact, "cyan") for fact in self.filters_in_words())
-
-    def filters_in_words(self) -> list[str]:
-        facts = [filters.describe(self.filter), "bookmarked" if self.only_bookmarked else ""]
-        if self.searching is not None:
-            pattern = f"/{self.searched}/" if self.regex else f"“{self.searched}”"
-            seen = "" if self.searching.done else f", {percent(self.searching.seen)} searched"
-            facts.append(f"search {pattern}: {len(self._found):,} found{seen}")
-        return [printable_line(fact) for fact in facts if fact]
+            pairs = [row for row in self._all if isinstance(row, Pair)]
+            facts += [f"{words}: {sum(map(changed, pairs)):,}" for words, changed in map(CHANGES.__getitem__, COUNTED)]
+        facts.append(Text(records.state, "green") if records.running else records.state)
+        facts.append(Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "")
+        self.query_one("#head", Facts).set_facts(facts)
+        where = [describe(replace(self.filter, text=""))]
+        if self.filter.text:
+            seen = "" if self.searched == 1 else f", {percent(self.searched)} searched"
+            where.append(f"search “{self.filter.text}”: {len(self.found):,} found{seen}")
+        self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in where if fact)
 
     def on_rows_moved(self) -> None:
-        """Show the values of the current trajectory that the table has no room for."""
-        current = self.current
-        if current is None:
-            self.query_one("#about", Facts).set_facts([])
-            return
-        note = self.bookmarks.notes.get(current.id)
-        tests = f"tests {current.passed}/{current.total}" if current.total else ""
-        self.query_one("#about", Facts).set_facts(
-            [
-                current.id,
-                Text(f"★ {printable_line(note)}", "yellow") if note is not None else "",
-                tests,
-                *self.rows.hidden_values(current),
-            ]
-        )
+        """Show the values of the current row that the table has no room for."""
+        row = self.rows.current
+        names = "" if row is None else row.id if isinstance(row, Summary) else row.task_id
+        hidden = [] if row is None else self.rows.hidden_values(row)
+        self.query_one("#about", Facts).set_facts([names, *hidden])
 
     def on_rows_header_clicked(self, event: Rows.HeaderClicked) -> None:
         key, reverse = self.sort
-        chosen = next(one for one in SORT_KEYS if one == event.column.sort)
-        self._sort_by(chosen, chosen == key and not reverse)
+        self._sort_by(event.column.sort, event.column.sort == key and not reverse)
 
     def on_rows_opened(self) -> None:
-        self.open_dialogue()
+        rows, viewer = self.rows, self.viewer
+        attempt(
+            self.app,
+            lambda: self.app.push_screen(
+                DialogueScreen(
+                    rows.shown, rows.cursor, viewer.a, viewer.b, hidden=viewer.config.hidden, hit=self.filter.text
+                )
+            ),
+        )
 
-    def open_dialogue(self, *, unfolded: bool = False) -> None:
-        """Open the dialogue under the cursor; `unfolded` shows its candidates."""
-        from sweet.view.app.dialogue_screen import DialogueScreen
-
-        rows = self.rows
-        hits = {} if self.searching is None else self.searching.hits
-
-        def open_() -> None:
-            screen = DialogueScreen(
-                self.records, list(rows.shown), rows.cursor, hidden=self.hidden, screenshots=self.screenshots,
-                hits=hits, unfolded=unfolded,
-            )  # fmt: skip
-            self.app.push_screen(screen)
-
-        attempt(self.app, open_)
-
-    def action_candidates(self) -> None:
-        current = self.current
-        if current is None:
-            return
-        if current.id in self.records.ranked_ids():
-            self.open_dialogue(unfolded=True)
-        else:
-            self.post_message(CandidatesAsked(current))
-
-    def action_columns(self) -> None:
-        def choose(columns: tuple[Column, ...] | None) -> None:
-            if columns is not None:
-                self.rows.choose(columns)
-
-        self.app.push_screen(ChooseColumns(COLUMNS, self.rows.columns), choose)
-
-    def action_side_by_side(self) -> None:
-        from sweet.view.app.side_by_side_screen import SideBySideScreen
-
-        pair = self._pair()
-        if pair is None:
-            show_message(self.app, "mark one dialogue, or two, of this task to see two side by side")
-            return
-        attempt(self.app, lambda: self.app.push_screen(SideBySideScreen([pair], 0, self.side, self.side)))
-
-    @property
-    def side(self) -> Side:
-        """The rollouts of the table, for a comparison."""
-        return Side(self.records, self.screenshots)
-
-    def _pair(self) -> Pair | None:
-        """Return the two marked trajectories, or the marked and the current one, if they have the same task."""
-        chosen = self.chosen if self.marked else []
-        current = self.current
-        if len(chosen) == 1 and current is not None and current.id != chosen[0].id:
-            chosen.append(current)
-        if len(chosen) != 2 or chosen[0].task_id != chosen[1].task_id:
-            return None
-        return Pair(chosen[0], chosen[1])
-
-    def action_mark(self) -> None:
-        if self.current is not None:
-            self.marked ^= {self.current.id}
-            self._show_marks()
-            self.rows.action_move(1)
-
-    def action_mark_all(self) -> None:
-        shown = {summary.id for summary in self.rows.shown}
-        self.marked = self.marked - shown if shown <= self.marked else self.marked | shown
-        self._show_marks()
+    # Moving
 
     def action_next_failure(self) -> None:
-        self._next(failed, "failure")
+        self._next(lambda row: failed(left_of(row)), "failure")
 
     def action_next_fault(self) -> None:
-        self._next(lambda summary: bool(summary.fault), "fault")
+        self._next(lambda row: bool(left_of(row).fault), "fault")
 
-    def _next(self, wanted: Callable[[Summary], bool], name: str) -> None:
-        """Move the cursor to the next matching trajectory, continuing at the top after the last one."""
+    def action_against(self) -> None:
+        """Compare with other rollouts, or move to the next pair with different rewards."""
+        if self.viewer.b is None:
+            self.app.call_later(self.app.run_action, "app.against")
+        else:
+            self._next(lambda row: isinstance(row, Pair) and bool(row.change), "pair with different rewards")
+
+    def _next(self, wanted: Callable[[Row], bool], name: str) -> None:
+        """Move the cursor to the next matching row, continuing at the top after the last one."""
         rows = self.rows
         others = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
         position = next((index for index in others if wanted(rows.shown[index])), None)
@@ -335,89 +245,86 @@ class TableScreen(Screen[None], inherit_bindings=False):
         else:
             rows.move_to(position)
 
-    def action_where(self) -> None:
-        def narrow(line: str | None) -> None:
-            if line is not None:
-                self._narrow(filters.parse(line))
+    # Filters and order
 
+    def action_search(self) -> None:
         def answered(line: str | None) -> None:
-            attempt(self.app, lambda: narrow(line))
+            if line is not None:
+                attempt(self.app, lambda: self.narrow(parse(line)))
 
-        self.app.push_screen(Prompt("where", filters.describe(self.filter), filters.EXAMPLE), answered)
+        self.app.push_screen(Prompt("search", describe(self.filter), EXAMPLE), answered)
 
-    def _narrow(self, filter: Filter) -> None:
+    def narrow(self, filter: Filter) -> None:
+        """Show what passes this filter."""
+        text = self.filter.text
         self.filter = filter
+        if filter.text != text:
+            self._begin_search()
         self._show()
 
     def action_outcome(self) -> None:
-        """Filter by the outcome after the current one; after the last one remove the filter."""
-        existing = sorted({outcome(summary) for summary in self._summaries})
+        """Filter by the outcome, or change of pairs, after the current one; after the last one remove the filter."""
+        if self.viewer.b is not None:
+            choices: list[Change | None] = [None, *CHANGES]
+            self.narrow(replace(self.filter, change=choices[(choices.index(self.filter.change) + 1) % len(choices)]))
+            return
+        existing = sorted({outcome(row) for row in self._all if isinstance(row, Summary)})
         now = next(iter(self.filter.outcomes), "") if len(self.filter.outcomes) == 1 else ""
         following = next((name for name in existing if name > now), None)
-        self._narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
+        self.narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
 
     def action_task(self) -> None:
         if self.filter.task is not None:
-            self._narrow(replace(self.filter, task=None))
+            self.narrow(replace(self.filter, task=None))
         elif self.current is not None:
-            self._narrow(replace(self.filter, task=glob.escape(self.current.task_id)))
-
-    def action_bookmarked(self) -> None:
-        self.only_bookmarked = not self.only_bookmarked
-        self._show()
+            self.narrow(replace(self.filter, task=glob.escape(self.current.task_id)))
 
     def action_clear(self) -> None:
-        self._stop_search()
-        self.only_bookmarked = False
-        self._narrow(Filter())
+        self.narrow(Filter())
 
     def action_sort(self, step: int) -> None:
         # In the order of the columns, and last the order of the file.
-        listed = sorted(COLUMNS, key=lambda column: column.kind == "name")
-        keys = [key for column in listed for key in SORT_KEYS if key == column.sort]
+        keys = [column.sort for column in sorted(self.viewer.columns, key=lambda column: column.kind == "name")]
         self._sort_by(keys[(keys.index(self.sort[0]) + step) % len(keys)], False)
 
     def action_reverse(self) -> None:
         key, reverse = self.sort
         self._sort_by(key, not reverse)
 
-    def _sort_by(self, key: SortKey, reverse: bool) -> None:
+    def _sort_by(self, key: str, reverse: bool) -> None:
         self.sort = (key, reverse)
         self._show()
 
-    def search(self, pattern: str, *, regex: bool) -> None:
-        """Show only matches of a pattern, as they are found; an empty pattern ends the search."""
-        self._stop_search()
-        self.searched, self.regex = pattern, regex
-        if pattern:
-            self.searching = Search(self.records.path, pattern, regex=regex, hidden=self.hidden)
-            self._poll_later()
-        self._show()
+    # Searching
 
-    def _poll_later(self) -> None:
-        self._polls = self.set_timer(POLL, self._poll)
+    def _begin_search(self) -> None:
+        """Search in a thread; a search that runs ends."""
+        self.found, self.searched = frozenset(), 0.0
+        self.workers.cancel_node(self)
+        if self.filter.text:
+            self._search(self.filter.text)
 
-    def _poll(self) -> None:
-        search = self.searching
-        if search is None:
-            return
-        found = search.poll()
-        self._found.update(found)
-        if search.error:
-            show_message(self.app, search.error, error=True)
-            self._stop_search()
+    @work(thread=True)
+    def _search(self, text: str) -> None:
+        found: set[str] = set()
+        worker, reported, problem = get_current_worker(), time.monotonic(), ""
+        try:
+            if self._all:
+                for share, name in search(self.viewer.records.path, text, hidden=self.viewer.config.hidden):
+                    if worker.is_cancelled:
+                        return
+                    if name is not None:
+                        found.add(name)
+                    if time.monotonic() - reported > REPORT:
+                        reported = time.monotonic()
+                        self.post_message(self.Searched(text, share, frozenset(found)))
+        except SweetError as error:
+            problem = for_command_line(error)
+        self.post_message(self.Searched(text, 1.0, frozenset(found), problem))
+
+    def on_table_screen_searched(self, event: Searched) -> None:
+        if event.text == self.filter.text:
+            self.found, self.searched = event.found, event.share
+            if event.problem:
+                show_message(self.app, event.problem, error=True)
             self._show()
-            return
-        if not search.done:
-            self._poll_later()
-        if found or search.done:
-            self._show()
-        else:
-            self._update_filter_line()
-
-    def _stop_search(self) -> None:
-        if self.searching is not None:
-            self.searching.stop()
-        if self._polls is not None:
-            self._polls.stop()
-        self.searching, self._polls, self._found = None, None, set()

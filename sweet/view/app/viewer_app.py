@@ -1,66 +1,49 @@
-"""The application: one run, its table of trajectories, and the actions that every screen has in common.
+"""The application: one run, its table of dialogues, and the actions that every screen has in common.
 
-Screens display and scroll. Actions that work on all of them (bookmarks, copying, exporting, searching, leaving) are
-here and get the `current` trajectory from the screen. Data is read from files through `Records` only. Every text from a
-model or a file is drawn literally, never as markup.
+Screens display and scroll. Actions that work on all of them (copying, comparing, leaving) are here and get the
+`current` dialogue from the screen. Data is read from files through `Records` only.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
+from rich.text import Text
 from textual.actions import ActionParseResult
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from sweet.errors import SweetError, UsageError, for_command_line
+from sweet.errors import SweetError, for_command_line
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.units import count
-from sweet.view.app.choices import ChooseRollouts
-from sweet.view.app.comparison_screen import ComparisonScreen
-from sweet.view.app.frame import CandidatesAsked, ViewerScreen, attempt, show_message
-from sweet.view.app.graphics import Graphics
-from sweet.view.app.help_screen import HelpScreen
-from sweet.view.app.prompt import Prompt, SearchPrompt
+from sweet.view.app.dialogue_screen import DialogueScreen
+from sweet.view.app.frame import TerminalApp, attempt, show_message
+from sweet.view.app.questions import Choose
 from sweet.view.app.table_screen import TableScreen
-from sweet.view.app.terminal_app import TerminalApp
-from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.pairs import open_side
-from sweet.view.records import Records, Summary, ranked_rollouts
-from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.text import printable
-from sweet.view.viewer import ViewConfig
+from sweet.view.pairs import Pair, Side
+from sweet.view.records import Summary, ranked_rollouts
+from sweet.view.terminal import format_number, outcome_text
+from sweet.view.text import printable, printable_line
+from sweet.view.viewer import ViewConfig, Viewer
 
 LIVE = 1.0
 """Seconds between two checks of the disk."""
-
-LOCAL_ACTIONS = frozenset({"export", "suspend_process"})
-"""What a browser may not ask for."""
 
 
 class ViewerApp(TerminalApp):
     """The viewer of one run.
 
     Attributes:
-        served: whether it is drawn in a browser, which must not write files nor stop the process.
-        graphics: how the terminal draws pictures.
-        failure: the unexpected end of the application: an exception, or an interrupt from outside.
+        served: whether it is drawn in a browser, which must not stop the process.
     """
 
     TITLE = "sweet view"
-    CSS_PATH = "viewer.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search", key_display="/", tooltip="search in dialogues and code"),
-        Binding("b", "bookmark", "bookmark", tooltip="bookmark, with a note"),
         Binding("y", "copy", "copy", tooltip="copy to the clipboard", show=False),
-        Binding("e", "export", "export", tooltip="export the marked dialogues, else the shown ones", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell, fg comes back", show=False),
         Binding("question_mark", "help", "keys", key_display="?", tooltip="this list"),
         Binding("q,escape", "leave", "back", tooltip="back to the table"),
@@ -69,51 +52,30 @@ class ViewerApp(TerminalApp):
 
     def __init__(self, run: Run, config: ViewConfig, *, served: bool = False) -> None:
         super().__init__()
-        self.run_ = run
-        self.records = Records(run, config.from_)
-        self.bookmarks = Bookmarks(run, self.records.rollouts.id)
-        self.screenshots = RunScreenshots.of(run, self.records.rollouts, draw=config.pictures)
-        self.table = TableScreen(self.records, self.bookmarks, config, self.screenshots)
-        self.config, self.served = config, served
-        self.beside = None if config.against is None else open_side(run, config.against, draw=config.pictures)
-        self.graphics = Graphics()
-        self.failure: BaseException | None = None
+        self.viewer = Viewer(run, config)
+        self.table = TableScreen(self.viewer)
+        self.served = served
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (self.served and action in LOCAL_ACTIONS)
+        return not (self.served and action == "suspend_process")
 
     def get_default_screen(self) -> Screen[None]:
         return self.table
 
-    def on_load(self) -> None:
-        # asyncio would cancel the running tasks, and Textual mistakes some of that for a regular exit.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-
     def on_mount(self) -> None:
         self.set_interval(LIVE, self.check_disk)
-        if self.beside is not None:
-            self.push_screen(ComparisonScreen(self.table, self.beside, self.config.changed))
-
-    def on_table_screen_filtered(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, ComparisonScreen):
-                screen.narrow()
-
-    def _interrupt(self) -> None:
-        self.failure = self.failure or KeyboardInterrupt()
-        self.exit()
 
     def on_ready(self) -> None:
         gc.enable()  # see `browse`
 
-    def check_disk(self) -> None:
+    async def check_disk(self) -> None:
         """Read the disk again and show what has changed, or why it cannot be read."""
         before, problem = self.table.problem, ""
         try:
-            notes = self.bookmarks.notes
-            self.bookmarks.reload()
-            if self.records.refresh() or before or self.bookmarks.notes != notes:
-                self.reload()
+            sides = [side for side in (self.viewer.a, self.viewer.b) if side is not None]
+            changed = [side.records.refresh() for side in sides]
+            if any(changed) or before:
+                await self.reload()
         except (SweetError, OSError) as error:
             problem = for_command_line(error)
         if problem != before:
@@ -121,11 +83,12 @@ class ViewerApp(TerminalApp):
             if problem and self.screen is not self.table:
                 show_message(self, problem, error=True)
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         """Redraw every screen."""
+        self.table.reload()
         for screen in self.screen_stack:
-            if isinstance(screen, ViewerScreen):
-                screen.reload()
+            if isinstance(screen, DialogueScreen):
+                await screen.reload()
 
     async def run_action(
         self,
@@ -141,104 +104,97 @@ class ViewerApp(TerminalApp):
             return True
 
     @property
-    def viewer_screen(self) -> ViewerScreen:
-        """The visible screen, or the one below a prompt."""
-        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ViewerScreen)), self.table)
-
-    @property
-    def current(self) -> Summary | None:
-        current = self.viewer_screen.current
-        if current is None:
-            show_message(self, "there is no dialogue here")
-        return current
+    def viewer_screen(self) -> TableScreen | DialogueScreen:
+        """The visible screen, or the one below a question."""
+        screens = (screen for screen in reversed(self.screen_stack) if isinstance(screen, TableScreen | DialogueScreen))
+        return next(screens, self.table)
 
     def action_leave(self) -> None:
-        """Return to the previous screen. The table's cursor moves to the trajectory that was shown."""
-        if len(self.screen_stack) == 1:
+        """Return to the previous screen, from a comparison to the dialogues of A. The table's cursor moves to the
+        dialogue that was shown."""
+        if self.screen is not self.table:
+            left = self.viewer_screen.current
+            self.pop_screen()
+            if left is not None and self.screen is self.table:
+                self.table.move_to(left.id)
+        elif self.viewer.b is not None:
+            self.viewer.b = None
+            self.table.reopen()
+        else:
             self.exit()
-            return
-        left = self.viewer_screen.current
-        self.pop_screen()
-        if left is not None and self.screen is self.table:
-            self.table.find(left.id)
 
-    def switch(self, rollouts: str) -> None:
+    def _listed(self, manifest: Manifest) -> list[Artifact]:
+        """Return the rollouts of the run that can be shown, in the order in which they ended."""
+        return [one for one in manifest.of_kind("rollouts") if self.viewer.run.file(one).exists()]
+
+    def _switch(self, a: str, b: str | None) -> None:
         """Show other rollouts of the run in the table.
 
         Raises:
             SweetError, OSError: they cannot be read; everything stays as it is.
         """
-        records = Records(self.run_, rollouts)
-        bookmarks = Bookmarks(self.run_, records.rollouts.id)
-        screenshots = RunScreenshots.of(self.run_, records.rollouts, draw=self.config.pictures)
-        records.summaries()
-        while self.screen is not self.table:
-            self.pop_screen()
-        self.records, self.bookmarks, self.screenshots = records, bookmarks, screenshots
-        self.table.adopt(records, bookmarks, screenshots)
+        opened = [None if one is None else self._side(one) for one in (a, b)]
+        assert opened[0] is not None
+        self.viewer.a, self.viewer.b = opened[0], opened[1]
+        self.table.rows.cursor = 0
+        self.table.reopen()
 
-    def _rollouts(self, manifest: Manifest) -> list[Artifact]:
-        """Return the rollouts of the run that can be shown, in the order in which they ended."""
-        return [one for one in manifest.of_kind("rollouts") if self.run_.file(one).exists()]
+    def _side(self, rollouts: str) -> Side:
+        side = Side.of(self.viewer.run, rollouts, draw=self.viewer.config.pictures)
+        side.records.summaries()
+        return side
 
     def action_rollouts(self) -> None:
-        manifest = self.run_.manifest()
-        listed = self._rollouts(manifest)
+        manifest, here = self.viewer.run.manifest(), self.viewer.records.rollouts.id
+        listed = self._listed(manifest)
 
-        def choose(chosen: str | None) -> None:
-            if chosen is not None and chosen != self.records.rollouts.id:
-                attempt(self, lambda: self.switch(chosen))
+        def choose(position: int | None) -> None:
+            if position is not None:
+                attempt(self, lambda: self._switch(listed[position].id, None))
 
-        self.push_screen(ChooseRollouts("which rollouts?", manifest, listed, self.records.rollouts.id), choose)
+        ids = [one.id for one in listed]
+        question = Choose(
+            "which rollouts?", _rollouts_in_words(manifest, listed), ids.index(here) if here in ids else 0
+        )
+        self.push_screen(question, choose)
 
     def action_against(self) -> None:
-        manifest, here = self.run_.manifest(), self.records.rollouts.id
-        listed = self._rollouts(manifest)
+        manifest, here = self.viewer.run.manifest(), self.viewer.records.rollouts.id
+        listed = self._listed(manifest)
+        ids = [one.id for one in listed]
         others = [one for one in listed if one.id != here]
         if not others:
             show_message(self, "the run has no other rollouts; sweet view --against RUN takes those of another")
             return
 
-        def compare(chosen: str) -> None:
+        def compare(position: int | None) -> None:
             """Show both; A is the earlier one."""
-            a, b = sorted((here, chosen), key=[one.id for one in listed].index)
-            if a != here:
-                self.switch(a)
-            beside = open_side(self.run_, b, draw=self.config.pictures)
-            self.push_screen(ComparisonScreen(self.table, beside))
+            if position is not None:
+                a, b = sorted((here, others[position].id), key=ids.index)
+                attempt(self, lambda: self._switch(a, b))
 
-        def answered(chosen: str | None) -> None:
-            if chosen is not None:
-                attempt(self, lambda: compare(chosen))
+        self.push_screen(Choose("beside which rollouts?", _rollouts_in_words(manifest, others)), compare)
 
-        self.push_screen(ChooseRollouts("beside which rollouts?", manifest, others), answered)
-
-    def on_candidates_asked(self, event: CandidatesAsked) -> None:
-        """Open the rollouts that have candidates, at a dialogue of the same task if one has some."""
-        ranked = ranked_rollouts(self.run_.manifest())
-        here = self.records.rollouts.id
-        if not ranked:
-            show_message(self, "nothing in this run was ranked: sweet rank")
-        elif any(one.id == here for one in ranked):
-            others = count(len(self.records.ranked_ids()), "dialogue")
-            show_message(self, f"no turn of this dialogue was ranked; {others} of {here} have candidates")
-        else:
-            attempt(self, lambda: self._open_ranked(ranked[0].id, event.current))
-
-    def _open_ranked(self, rollouts: str, like: Summary) -> None:
-        self.switch(rollouts)
-        ids, shown = self.records.ranked_ids(), self.table.rows.shown
-        having = [summary for summary in shown if summary.id in ids]
-        chosen = next((one for one in having if one.task_id == like.task_id), having[0] if having else None)
-        if chosen is None:
-            show_message(self, f"{rollouts} has the candidates, of dialogues that are filtered out; x removes filters")
+    def action_beside(self) -> None:
+        """Show two dialogues of a task side by side."""
+        current = self.viewer_screen.current
+        if current is None:
             return
-        self.table.find(chosen.id)
-        self.table.open_dialogue(unfolded=True)
-        show_message(self, f"{rollouts} has the candidates")
+        others = [
+            one for one in self.viewer.records.summaries() if one.task_id == current.task_id and one.id != current.id
+        ]
 
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.screen.active_bindings.values()))
+        def beside(position: int | None) -> None:
+            if position is not None:
+                pair = Pair(current, others[position])
+                attempt(self, lambda: self.push_screen(DialogueScreen([pair], 0, self.viewer.a)))
+
+        if not others:
+            show_message(self, "there is no other dialogue of this task")
+        elif len(others) == 1:
+            beside(0)
+        else:
+            self.push_screen(Choose("beside which?", _dialogues_in_words(others)), beside)
 
     def action_copy(self) -> None:
         # The printable form, because the user may paste it into a shell.
@@ -246,70 +202,25 @@ class ViewerApp(TerminalApp):
         self.copy_to_clipboard(text)
         show_message(self, f"copied {len(text):,} characters" if text else "there is nothing to copy")
 
-    def action_search(self) -> None:
-        prompt = SearchPrompt(self.table.searched, regex=self.table.regex)
 
-        def search(pattern: str | None) -> None:
-            if pattern is None:
-                return
-            while not isinstance(self.screen, TableScreen | ComparisonScreen):
-                self.pop_screen()
-            attempt(self, lambda: self.table.search(pattern, regex=prompt.regex))
+def _rollouts_in_words(manifest: Manifest, listed: Sequence[Artifact]) -> list[Text]:
+    """Return the id of each rollouts artifact with what distinguishes it from the others of the run."""
+    ranked = {source.id for source in ranked_rollouts(manifest)}
+    lines = []
+    for artifact in listed:
+        facts = [
+            f"{artifact.id:<12}",
+            "unfinished" if artifact.rows is None else count(artifact.rows, "dialogue"),
+            *(f"{key} {artifact.meta[key]}" for key in ("agent", "split") if artifact.meta.get(key)),
+            "with candidates" if artifact.id in ranked else "",
+        ]
+        lines.append(Text("  ".join(printable_line(fact) for fact in facts if fact)))
+    return lines
 
-        self.push_screen(prompt, search)
 
-    def action_bookmark(self) -> None:
-        current = self.current
-        if current is None:
-            return
-        name = current.id
-        noted = self.bookmarks.notes.get(name)
-
-        def note(text: str | None) -> None:
-            if text is None:
-                return
-            removes = noted is not None and not text
-            if attempt(self, lambda: self.bookmarks.remove(name) if removes else self.bookmarks.set(name, text)):
-                show_message(self, "bookmark removed" if removes else "bookmarked")
-                attempt(self, self.reload)
-
-        hint = "" if noted is None else "an empty note removes it"
-        self.push_screen(Prompt(f"note on {name}", noted or "", hint), note)
-
-    def action_export(self) -> None:
-        chosen = self.table.chosen
-        if not chosen:
-            show_message(self, "there is no dialogue here")
-            return
-        numbers = count(len(chosen), "dialogue")
-
-        def write(name: str | None) -> None:
-            if name:
-                show_message(self, f"exporting {numbers}")
-                self.run_worker(self._export(chosen, Path(name).expanduser(), numbers))
-
-        proposed = f"{self.run_.path.absolute().name}-selection.jsonl"
-        self.push_screen(Prompt(f"export {numbers} to", proposed), write)
-
-    async def _export(self, chosen: Sequence[Summary], path: Path, numbers: str) -> None:
-        try:
-            await asyncio.to_thread(self._write, chosen, path)
-        except (SweetError, OSError) as error:
-            show_message(self, for_command_line(error), error=True)
-        else:
-            show_message(self, f"{numbers} written to {path}")
-
-    def _write(self, chosen: Sequence[Summary], path: Path) -> None:
-        if path.exists():
-            raise UsageError("This file already exists.", where=path, fix="another name")
-        # A separate Records, because the screens use theirs at the same time.
-        export(Records(self.run_, self.records.rollouts.id), chosen, path)
-
-    def _handle_exception(self, error: Exception) -> None:
-        """End the application after an unexpected error, which the command line reports afterwards."""
-        self.failure = self.failure or error
-        super()._handle_exception(error)
-
-    def _fatal_error(self) -> None:
-        """Print no traceback, which would contain the values of variables."""
-        self._close_messages_no_wait()
+def _dialogues_in_words(summaries: Sequence[Summary]) -> list[Text]:
+    longest = max(len(printable_line(summary.id)) for summary in summaries)
+    return [
+        Text(f"{printable_line(one.id).ljust(longest)}  {format_number(one.reward)}  ").append_text(outcome_text(one))
+        for one in summaries
+    ]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.interface import Action, Actions, Play, Situation
 from sweet.rollouts.play.metrics import PlayMetrics
-from sweet.rollouts.play.seat import Action, Actions, Leave, Next, Play, Say, Situation, Table
 from sweet.rollouts.play.stage import run_play
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -30,10 +30,9 @@ class Scripted:
 
     def __init__(self, actions: Iterable[Action] = (), decide: Decide | None = None) -> None:
         self._left: Iterator[Action] = iter(actions)
-        self._decide = decide or (lambda _: next(self._left, Leave()))
+        self._decide = decide or (lambda _: next(self._left, Action("leave")))
         self.seen: list[Situation] = []
         self.said: list[str] = []
-        self.table: Table | None = None
 
     def run(self, play: Play) -> None:
         async def work() -> None:
@@ -41,9 +40,6 @@ class Scripted:
             await asyncio.wait_for(play(self._queue), 60)
 
         asyncio.run(work())
-
-    def begin(self, table: Table) -> None:
-        self.table = table
 
     def show(self, situation: Situation) -> None:
         self.seen.append(situation)
@@ -64,7 +60,7 @@ class Scripted:
 
 def every(text: str) -> Decide:
     """Return a person who says the same at every turn and keeps every dialogue."""
-    return lambda situation: Next() if situation.state == "finished" else Say(text)
+    return lambda situation: Action("next") if situation.state == "finished" else Action("send", text)
 
 
 @pytest.fixture

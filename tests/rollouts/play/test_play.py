@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sweet.errors import InputError, UsageError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.play.config import PlayConfig
-from sweet.rollouts.play.seat import Action, Again, Leave, Next, Say, Situation, Skip, Undo
+from sweet.rollouts.play.interface import Action, Situation
 from sweet.rollouts.play.typed import LONGEST
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -55,7 +55,7 @@ def test_a_dialogue_is_the_one_of_a_rollout_with_the_same_replies(run: Run) -> N
     run_rollout(run, RolloutConfig(num_tasks=1, max_turns=4, max_tokens=64), Silent())
     (simulated,) = rows(run, 1)
     replies = [turn.content for turn in simulated.dialogue_history[1:] if turn.role == "user"]
-    play(run, Scripted([*map(Say, replies), Next()]), num_tasks=1)
+    play(run, Scripted([*(Action("send", reply) for reply in replies), Action("next")]), num_tasks=1)
     (played,) = rows(run, 2)
     assert contents(played.dialogue_history) == contents(simulated.dialogue_history)
     assert played.id == simulated.id
@@ -65,7 +65,9 @@ def test_a_dialogue_is_the_one_of_a_rollout_with_the_same_replies(run: Run) -> N
 
 
 def test_a_person_as_the_agent_delivers_the_answer(run: Run) -> None:
-    person = Scripted([Say("What is the minimum?"), Say("def f(x):\n    return 1", deliver=True), Next()])
+    person = Scripted(
+        [Action("send", "What is the minimum?"), Action("deliver", "def f(x):\n    return 1"), Action("next")]
+    )
     play(run, person, as_="agent", num_tasks=1)
     (found,) = rows(run)
     assert found.answer == "def f(x):\n    return 1"
@@ -73,14 +75,19 @@ def test_a_person_as_the_agent_delivers_the_answer(run: Run) -> None:
     assert found.human is None
     meta = RolloutsMeta.of(run.artifact("rollouts-1"))
     assert (meta.agent, meta.sim) == ("person:ada", "scripted")
-    assert person.table is not None
-    assert person.table.other == "scripted"
+    assert person.seen[0].session.role == "agent"
     with pytest.raises(UsageError, match="no model to continue from"):
         agent_of(run, run.artifact("rollouts-1"), "model")
 
 
 def test_the_last_turn_of_an_agent_is_its_answer(run: Run) -> None:
-    play(run, Scripted([Say("Why?"), Say("def f(x): return x"), Next()]), as_="agent", num_tasks=1, max_turns=2)
+    play(
+        run,
+        Scripted([Action("send", "Why?"), Action("send", "def f(x): return x"), Action("next")]),
+        as_="agent",
+        num_tasks=1,
+        max_turns=2,
+    )
     (found,) = rows(run)
     assert (found.outcome, found.answer) == ("out_of_turns", "def f(x): return x")
 
@@ -88,7 +95,7 @@ def test_the_last_turn_of_an_agent_is_its_answer(run: Run) -> None:
 def test_leaving_and_coming_back_changes_nothing(run: Run, tmp_path: Any) -> None:
     whole = Run.create(tmp_path / "whole", task="code")
     play(whole, Scripted(decide=every(SAID)))
-    left = play(run, Scripted([Say(SAID), Leave("half a sen")]))
+    left = play(run, Scripted([Action("send", SAID), Action("leave", "half a sen")]))
     assert left.metrics.under_way is not None
     assert (left.metrics.episodes, left.metrics.missing) == (0, 2)
     back = Scripted(decide=every(SAID))
@@ -112,13 +119,22 @@ def test_the_model_is_not_asked_again_for_what_it_said(run: Run, monkeypatch: py
         return await chat(self, messages, sampling)
 
     monkeypatch.setattr(EmbeddedClient, "chat", counted)
-    play(run, Scripted([Say(SAID), Leave()]), num_tasks=1)
-    play(run, Scripted([Leave()]), num_tasks=1)
+    play(run, Scripted([Action("send", SAID), Action("leave")]), num_tasks=1)
+    play(run, Scripted([Action("leave")]), num_tasks=1)
     assert len(asked) == len(set(asked)) == 2
 
 
 def test_undoing_returns_to_the_last_input_and_the_model_says_the_same(run: Run) -> None:
-    person = Scripted([Say(SAID), Undo(), Say(SAID), Undo(), Say("The tax is 7 percent."), Leave()])
+    person = Scripted(
+        [
+            Action("send", SAID),
+            Action("undo"),
+            Action("send", SAID),
+            Action("undo"),
+            Action("send", "The tax is 7 percent."),
+            Action("leave"),
+        ]
+    )
     play(run, person, num_tasks=1)
     first, second, undone, third = (contents(one.turns) for one in person.yours()[:4])
     assert first == undone
@@ -128,21 +144,21 @@ def test_undoing_returns_to_the_last_input_and_the_model_says_the_same(run: Run)
 
 
 def test_an_ended_dialogue_can_be_undone_and_is_written_once(run: Run) -> None:
-    answer = Say("def f(x): return 0", deliver=True)
-    person = Scripted([answer, Undo(), Say("def f(x): return 1", deliver=True), Next()])
+    answer = Action("deliver", "def f(x): return 0")
+    person = Scripted([answer, Action("undo"), Action("deliver", "def f(x): return 1"), Action("next")])
     play(run, person, as_="agent", num_tasks=1)
     assert person.yours()[1].draft == "def f(x): return 0"
     assert [one.answer for one in rows(run)] == ["def f(x): return 1"]
 
 
 def test_there_is_nothing_to_undo_before_the_first_input(run: Run) -> None:
-    person = Scripted([Undo(), Leave()])
+    person = Scripted([Action("undo"), Action("leave")])
     play(run, person, num_tasks=1)
     assert person.said[-1:] == ["There is nothing to undo."]
 
 
 def test_skipped_dialogues_are_left_out_until_they_are_asked_for(run: Run) -> None:
-    result = play(run, Scripted([Say(SAID), Skip(), Leave()]))
+    result = play(run, Scripted([Action("send", SAID), Action("skip"), Action("leave")]))
     assert (result.metrics.skipped, result.metrics.missing) == (1, 1)
     again = Scripted(decide=every(SAID))
     result = play(run, again)
@@ -152,7 +168,7 @@ def test_skipped_dialogues_are_left_out_until_they_are_asked_for(run: Run) -> No
     assert (result.metrics.episodes, result.metrics.skipped) == (2, 0)
 
 
-def test_each_name_and_seat_has_rollouts_of_its_own(run: Run) -> None:
+def test_each_name_and_role_has_rollouts_of_its_own(run: Run) -> None:
     for settings in ({"name": "ada"}, {"name": "bob"}, {"name": "ada", "as_": "agent"}):
         play(run, Scripted(decide=every(SAID)), num_tasks=1, **settings)
     names = [(RolloutsMeta.of(one).agent, RolloutsMeta.of(one).sim) for one in run.manifest().of_kind("rollouts")]
@@ -171,7 +187,7 @@ def test_what_was_played_is_scored_and_compared_with_a_rollout(run: Run) -> None
 def test_the_stage_can_be_gone_on_with_after_leaving(run: Run) -> None:
     stage = stage_named("play")
     assert stage is not None
-    play(run, Scripted([Leave()]), temperature=0.5)
+    play(run, Scripted([Action("leave")]), temperature=0.5)
     attempt = unfinished(run.manifest(), stage)
     assert attempt is not None
     assert attempt.config["temperature"] == 0.5
@@ -183,15 +199,15 @@ HOSTILE = "the \x1b[31mfee\x1b]0;title\x07 is\0 \u202e5\u2066 \x9b a\tday\r\nor\
 
 
 def test_hostile_text_loses_its_control_characters(run: Run) -> None:
-    play(run, Scripted([Say(HOSTILE), Leave()]), num_tasks=1)
-    person = Scripted([Leave()])
+    play(run, Scripted([Action("send", HOSTILE), Action("leave")]), num_tasks=1)
+    person = Scripted([Action("leave")])
     play(run, person, num_tasks=1)
     assert person.yours()[0].turns[2].content == "the [31mfee]0;title is 5  a\tday\nor\nweek\u200d"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\0\x1b", "x" * (LONGEST["human"] + 1), "y" * 100_000])
 def test_texts_that_cannot_be_sent_are_refused_whole(run: Run, text: str) -> None:
-    person = Scripted([Say(text), Leave()])
+    person = Scripted([Action("send", text), Action("leave")])
     play(run, person, num_tasks=1)
     assert person.said[-1].startswith(("There is nothing to send.", "The text has"))
     assert [one.state for one in person.seen] == ["waiting", "yours"]
@@ -205,14 +221,14 @@ MARKED = ["I WANT TO ANSWER:\nx", "**I want to answer**: x", "thought OUTPUT: x"
 def test_markers_that_an_agent_types_are_refused(run: Run, text: str, deliver: bool) -> None:
     if deliver and text.startswith("thought"):
         text = f"x\n{text.removeprefix('thought ')}"  # within an answer, only at the start of a line
-    person = Scripted([Say(text, deliver=deliver), Leave()])
+    person = Scripted([Action("deliver" if deliver else "send", text), Action("leave")])
     play(run, person, as_="agent", num_tasks=1)
     assert "marker of the protocol" in person.said[-1]
 
 
 @pytest.mark.parametrize("text", MARKED)
 def test_markers_that_a_human_types_are_text(run: Run, text: str) -> None:
-    person = Scripted([Say(text), Leave()])
+    person = Scripted([Action("send", text), Action("leave")])
     play(run, person, num_tasks=1)
     assert person.yours()[1].turns[2].content == text
 
@@ -224,7 +240,7 @@ def test_code_of_the_reference_is_sent_only_when_it_is_sent_twice(run: Run, tmp_
     row = {"id": "fee", "problem_description": "A fee: def fee(days, late)", "ground_truth": reference}
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(json.dumps(row | {"test_cases": {"test1": "fee(1, 2)"}}) + "\n")
-    person = Scripted([Say(reference), Say(reference), Leave()])
+    person = Scripted([Action("send", reference), Action("send", reference), Action("leave")])
     play(run, person, tasks=str(tasks))
     assert "looks like code of the reference" in person.said[-1]
     assert person.yours()[1].turns[2].content == reference
@@ -260,7 +276,7 @@ def test_ordinary_names_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"sim": "m"}, {"as_": "agent", "agent": "m"}, {"sim_url": ["http://x"]}])
-def test_a_model_for_the_own_seat_is_refused(settings: dict[str, Any]) -> None:
+def test_a_model_for_the_own_role_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="you play yourself"):
         PlayConfig(**settings)
 
@@ -294,7 +310,7 @@ def test_a_server_that_refuses_is_shown_and_asked_again(run: Run) -> None:
 
     def decide(situation: Situation) -> Action:
         _Model.ready = True
-        return Again() if situation.state == "failed" else Leave()
+        return Action("retry") if situation.state == "failed" else Action("leave")
 
     person = Scripted(decide=decide)
     with serving(_Model) as address:
@@ -306,13 +322,13 @@ def test_a_server_that_refuses_is_shown_and_asked_again(run: Run) -> None:
 
 
 def test_a_damaged_file_of_the_dialogue_under_way_is_named(run: Run) -> None:
-    play(run, Scripted([Say(SAID), Leave()]), num_tasks=1)
+    play(run, Scripted([Action("send", SAID), Action("leave")]), num_tasks=1)
     path = run.file(run.artifact("rollouts-1")).with_name(".rollouts-1.play.json")
     content = json.loads(path.read_text())
     for text in ("{", json.dumps(content | {"steps": 3}), json.dumps(content | {"version": 2})):
         path.write_text(text)
         with pytest.raises(InputError, match=r"play\.json") as error:
-            play(run, Scripted([Leave()]), num_tasks=1)
+            play(run, Scripted([Action("leave")]), num_tasks=1)
         assert error.value.fix
     path.unlink()
-    assert play(run, Scripted([Leave()]), num_tasks=1).metrics.missing == 1
+    assert play(run, Scripted([Action("leave")]), num_tasks=1).metrics.missing == 1

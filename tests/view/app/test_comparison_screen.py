@@ -1,8 +1,7 @@
-"""Two rollouts side by side, the switch between the rollouts of a run, and the choice of columns, driven with keys."""
+"""Two rollouts side by side, and the switch between the rollouts of a run, driven with keys."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ from sweet.cli.app import run as program
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
-from sweet.view.app.choices import ChooseColumns, ChooseRollouts
-from sweet.view.app.comparison_screen import ComparisonScreen
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.side_by_side_screen import SideBySideScreen
+from sweet.view.app.questions import Choose
 from sweet.view.app.viewer_app import ViewerApp
-from sweet.view.pairs import CHANGES, open_side, pair_up
+from sweet.view.pairs import CHANGES, Pair, open_side, pair_up
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
 from tests.view.app.summaries import summary
@@ -47,9 +44,8 @@ def viewer(run: Run, **fields: Any) -> ViewerApp:
 
 
 def pairs(app: ViewerApp) -> list[tuple[str, str]]:
-    screen = app.screen
-    assert isinstance(screen, ComparisonScreen)
-    return [(pair.left.id, pair.right.id) for pair in screen.rows.shown]
+    assert app.screen is app.table
+    return [(row.left.id, row.right.id) for row in app.table.rows.shown if isinstance(row, Pair)]
 
 
 def test_dialogues_are_paired_by_task_and_sample() -> None:
@@ -100,12 +96,13 @@ def test_filters_order_and_the_next_difference(both: Run) -> None:
         assert pairs(app) == [("t000", "n000"), ("t004", "n004")]
         await pilot.press("o")
         assert pairs(app) == [("t002", "n002")]
-        await pilot.press("O", "O", "r")
+        await pilot.press("x", "r")
         assert [left for left, _ in pairs(app)] == ["t004", "t003", "t002", "t001", "t000"]
         await pilot.press("r", *["greater_than_sign"] * 5)
         assert [left for left, _ in pairs(app)][:1] == ["t002"], "sorted by the change"
         await pilot.press("home", "d")
-        assert app.screen.rows.current.left.id == "t000"  # type: ignore[attr-defined]
+        assert app.table.current is not None
+        assert app.table.current.id == "t004"
 
     played(viewer(both, against="rollouts-2"), script)
 
@@ -118,16 +115,15 @@ def test_filters_and_search_of_the_table_count_for_a(both: Run) -> None:
         assert "t001" in failed
         assert "t002" not in failed
         assert "outcome=failed" in seen(app)
-        assert f"{len(failed)} of 5" in seen(app)
+        assert f"{len(failed)} of 5 pairs" in seen(app)
         await pilot.press("slash")
-        await answer(pilot, "return a + 1")
+        await answer(pilot, "outcome=failed return a + 1")
         await until(pilot, lambda: pairs(app) == [("t001", "n001")])
-        await until(pilot, lambda: "search “return a + 1”: 1 found · 1 of 5" in seen(app))
+        await until(pilot, lambda: "search “return a + 1”: 1 found" in seen(app))
         await pilot.press("o", "x")
         assert len(pairs(app)) == 5
-        await pilot.press("escape")
-        assert app.screen is app.table
-        assert len(app.table.rows.shown) == 6, "x removed the filters of the table"
+        await pilot.press("q")
+        assert len(app.table.rows.shown) == 6, "the dialogues of A"
 
     played(viewer(both, against="rollouts-2", outcome=("failed",)), script)
 
@@ -135,7 +131,9 @@ def test_filters_and_search_of_the_table_count_for_a(both: Run) -> None:
 def test_a_filter_does_not_change_who_is_beside_whom(both: Run) -> None:
     """t001, the second dialogue of its task, is beside the second one of B, whether the first is shown or not."""
     config = ViewConfig(from_="rollouts-1", against="rollouts-2", search="return a + 1")
-    assert [(pair.left.id, pair.right.id) for pair in Viewer(both, config).pairs()] == [("t001", "n001")]
+    assert [(pair.left.id, pair.right.id) for pair in Viewer(both, config).chosen() if isinstance(pair, Pair)] == [
+        ("t001", "n001")
+    ]
 
 
 def test_one_key_goes_from_difference_to_difference(both: Run) -> None:
@@ -143,13 +141,14 @@ def test_one_key_goes_from_difference_to_difference(both: Run) -> None:
         app = pilot.app
         await pilot.press("enter")
         screen = app.screen
-        assert isinstance(screen, SideBySideScreen)
+        assert isinstance(screen, DialogueScreen)
         top: list[str] = []
         for _ in range(4):
             await pilot.press("d")
             await pilot.pause()
-            row = screen.view._row_at(round(screen.view.scroll_y))
-            top.append(f"{screen.position} {row.part.kind}")
+            view = screen.view.top()
+            assert view is not None
+            top.append(f"{screen.position} {view.part.kind}")
         assert top[0] == "0 agent", "the question that differs"
         assert any(place.startswith("1") or place.startswith("2") for place in top), "then the next two"
         await pilot.press("n", "n", "n", "n", "n")
@@ -183,42 +182,29 @@ def test_other_rollouts_are_chosen_and_compared(both: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.press("space", "R")
-        assert isinstance(app.screen, ChooseRollouts)
+        await pilot.press("R")
+        assert isinstance(app.screen, Choose)
         assert "with candidates" in seen(app)
         await pilot.press("down", "enter")
-        assert app.records.rollouts.id == "rollouts-2"
+        assert app.viewer.records.rollouts.id == "rollouts-2"
         assert [one.id for one in app.table.rows.shown][:2] == ["n000", "n001"]
-        assert not app.table.marked
-        await pilot.press("b")
-        await answer(pilot, "of the second")
-        assert json.loads((both.path / "bookmarks.json").read_text())["bookmarks"] == {
-            "rollouts-2": {"n000": "of the second"}
-        }
         await pilot.press("d", "enter")
-        assert isinstance(app.screen, ComparisonScreen)
         assert pairs(app)[0] == ("t000", "n000"), "A is the earlier one"
         await pilot.press("q")
-        assert app.records.rollouts.id == "rollouts-1"
+        assert app.viewer.records.rollouts.id == "rollouts-1"
 
     played(viewer(both), script)
 
 
-def test_candidates_are_where_they_are(both: Run) -> None:
+def test_where_there_are_candidates_is_said(both: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
-        assert isinstance(app, ViewerApp)
         await pilot.press("R", "down", "enter", "enter", "c")
-        await pilot.pause()
-        assert app.records.rollouts.id == "rollouts-1"
-        assert isinstance(app.screen, DialogueScreen)
-        assert app.screen.current.id == "t001", "the dialogue of the same task"
-        assert "No idea." in seen(app), "with its candidates"
+        assert "rollouts-1 has candidates" in str([*app._notifications][-1].message)
+        await pilot.press("q", "R", "up", "enter", "down", "enter", "c")
+        assert "No idea." in seen(app)
         await pilot.press("n", "c")
-        await pilot.pause()
-        assert "1 dialogue of rollouts-1 have candidates" in str([*app._notifications][-1].message)
-        await pilot.press("q", "home", "down", "c")
-        assert "No idea." in seen(app), "also from the table"
+        assert "1 dialogue here have candidates" in str([*app._notifications][-1].message)
 
     played(viewer(both), script, (80, 40))
 
@@ -228,46 +214,27 @@ def test_nothing_was_ranked(tmp_path: Path) -> None:
     made(run, "rollout", "rollouts", [dump(trajectory(1))], [])
 
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("c")
+        await pilot.press("enter", "c")
         await pilot.pause()
         assert "sweet rank" in str([*pilot.app._notifications][-1].message)
-        await pilot.press("d")
+        await pilot.press("q", "d")
         assert "no other rollouts" in str([*pilot.app._notifications][-1].message)
 
     played(viewer(run), script)
 
 
-def test_columns_are_chosen(both: Run) -> None:
+def test_hits_are_marked(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        assert "request" in seen(app)
-        await pilot.press("C")
-        assert isinstance(app.screen, ChooseColumns)
-        await pilot.press("space", "escape")
-        assert "outcome" not in seen(app)
-        await pilot.press("C", "space", "end", "space", "escape")
-        assert "outcome" in seen(app)
-        assert "request" not in seen(app).splitlines()[1]
-
-    played(viewer(both), script, (140, 24))
-
-
-@pytest.mark.parametrize(
-    ("search", "regex", "shown"), [("USUAL", False, {"usual"}), ("W[a-z]+h|us\\w+l", True, {"Which", "which", "usual"})]
-)
-def test_hits_are_marked(run: Run, search: str, regex: bool, shown: set[str]) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        app = pilot.app
-        assert isinstance(app, ViewerApp)
-        await until(pilot, lambda: app.table.searching is not None and app.table.searching.done)
+        await until(pilot, lambda: app.table.searched == 1)
         await pilot.press("enter")
+        await pilot.pause()
         strips = app.screen._compositor.render_strips()
         marked = {part.text for strip in strips for part in strip if part.style and part.style.reverse}
-        assert min(shown) in marked
-        assert marked <= shown
+        assert marked == {"usual"}
 
-    played(viewer(run, search=search, regex=regex), script, (80, 40))
+    played(viewer(run, search="USUAL"), script, (80, 40))
 
 
 def test_h_moves_to_what_it_shows_and_back(run: Run) -> None:
@@ -291,19 +258,19 @@ def test_h_moves_to_what_it_shows_and_back(run: Run) -> None:
 
 def test_two_rollouts_are_printed(both: Run, tmp_path: Path) -> None:
     found = Viewer(both, ViewConfig(from_="rollouts-1", against="rollouts-2", changed="solved"))
-    table = drawn(found.pairs_table(), 100)
-    assert "t000 failed" in table
-    assert "n004 passed" in table
-    assert "t001" not in table
+    table = drawn(found.table(), 100)
+    assert "task-0" in table
+    assert "+1.00" in table
+    assert "task-1" not in table
     printed = found.as_json()
     assert printed["pairs"] == [
         {"a": "t000", "b": "n000", "change": 1.0},
         {"a": "t004", "b": "n004", "change": 0.5},
     ]
     assert printed["metrics"] == {"trajectories": 6, "chosen": 2, "shown": 2}
-    assert "Is zero allowed?" in drawn(found.pair("t000"), 100)
+    assert "Is zero allowed?" in drawn(found.dialogue("t000"), 100)
     with pytest.raises(UsageError, match="no dialogue of this task"):
-        found.pair("t005")
+        found.dialogue("t005")
 
 
 def test_rollouts_of_another_run(both: Run, tmp_path: Path) -> None:
@@ -329,7 +296,7 @@ def test_options_that_do_not_agree(both: Run, capsys: pytest.CaptureFixture[str]
     assert "--against ROLLOUTS" in capsys.readouterr().err
     words = ["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--changed", "solved"]
     assert program([*words, "--print"]) == 0
-    assert "n004" in capsys.readouterr().out
+    assert "task-2" in capsys.readouterr().out
     assert program(["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--id", "t000"]) == 0
     assert "Is zero allowed?" in capsys.readouterr().out
 

@@ -37,27 +37,27 @@ def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
                 app = pilot.app
                 assert isinstance(app, ViewerApp)
 
-                def play(first: int, last: int) -> None:
+                async def play(first: int, last: int) -> None:
                     for number in range(first, last):
                         writer.write(dump(trajectory(number)))
-                    app.check_disk()
+                    await app.check_disk()
 
                 snapshot(pilot, "live-none-40")
-                play(0, 30)
+                await play(0, 30)
                 assert shown(app) == list(range(30))
                 await pilot.pause()
                 assert "live" in head(app)
                 await pilot.press("end", "up", "up")
                 scrolled = app.table.rows.scroll_offset.y
                 assert (cursor(app), scrolled > 0) == ("t027", True)
-                play(30, 40)
+                await play(30, 40)
                 await pilot.pause()
                 assert (cursor(app), app.table.rows.scroll_offset.y) == ("t027", scrolled)
                 assert "40 dialogues" in head(app)
                 await pilot.press("r")
                 line = app.table.rows.cursor - app.table.rows.scroll_offset.y
                 assert cursor(app) == "t027"
-                play(40, 50)
+                await play(40, 50)
                 await pilot.pause()
                 assert cursor(app) == "t027"
                 assert app.table.rows.cursor - app.table.rows.scroll_offset.y == line, "new rows above move nothing"
@@ -76,7 +76,7 @@ def test_scores_appear_when_they_are_there(empty: Run) -> None:
         assert "answered" in seen(app)
         await pilot.press("down")
         made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
-        app.check_disk()
+        await app.check_disk()
         await pilot.pause()
         assert "scores-1" in head(app)
         assert "passed" in seen(app)
@@ -102,8 +102,8 @@ def test_rollouts_without_a_row(empty: Run, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         snapshot(pilot, "empty-80")
         # No key has anything to work on, and none minds.
-        await pilot.press("enter", "space", "a", "f", "F", "s", "o", "t", "B", "B", ">", "<", "r", "j", "k", "G", "g")
-        await pilot.press("pagedown", "pageup", "b", "y", "e", "x")
+        await pilot.press("enter", "f", "F", "s", "o", "t", ">", "<", "r", "j", "k", "G", "g")
+        await pilot.press("pagedown", "pageup", "y", "x")
         await pilot.pause()
         assert "The rollouts are empty" in seen(pilot.app)
 
@@ -117,21 +117,21 @@ def test_a_run_without_rollouts_is_an_error_before_the_screen_is_taken(empty: Ru
 
 def test_a_damaged_file_is_reported_and_the_shown_rows_stay(run: Run) -> None:
     app = viewer(run)
-    path = app.records.path
+    path = app.viewer.records.path
     whole = path.read_bytes()
 
     async def script(pilot: Pilot[Any]) -> None:
         path.write_text('{"id": "[bold]x[/bold]", "task": 3}\n' * 3)
-        app.check_disk()
+        await app.check_disk()
         await pilot.pause()
         assert "error: " in seen(app)
         assert "t003" in seen(app)
         path.unlink()
-        app.check_disk()
+        await app.check_disk()
         await pilot.pause()
         assert "error: " in seen(app)
         path.write_bytes(whole)
-        app.check_disk()
+        await app.check_disk()
         await pilot.pause()
         assert "error: " not in seen(app)
         assert len(shown(app)) == 6
@@ -174,36 +174,10 @@ def test_rollouts_that_were_left_unfinished(empty: Run) -> None:
     played(viewer(empty), script)
 
 
-def test_bookmarks_of_another_viewer_appear(run: Run) -> None:
-    app = viewer(run)
-
-    async def script(pilot: Pilot[Any]) -> None:
-        viewer(run).bookmarks.set("t001", HOSTILE)
-        app.check_disk()
-        await pilot.press("down")
-        assert "★ failed" in seen(app)
-        assert "[bold]x[/bold]" in seen(app)
-        assert "\x1b" not in seen(app)
-
-    played(app, script, (120, 24))
-
-
-def test_a_bookmark_that_cannot_be_saved_is_reported(run: Run) -> None:
-    app = viewer(run)
-    (run.path / "bookmarks.json").mkdir()
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("b", "x", "enter")
-        await pilot.pause()
-        assert "error: " in seen(app)
-
-    played(app, script)
-
-
 def test_an_unexpected_error_restores_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback with the values of variables is drawn: the command line reports the bug."""
     app = viewer(run)
-    monkeypatch.setattr("sweet.view.app.table_screen.sort_summaries", lambda *_: 1 / 0)
+    monkeypatch.setattr("sweet.view.app.table_screen.sort_rows", lambda *_: 1 / 0)
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.pause()

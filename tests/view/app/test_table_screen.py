@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from textual.widgets import Input, Static
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import Facts, Keys
-from sweet.view.app.help_screen import HelpScreen
-from sweet.view.app.prompt import Prompt, SearchPrompt
-from sweet.view.app.side_by_side_screen import SideBySideScreen
+from sweet.view.app.frame import Facts, HelpScreen, Keys
+from sweet.view.app.questions import Prompt
 from sweet.view.app.viewer_app import ViewerApp
+from sweet.view.pairs import Pair
+from sweet.view.selection import Filter
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
 from tests.view.conftest import HOSTILE, made, score, task, trajectory
@@ -48,11 +47,9 @@ def test_the_first_screen(run: Run, snapshot: Snapshot, size: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_marks_a_bookmark_filters_and_an_order(run: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+def test_filters_and_an_order(run: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("space", "b")
-        await answer(pilot, "odd one")
-        await pilot.press("w")
+        await pilot.press("/")
         await answer(pilot, "reward<1")
         await pilot.press(">", "r", "end")
         pilot.app.clear_notifications()
@@ -93,9 +90,9 @@ def test_moving(run: Run) -> None:
 
 def test_moving_scrolls(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        rows = pilot.app.query_one("Rows")
+        rows = pilot.app.screen.query_one("Rows")
         await pilot.press("end")
-        assert "›   passed" in seen(pilot.app)
+        assert "› passed" in seen(pilot.app)
         assert rows.scroll_offset.y > 0
         await pilot.press("g")
         assert rows.scroll_offset.y == 0
@@ -128,11 +125,11 @@ def test_sorting_with_the_mouse(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.click("Rows", offset=(17, 0))
+        await pilot.click("Rows", offset=(15, 0))
         assert app.table.sort == ("reward", False)
-        await pilot.click("Rows", offset=(17, 0))
+        await pilot.click("Rows", offset=(15, 0))
         assert app.table.sort == ("reward", True)
-        await pilot.click("Rows", offset=(1, 0))
+        await pilot.click("Rows", offset=(0, 0))
         assert app.table.sort == ("reward", True), "nothing is there"
 
     played(viewer(run), script)
@@ -170,22 +167,22 @@ def test_filters(run: Run, snapshot: Snapshot) -> None:
         assert cursor(app) == "t005"
         await pilot.press("t")
         assert len(shown(app)) == 6
-        await pilot.press("w")
+        await pilot.press("/")
         snapshot(pilot, "where-80")
         await pilot.press(*"task=*-1 reward>0", "enter")
         assert shown(app) == [2]
-        await pilot.press("w")
-        await answer(pilot, " fault")
+        await pilot.press("/")
+        await answer(pilot, "fault=*")
         assert shown(app) == []
         assert "Nothing passes the filters" in seen(app)
         await pilot.press("x")
         assert len(shown(app)) == 6
-        await pilot.press("w")
-        await answer(pilot, "nonsense")
+        await pilot.press("/")
+        await answer(pilot, "reward<x")
         await pilot.pause()
-        assert "error: 'nonsense' is not a filter" in seen(app)
+        assert "error: 'reward<x' needs a number" in seen(app)
         assert len(shown(app)) == 6
-        await pilot.press("w", *"fault", "escape")
+        await pilot.press("/", *"fault=*", "escape")
         assert len(shown(app)) == 6
 
     played(viewer(run), script)
@@ -195,7 +192,7 @@ def test_the_keys_of_the_rows_are_back_when_there_are_rows_again(run: Run) -> No
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.press("w")
+        await pilot.press("/")
         await answer(pilot, "reward>7")
         assert shown(app) == []
         await pilot.press("x", "down")
@@ -212,7 +209,7 @@ def test_a_filter_that_is_not_touched_stays(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.press("t", "w", "enter")
+        await pilot.press("t", "/", "enter")
         assert shown(app) == [0]
 
     played(viewer(run), script)
@@ -224,7 +221,7 @@ def test_something_is_seen_on_a_terminal_however_small(run: Run, size: tuple[int
         app = pilot.app
         assert isinstance(app, ViewerApp)
         assert "failed" in seen(app)
-        await pilot.press("w", *"fault")
+        await pilot.press("/", *"fault")
         assert "fault" in seen(app)
         await pilot.press("escape", "enter")
         assert "task task-0" in seen(app)
@@ -243,10 +240,10 @@ def test_the_options_of_the_command_are_the_first_filter(run: Run) -> None:
 
 
 def test_a_search_may_be_an_option_too(run: Run) -> None:
-    app = viewer(run, search=r"return a \+ [34]", regex=True)
+    app = viewer(run, search="return a + 3")
 
     async def script(pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: shown(app) == [3, 4])
+        await until(pilot, lambda: shown(app) == [3])
 
     played(app, script)
 
@@ -271,26 +268,6 @@ def test_next_failure_and_next_fault(run: Run) -> None:
     played(viewer(run), script)
 
 
-def test_marks(run: Run) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        app = pilot.app
-        assert isinstance(app, ViewerApp)
-        await pilot.press("space", "down", "space")
-        assert app.table.marked == {"t000", "t002"}
-        assert "2 marked" in head(app)
-        assert app.table.text_to_copy() == "t000\nt002"
-        await pilot.press("home", "space")
-        assert app.table.marked == {"t002"}
-        await pilot.press("a")
-        assert len(app.table.marked) == 6
-        assert seen(app).count("●") == 6
-        await pilot.press("a")
-        assert not app.table.marked
-        assert "●" not in seen(app)
-
-    played(viewer(run), script)
-
-
 def test_opening_and_coming_back(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
@@ -303,17 +280,11 @@ def test_opening_and_coming_back(run: Run) -> None:
         assert screen.options.screenshots is None
         await pilot.press("y")
         assert app.clipboard == screen.text_to_copy() != ""
-        await pilot.press("b")
-        await answer(pilot, "x")
-        assert app.bookmarks.notes == {"t001": "x"}
         await pilot.press("n", "n", "q")
         assert app.screen is app.table
         assert cursor(app) == "t004", "the cursor follows to the dialogue that was shown"
         await pilot.press("enter", "escape")
         assert app.screen is app.table
-        await pilot.press("enter", "/")
-        await answer(pilot, "number")
-        assert app.screen is app.table, "the table shows the matches"
 
     played(viewer(run, hidden=True), script)
 
@@ -322,18 +293,13 @@ def test_side_by_side(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.press("s")
-        await pilot.pause()
-        assert "mark one dialogue" in seen(app)
-        await pilot.press("space", "down", "s")
-        await pilot.pause()
-        assert app.screen is app.table, "of another task"
-        await pilot.press("up", "s")
-        assert isinstance(app.screen, SideBySideScreen)
-        assert [app.screen.pairs[0].left.id, app.screen.pairs[0].right.id] == ["t000", "t001"]
-        await pilot.press("q", "down", "space", "end", "s")
-        assert isinstance(app.screen, SideBySideScreen)
-        assert [app.screen.pairs[0].left.id, app.screen.pairs[0].right.id] == ["t000", "t001"]
+        await pilot.press("down", "s")
+        assert isinstance(app.screen, DialogueScreen)
+        (pair,) = app.screen.shown
+        assert isinstance(pair, Pair)
+        assert (pair.left.id, pair.right.id) == ("t001", "t000")
+        await pilot.press("q")
+        assert app.screen is app.table
 
     played(viewer(run), script)
 
@@ -350,15 +316,15 @@ def test_the_way_into_dialogues_and_back(run: Run) -> None:
         await pilot.pause()
         assert "next dialogue" in seen(app)
         await pilot.press("q", "n", "n")
-        whole = app.records.path.read_bytes()
-        app.records.path.write_text("{}\n")
+        whole = app.viewer.records.path.read_bytes()
+        app.viewer.records.path.write_text("{}\n")
         await pilot.press("n")
         await pilot.pause()
         assert "error: " in seen(app), "and the screen is still open"
-        app.records.path.write_bytes(whole)
+        app.viewer.records.path.write_bytes(whole)
         await pilot.press("q")
         assert cursor(app) == "t003"
-        await pilot.press("home", "space", "s")
+        await pilot.press("home", "s")
         await pilot.pause()
         assert "side by side" in seen(app)
         await pilot.press("q")
@@ -373,7 +339,7 @@ def test_searching(run: Run, snapshot: Snapshot) -> None:
         assert isinstance(app, ViewerApp)
 
         async def found() -> list[int]:
-            await until(pilot, lambda: app.table.searching is None or app.table.searching.done)
+            await until(pilot, lambda: not app.table.filter.text or app.table.searched == 1)
             await pilot.pause(0.3)
             return shown(app)
 
@@ -383,50 +349,17 @@ def test_searching(run: Run, snapshot: Snapshot) -> None:
         assert "“RETURN A + 4”: 1 found" in head(app)
         await pilot.press("/")
         assert app.screen.query_one(Input).value == "RETURN A + 4", "to be changed"
-        await pilot.press("ctrl+u", "ctrl+r", *r"a \+ [13]$")
+        await pilot.press("ctrl+u", *"reward<1 return a")
         await pilot.pause()
         snapshot(pilot, "search-80")
         await pilot.press("enter")
-        assert await found() == [1, 3]
-        await pilot.press("b", "enter", "B")
-        assert shown(app) == [1]
-        await pilot.press("B", "escape")
+        assert await found() == [0, 1, 3, 4]
+        await pilot.press("escape")
         assert len(shown(app)) == 6
-        await pilot.press("/")
-        await answer(pilot, "(")
-        await found()
-        assert "error:" in seen(app)
-        assert len(shown(app)) == 6, "no search, no filter"
         await pilot.press("/", "ctrl+u", "enter")
         assert len(shown(app)) == 6
 
     played(viewer(run), script)
-
-
-def test_bookmarks(run: Run) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        app = pilot.app
-        assert isinstance(app, ViewerApp)
-        await pilot.press("down", "b")
-        await answer(pilot, HOSTILE_NOTE)
-        assert app.bookmarks.notes == {"t001": HOSTILE_NOTE}
-        app.clear_notifications()
-        await pilot.pause()
-        assert f"★ {HOSTILE_NOTE}" in seen(app)
-        await pilot.press("B")
-        assert shown(app) == [1]
-        await pilot.press("B", "b")
-        assert app.screen.query_one(Input).value == HOSTILE_NOTE
-        await pilot.press("escape")
-        assert app.bookmarks.notes == {"t001": HOSTILE_NOTE}
-        await pilot.press("b", "ctrl+u", "enter")
-        assert app.bookmarks.notes == {}
-        assert "★" not in seen(app)
-
-    played(viewer(run), script)
-
-
-HOSTILE_NOTE = "[red]no[/red] [/x] $x [@click=app.exit]"
 
 
 def test_copying_is_harmless(run: Run) -> None:
@@ -436,28 +369,6 @@ def test_copying_is_harmless(run: Run) -> None:
         await pilot.press("y")
         assert "\x1b" not in pilot.app.clipboard
         assert "␛[31mred" in pilot.app.clipboard
-
-    played(viewer(run), script)
-
-
-def test_exporting(run: Run, workplace: Path) -> None:
-    file = workplace / "run-selection.jsonl"
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("space", "space", "e")
-        assert "export 2 dialogues to" in seen(pilot.app)
-        await pilot.press("enter")
-        await until(pilot, lambda: "written to" in seen(pilot.app))
-        assert len(file.read_text().splitlines()) == 2
-        await pilot.press("e", "enter")
-        await until(pilot, lambda: "error: This file already exists" in seen(pilot.app))
-        await pilot.press("a", "a", "e")
-        await answer(pilot, "no/where.jsonl")
-        await until(pilot, lambda: "The folder" in seen(pilot.app))
-        await pilot.press("w")
-        await answer(pilot, "fault")
-        await pilot.press("e")
-        await until(pilot, lambda: "no dialogue here" in seen(pilot.app))
 
     played(viewer(run), script)
 
@@ -486,8 +397,8 @@ def test_help_lists_every_key(run: Run, snapshot: Snapshot, size: tuple[int, int
 
 def test_a_click_on_a_key_below_is_that_key(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        keys = pilot.app.query_one(Keys)
-        place = seen(pilot.app).splitlines()[-1].index("where")
+        keys = pilot.app.screen.query_one(Keys)
+        place = seen(pilot.app).splitlines()[-1].index("search")
         await pilot.click(Keys, offset=(place, 0))
         await pilot.pause()
         assert isinstance(pilot.app.screen, Prompt)
@@ -525,27 +436,16 @@ def test_a_question_keeps_hostile_text_harmless(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await pilot.press("b")
+        app.table.narrow(Filter(text=HOSTILE))
+        await pilot.press("/")
         await pilot.pause()
-        assert "note on a␛[31mred ␛]0;title␇" in seen(app)
+        assert "␛[31mred" in seen(app)
         await pilot.press("escape")
         app.table.show_problem(f"line 3: {HOSTILE}")
-        app.bookmarks.set(f"a{HOSTILE}", HOSTILE)
-        app.reload()
+        await app.reload()
         await pilot.pause()
         assert "[bold]x[/bold] [/x]" in seen(app)
         assert "\x1b" not in seen(app)
-        assert app.query_one("#head", Facts).size.height <= 3
+        assert app.screen.query_one("#head", Facts).size.height <= 3
 
     played(viewer(run), script, (120, 24))
-
-
-def test_the_search_prompt_says_what_it_searches_for(run: Run) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        prompt = SearchPrompt()
-        pilot.app.push_screen(prompt)
-        await pilot.pause()
-        await pilot.press("ctrl+r", "ctrl+r", "ctrl+r")
-        assert prompt.regex
-
-    played(viewer(run), script)

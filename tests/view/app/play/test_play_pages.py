@@ -10,11 +10,11 @@ import pytest
 from sweet.errors import UsageError
 from sweet.render.firefox import find_firefox
 from sweet.rollouts.play.config import PlayConfig
-from sweet.rollouts.play.seat import Play
+from sweet.rollouts.play.interface import Play
 from sweet.rollouts.play.stage import run_play
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.view.app.play.play_app import PlayApp, TextualInterface
+from sweet.view.app.play import PlayApp, TextualInterface
 from tests.view.app.conftest import seen, until
 
 try:

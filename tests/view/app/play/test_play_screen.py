@@ -13,7 +13,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from sweet.rollouts.play.config import PlayConfig
-from sweet.rollouts.play.seat import Actions, Leave, Next, Play, Say, Situation, Table, Undo
+from sweet.rollouts.play.interface import Action, Actions, Play, Session, Situation
 from sweet.rollouts.play.stage import run_play
 from sweet.rollouts.play.typed import LONGEST
 from sweet.runs.run import Run
@@ -21,7 +21,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.base import Task
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Turn
-from sweet.view.app.play.play_app import PlayApp, TextualInterface
+from sweet.view.app.play import PlayApp, TextualInterface
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, seen, until
 
 TASK = Task(
@@ -33,12 +33,10 @@ TURNS = (Turn(role="user", content=TASK.problem_description), Turn(role="assista
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eevil"
 
 
-def table(seat: Any = "human") -> Table:
-    return Table(seat, "ada", task_kind("code"), "paper", 4, "micro")
-
-
-def situation(state: Any = "yours", **changes: Any) -> Situation:
-    return Situation(**{"state": state, "task": TASK, "number": 2, "total": 10, "turns": TURNS, **changes})
+def situation(state: Any = "yours", role: Any = "human", **changes: Any) -> Situation:
+    session = Session(role, "ada", task_kind("code"), "paper", 4)
+    fields = {"session": session, "state": state, "task": TASK, "number": 2, "total": 10, "turns": TURNS}
+    return Situation(**{**fields, **changes})
 
 
 def shown(
@@ -48,7 +46,7 @@ def shown(
     done: Actions = asyncio.Queue()
 
     async def play(actions: Actions) -> None:
-        while not isinstance(action := await actions.get(), Leave):
+        while (action := await actions.get()).name != "leave":
             await done.put(action)
         await done.put(action)
 
@@ -67,7 +65,6 @@ def test_the_human_sees_the_reference_and_the_question(
     tmp_path: Path, snapshot: Snapshot, size: tuple[int, int], name: str
 ) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
-        app.player_screen.begin(table())
         app.player_screen.show(situation())
         await pilot.pause()
         await pilot.pause()
@@ -81,8 +78,7 @@ def test_the_human_sees_the_reference_and_the_question(
 
 def test_the_agent_does_not_see_it(tmp_path: Path, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
-        app.player_screen.begin(table("agent"))
-        app.player_screen.show(situation(turns=TURNS[:1]))
+        app.player_screen.show(situation(role="agent", turns=TURNS[:1]))
         await pilot.pause()
         await pilot.pause()
         snapshot(app, "play-agent")
@@ -96,24 +92,23 @@ def test_the_agent_does_not_see_it(tmp_path: Path, snapshot: Snapshot) -> None:
 def test_keys_become_actions(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         screen = app.player_screen
-        screen.begin(table("agent"))
-        screen.show(situation(turns=TURNS[:1]))
+        screen.show(situation(role="agent", turns=TURNS[:1]))
         await pilot.pause()
         await pilot.press(*"Why q", "enter", *"?", "ctrl+s")
-        assert await done.get() == Say("Why q\n?")
+        assert await done.get() == Action("send", "Why q\n?")
         await pilot.press("ctrl+g")
-        assert await done.get() == Say("Why q\n?", deliver=True)
+        assert await done.get() == Action("deliver", "Why q\n?")
         await pilot.press("escape", "u")
-        assert await done.get() == Undo()
-        screen.show(situation("finished"))
+        assert await done.get() == Action("undo")
+        screen.show(situation("finished", role="agent"))
         await pilot.pause()
         await pilot.press("n")
-        assert await done.get() == Next()
-        screen.show(situation(draft="half"))
+        assert await done.get() == Action("next")
+        screen.show(situation(role="agent", draft="half"))
         await pilot.pause()
         assert screen.editor.text == "half"
         await pilot.press("ctrl+q")
-        assert await done.get() == Leave("half")
+        assert await done.get() == Action("leave", "half")
 
     shown(tmp_path, script)
 
@@ -121,7 +116,6 @@ def test_keys_become_actions(tmp_path: Path) -> None:
 def test_what_is_not_sent_stays_while_the_other_side_thinks_of_a_notice(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         screen = app.player_screen
-        screen.begin(table())
         screen.show(situation())
         await pilot.pause()
         await pilot.press(*"abc", "ctrl+s")
@@ -136,7 +130,6 @@ def test_what_is_not_sent_stays_while_the_other_side_thinks_of_a_notice(tmp_path
 def test_pasted_text_is_cleaned_and_bounded(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         screen = app.player_screen
-        screen.begin(table())
         screen.show(situation())
         await pilot.pause()
         app.post_message(Paste(HOSTILE + "\r\nsecond\0 line"))
@@ -153,7 +146,6 @@ def test_pasted_text_is_cleaned_and_bounded(tmp_path: Path) -> None:
 def test_text_of_a_model_is_drawn_and_not_executed(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         screen = app.player_screen
-        screen.begin(table())
         hostile = Turn(role="assistant", content=HOSTILE + " [bold]markup[/bold]")
         task = TASK.model_copy(update={"id": f"t{HOSTILE}", "ground_truth": HOSTILE})
         screen.show(situation("failed", task=task, turns=(TURNS[0], hostile), notice=HOSTILE))
@@ -179,7 +171,7 @@ def test_a_dialogue_is_played_with_keys(tmp_path: Path) -> None:
 
             async def work() -> None:
                 async with app.run_test(size=WIDE) as pilot:
-                    await until(pilot, lambda: screen.unsent is not None)
+                    await until(pilot, lambda: screen.situation is not None and screen.situation.state == "yours")
                     await pilot.press(*"What is the minimum?", "ctrl+s")
                     await until(pilot, lambda: screen.situation is not None and len(screen.situation.turns) == 3)
                     await pilot.press(*"def f(x): return 1", "ctrl+g")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sweet.view.app.columns import GAP, TRAJECTORY, Layout, fitted, needs_of
 from sweet.view.records import Summary
+from sweet.view.table import GAP, NAME, Layout, fitted, needs_of
 from tests.view.app.summaries import summary
 from tests.view.conftest import HOSTILE
 
@@ -25,17 +25,17 @@ LONG = summary(id="micro-test-0007-s0-r0", task_id="micro-test-0007")
 
 
 def test_all_columns_with_something_to_say_fit_on_80() -> None:
-    assert titles(of([LONG], 76)) == ["outcome", "reward", "turns", "tokens", "seconds", "dialogue"]
+    assert titles(of([LONG], 76)) == ["outcome", "reward", "tests", "turns", "tokens", "seconds", "dialogue"]
 
 
 def test_what_matters_least_goes_first() -> None:
-    assert titles(of([LONG], 50)) == ["outcome", "reward", "turns", "dialogue"]
+    assert titles(of([LONG], 50)) == ["outcome", "reward", "tests", "turns", "dialogue"]
     assert titles(of([LONG], 36)) == ["outcome", "reward", "dialogue"]
     assert titles(of([LONG], 20)) == ["outcome", "dialogue"]
 
 
 def test_a_column_without_values_is_omitted() -> None:
-    unscored = summary(outcome=None, reward=None, tokens=None, seconds=None)
+    unscored = summary(outcome=None, reward=None, total=None, tokens=None, seconds=None)
     assert titles(of([unscored], 76)) == ["outcome", "turns", "dialogue"]
     assert titles(of([], 76)) == ["dialogue"]
 
@@ -92,5 +92,5 @@ def test_figures_are_not_cut(shown: Summary) -> None:
 
 def test_whole_yields_the_columns_that_are_not_truncated() -> None:
     layout = of([LONG], 36)
-    assert TRAJECTORY not in layout.whole(LONG)
-    assert TRAJECTORY in layout.whole(summary(id="short"))
+    assert NAME not in layout.whole(LONG)
+    assert NAME in layout.whole(summary(id="short"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from sweet.render.page import RenderSettings
-from sweet.rollouts.play.typed import Seat
+from sweet.rollouts.play.typed import Role
 from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -22,20 +22,19 @@ State = Literal["yours", "waiting", "finished", "failed"]
 
 
 @dataclass(frozen=True)
-class Table:
+class Session:
     """What is the same in all dialogues.
 
     Attributes:
-        other: the name of the model or script that plays the other side.
+        role, name: of the person.
         settings: how pages are rendered; None for tasks without pages.
     """
 
-    seat: Seat
+    role: Role
     name: str
     kind: TaskKind
     protocol: ProtocolName
     max_turns: int
-    other: str
     settings: RenderSettings | None = None
 
 
@@ -51,6 +50,7 @@ class Situation:
         ended: the dialogue, in the state `finished`.
     """
 
+    session: Session
     state: State
     task: Task
     number: int
@@ -60,48 +60,22 @@ class Situation:
     notice: str = ""
     ended: Trajectory | None = None
 
-    @property
-    def agent_turns(self) -> int:
-        """How often the agent has spoken."""
-        return sum(turn.role == "assistant" for turn in self.turns)
-
 
 @dataclass(frozen=True)
-class Say:
-    """Send a text; as the agent with `deliver` as the answer."""
+class Action:
+    """What the person does.
 
-    text: str
-    deliver: bool = False
+    Attributes:
+        name: send a text; as the agent deliver it as the answer; undo: return to the person's last message; skip: go to
+            the next dialogue without this one; next: keep the ended dialogue and go on; retry: ask the other side again
+            after it failed; leave: stop playing, the dialogue under way stays as it is.
+        text: what is sent or delivered; of `leave` the text that was not sent yet, None if it is not the person's turn.
+    """
 
-
-@dataclass(frozen=True)
-class Undo:
-    """Return to the person's last input."""
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Go to the next dialogue, without this one."""
+    name: Literal["send", "deliver", "undo", "skip", "next", "retry", "leave"]
+    text: str | None = None
 
 
-@dataclass(frozen=True)
-class Next:
-    """Keep the ended dialogue and go on."""
-
-
-@dataclass(frozen=True)
-class Again:
-    """Ask the other side again after it failed."""
-
-
-@dataclass(frozen=True)
-class Leave:
-    """Stop playing; the dialogue under way stays as it is, with the text that was not sent yet."""
-
-    draft: str | None = None
-
-
-Action = Say | Undo | Skip | Next | Again | Leave
 Actions = asyncio.Queue[Action]
 Play = Callable[[Actions], Coroutine[Any, Any, None]]
 
@@ -111,9 +85,6 @@ class Interface(Protocol):
 
     def run(self, play: Play) -> None:
         """Run `play` in an event loop, with the queue that it takes actions from; raises what it raises."""
-
-    def begin(self, table: Table) -> None:
-        """Called once both sides are there, before the first situation."""
 
     def show(self, situation: Situation) -> None:
         """Draw a situation."""
