@@ -34,8 +34,7 @@ from sweet.tasks import markers
 from sweet.tasks.base import Message, Task
 from sweet.tasks.html import page
 from sweet.tasks.html.writer import write
-from sweet.view.code import pieces
-from sweet.view.styled_markdown import markdown
+from sweet.view.code import fragments, prose
 
 SIZE = 30_000
 """Characters of an attack."""
@@ -71,7 +70,6 @@ NOT_FOREIGN = {
     "sandbox/jail.py": "the version of the kernel",
     "toml_file.py": "an error of the TOML parser",
     "training/layout.py": "the user's address",
-    "view/search_worker.py": "the user's expression, searched in a process that can be ended",
 }
 """Files whose expressions are not applied to foreign texts, and why."""
 
@@ -360,8 +358,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "score": _read_score,
     "template": _template,
     "write": _write,
-    "code": lambda text: pieces(text, "python", whole=True),
-    "markdown": lambda text: Console(file=io.StringIO(), width=10_000).print(markdown(text)),
+    "code": lambda text: fragments(text, "python", whole=True),
+    "markdown": lambda text: Console(file=io.StringIO(), width=10_000).print(prose(text, "")),
     "redacted": redacted,
 }
 

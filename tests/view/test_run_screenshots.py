@@ -23,8 +23,8 @@ from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.half_blocks import PictureRow
 from sweet.view.html_screenshots import HtmlScreenshots
+from sweet.view.pictures import PictureRow
 from sweet.view.records import Records
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts

@@ -62,7 +62,7 @@ class ViewerApp(TerminalApp):
     def get_default_screen(self) -> Screen[None]:
         return self.table
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         self.set_interval(LIVE, self.check_disk)
 
     def on_ready(self) -> None:

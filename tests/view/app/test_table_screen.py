@@ -299,7 +299,7 @@ def test_side_by_side(run: Run) -> None:
         assert isinstance(pair, Pair)
         assert (pair.left.id, pair.right.id) == ("t001", "t000")
         await pilot.press("q")
-        assert app.screen is app.table
+        assert cursor(app) == "t001"
 
     played(viewer(run), script)
 

@@ -35,7 +35,7 @@ def test_a_person_sees_both_pages(tmp_path: Path) -> None:
 
             async def work() -> None:
                 async with app.run_test(size=(120, 70)) as pilot:
-                    await until(pilot, lambda: screen.unsent is not None, 90)
+                    await until(pilot, lambda: screen.situation is not None and screen.situation.state == "yours", 90)
                     await pilot.pause(0.2)
                     drawn.append(seen(app))
                     await pilot.press(*"Larger", "ctrl+s")
