@@ -55,7 +55,7 @@ class PictureRow:
     pictures: Sequence[tuple[str, Picture]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if not can_draw(console):
+        if not can_draw(console) or not any(picture.screenshot for _, picture in self.pictures):
             yield from (described(title, picture) for title, picture in self.pictures)
             return
         across = (options.max_width + GAP) // max(len(self.pictures), 1) - GAP

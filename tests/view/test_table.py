@@ -29,7 +29,7 @@ def test_all_columns_with_something_to_say_fit_on_80() -> None:
 
 
 def test_what_matters_least_goes_first() -> None:
-    assert titles(of([LONG], 50)) == ["outcome", "reward", "tests", "turns", "dialogue"]
+    assert titles(of([LONG], 50)) == ["outcome", "reward", "tests", "dialogue"]
     assert titles(of([LONG], 36)) == ["outcome", "reward", "dialogue"]
     assert titles(of([LONG], 20)) == ["outcome", "dialogue"]
 

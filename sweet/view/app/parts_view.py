@@ -133,7 +133,7 @@ class Pictures(Widget):
         if not self._width:
             return
         across = self._width // len(self._pictures) - GAP
-        row = across >= NARROWEST
+        row = across >= NARROWEST and any(picture.screenshot for _, picture in self._pictures)
         columns = [Vertical(*self._column(*one, across if row else self._width)) for one in self._pictures]
         for column in columns:
             column.styles.margin = (0, GAP, 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from sweet.view.app.parts_view import HIGHEST_WHOLE, Pictures
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.pictures import HIGHEST
 from sweet.view.viewer import ViewConfig
-from tests.packages import hide_package
 from tests.view.app.conftest import played, seen
 from tests.view.test_run_screenshots import pages  # noqa: F401
 
@@ -42,14 +42,14 @@ def test_a_page_is_beside_its_reference_and_whole_on_a_key(pages: Run) -> None: 
     played(app, script, SIZE)
 
 
-@pytest.mark.parametrize("hidden", ["", "textual_image"])
+@pytest.mark.parametrize("hidden", ["", "textual_image.widget"])
 def test_pictures_that_are_not_drawn_are_described(
     pages: Run,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     hidden: str,
 ) -> None:
     if hidden:
-        hide_package(hidden, monkeypatch)
+        monkeypatch.setitem(sys.modules, hidden, None)
     else:
         monkeypatch.setenv("NO_COLOR", "1")
     app = ViewerApp(pages, ViewConfig())
