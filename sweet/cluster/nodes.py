@@ -1,12 +1,7 @@
 """Joins a Ray cluster and lists its nodes.
 
-Ray is an optional dependency and is imported when a cluster is opened. A cluster is started here only for `local`;
-otherwise it runs already, and nothing of it is changed.
-
-Whoever reaches a port of a cluster and has its token can run programs on it. By default Ray listens on all interfaces,
-writes the token so that every user of the machine can read it, and keeps its session in a folder that all can write.
-The cluster for `local` listens on the loopback interface only, its session is in a folder of this user, and the token
-can be read by this user only (`sweet.cluster.private`).
+Ray is an optional dependency and is imported when a cluster is opened. The cluster runs already, and nothing of it is
+changed. Whoever reaches one of its ports and has its token can run programs on it.
 """
 
 from __future__ import annotations
@@ -23,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.cluster.private import check_private, private_settings
 from sweet.errors import ServerError, UsageError, first_line
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.installation import install_command
 
 _TOKEN_HINT = "; if the cluster requires a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
@@ -76,37 +70,34 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     """Join a cluster until the context is closed.
 
     Args:
-        address: `local` starts a cluster on this machine that ends with the context; `auto` is the one that this
-            machine belongs to; otherwise HOST:PORT of a cluster's head, or ray://HOST:PORT.
+        address: `auto` is the cluster that this machine belongs to; otherwise HOST:PORT of a cluster's head, or
+            ray://HOST:PORT.
 
     Raises:
         UsageError: Ray is not installed.
         ServerError: no cluster answers at the address.
     """
     try:
-        ray = import_ray(address)
+        ray = import_ray()
     except ImportError as error:
         raise UsageError(
             f"Ray is not installed: {first_line(error)}", where=option("ray", address), fix=install_command("ray")
         ) from error
-    target = address if address == "local" else _reachable(address)
+    target = _reachable(address)
     with ExitStack() as stack:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            options = stack.enter_context(private_settings()) if address == "local" else {}
             stack.callback(ray.shutdown)
-            ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **options)
+            ray.init(target, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise _no_cluster(address, first_line(error), _TOKEN_HINT) from error
         finally:
             for number, handler in handlers.items():  # Ray installs its own handler of SIGTERM
                 signal.signal(number, handler)
-        if address == "local":
-            check_private(ray)
         yield Cluster(ray, address)
 
 
-def import_ray(address: str = "local") -> Any:
+def import_ray() -> Any:
     """Import Ray with the settings that it reads from the environment at that moment.
 
     Ray prints messages about lost nodes on stdout, which is reserved for data; the scheduler reports them itself. Ray
@@ -114,12 +105,12 @@ def import_ray(address: str = "local") -> Any:
 
     Ray does not use an authentication token unless it is configured to, although a head that is started where a token
     exists requires it. Therefore token authentication is switched on if there is a token; clusters without
-    authentication ignore it. For `local`, Ray creates a token itself.
+    authentication ignore it.
 
     Raises:
         ImportError: Ray is not installed.
     """
-    if address != "local" and "ray" not in sys.modules and _has_token():
+    if "ray" not in sys.modules and _has_token():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     before = {name: os.environ.get(name) for name in _SILENT}
     os.environ.update(_SILENT)
@@ -172,9 +163,5 @@ def _local_node_address() -> str:
 
 
 def _no_cluster(address: str, why: str, hint: str = "") -> ServerError:
-    fix = (
-        Hint("ray start --head, or ", option("ray", "local"))
-        if address == "auto"
-        else f"ray status --address {address}"
-    )
-    return ServerError(f"No Ray cluster answers: {why}", where=option("ray", address), fix=Hint(fix, hint))
+    fix = "ray start --head" if address == "auto" else f"ray status --address {address}"
+    return ServerError(f"No Ray cluster answers: {why}", where=option("ray", address), fix=f"{fix}{hint}")

@@ -36,7 +36,7 @@ from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.humans import plan_humans
 from sweet.runs.manifest import Artifact
-from sweet.runs.tokens import Tokens, TokensByRole, larger, total
+from sweet.runs.tokens import TokensByRole, total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
 from sweet.stages.record import Rate
@@ -404,8 +404,7 @@ class Loop:
         }
         priced: dict[str, Any] = {}
         if self.recipe.prices is not None:
-            of_rounds = total(map(self._tokens, self.rounds))
-            priced["cost"] = self.recipe.prices.cost(larger(self.cache.tokens(), of_rounds))
+            priced["cost"] = self.recipe.prices.cost(self.cache.tokens())
         humans: dict[str, Any] = {}
         if self.other_human:
             humans = {"human": self.human(TEST), "other_human": self.human(OTHER_HUMAN)}
@@ -442,16 +441,7 @@ class Loop:
 
     def _tokens(self, played: Played) -> TokensByRole:
         """Return what models have read and written in a round, by role."""
-        return total(larger(self.cache.tokens(step), _recorded(step)) for step in played.steps.values())
-
-
-def _recorded(step: Step) -> TokensByRole:
-    """Return the tokens in a step's metrics, by role: all that is known of a step of an earlier version."""
-    counts = {name: int(step.metrics.get(name) or 0) for name in Usage.model_fields if name.endswith("_tokens")}
-    return {
-        "agent": Tokens(prompt=counts["prompt_tokens"], completion=counts["completion_tokens"]),
-        "sim": Tokens(prompt=counts["human_prompt_tokens"], completion=counts["human_completion_tokens"]),
-    }
+        return total(map(self.cache.tokens, played.steps.values()))
 
 
 def _usage(played: Played) -> Usage:

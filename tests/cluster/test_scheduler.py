@@ -274,4 +274,4 @@ def test_auto_on_a_machine_that_belongs_to_no_cluster(
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ServerError, match="belongs to none") as caught, open_cluster("auto"):
         pass
-    assert caught.value.fix == "ray start --head, or --ray local"
+    assert caught.value.fix == "ray start --head"
