@@ -37,7 +37,7 @@ from sweet.tasks.micro.family import FAMILIES, MICRO
 OUT = Path(__file__).parent / "results" / "micro.json"
 SIZES = ("turns", "train_tasks", "eval_tasks")
 """The sizes that can be changed."""
-FIGURES = ("best_of", "best_of_turns", "offline", "credit")
+FIGURES = ("best_of", "best_of_turns", "credit")
 
 
 def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: bool = True) -> StudyResults:
@@ -51,11 +51,8 @@ def kept(existing: StudyResults, new: StudyResults, path: Path, *, differences: 
     Raises:
         InputError: the two are not comparable.
     """
-    if existing.settings.get("equal", "dialogues") != new.settings.get("equal", "dialogues"):
-        raise _not_comparable(path)
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
-    settings = new.settings | existing.settings  # a setting that earlier versions lack is that of the new study
-    same = (existing.seeds, settings) == (new.seeds, new.settings)
+    same = (existing.seeds, existing.settings) == (new.seeds, new.settings)
     alike = _success_of_sweet(of_existing) == _success_of_sweet(of_new) and "sweet" in of_new
     if not same or (differences and not alike):
         raise _not_comparable(path)

@@ -4,7 +4,7 @@
 
 Run it in the repository. It replaces what stands between markers: in README.md the rows of some methods, in
 docs/results.md the tables of `micro` and `micro-long` and that of the earlier study with all ablations, at equal
-dialogues; and it writes docs/micro.png, which contains the digest of its source. The learning curves, and what is
+dialogues; and it writes docs/micro.svg, which contains the digest of its source. The learning curves, and what is
 compared at equal wall clock, are those of a second study of fewer seeds, which ran while nothing else did (CURVES). A
 test compares them with the results. No number is typed by hand.
 """
@@ -18,20 +18,22 @@ from pathlib import Path
 from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
+from sweet.results import study_facts
+from sweet.results.study_facts import difference_text, number_text, rate, share_text
+from sweet.results.study_names import about
+from sweet.results.study_page import overview, overview_parts
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Against, Bounds, MethodResult, StudyResults, read_results
-from sweet.units import count, format_duration, percent, percent_bounds
+from sweet.study.settings import METHODS
+from sweet.units import count, format_duration
 from sweet.view import safe_markdown
-from sweet.view.report.scales import minus
-from sweet.view.study import plots, study_series
-from sweet.view.study.display_names import METHODS, about
 
 FAMILY, LONGER_FAMILY = "micro", "micro-long"
 RESULTS = Path("benchmarks/results/micro.json")
 CURVES = Path("benchmarks/results/micro-curves.json")
 LONGER = Path("benchmarks/results/micro-long.json")
 EARLIER = Path("benchmarks/results/micro-dialogues.json")
-PICTURE = Path("docs/micro.png")
+PICTURE = Path("docs/micro.svg")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
@@ -51,7 +53,6 @@ ALTERNATIVES = {
 }
 """Descriptions of the parts of the picture."""
 SHOWN_IN_README = ("multi-turn-dpo", "sweet", "sweet-plus")
-NO_BOUNDS = (None, None)
 HEADER = ("method", "what it is", "success", "greedy")
 
 
@@ -117,7 +118,7 @@ def _of_curves(timed: StudyResults) -> str:
 
 def readme_rows(results: StudyResults) -> str:
     """Return the rows of README: a few methods, by success."""
-    methods = [one for one in study_series.methods(results) if one.method in SHOWN_IN_README]
+    methods = [one for one in study_facts.methods(results) if one.method in SHOWN_IN_README]
     return safe_markdown.table(HEADER, [_row(one, len(results.seeds)) for one in methods], "--rr") + "\n"
 
 
@@ -139,7 +140,7 @@ def _below(results: StudyResults, source: Path) -> list[str]:
     return [
         _at_equal_seconds(results),
         safe_markdown.prose(results.note or ""),
-        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
+        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_facts.verdict_in_words(results)),
         f"Written by `python -m benchmarks.readme_results` from "
         f"[{source}](../{source}), which has all results and settings ({_versions(results)}).",
     ]
@@ -148,16 +149,16 @@ def _below(results: StudyResults, source: Path) -> list[str]:
 def table(results: StudyResults) -> str:
     """Return the table of all methods as Markdown, with the differences to each method that the others are compared
     with."""
-    methods = study_series.methods(results)
-    compared = {ours: of for ours, of in study_series.AGAINST.items() if any(of(one) is not None for one in methods)}
+    methods = study_facts.methods(results)
+    compared = {ours: of for ours, of in study_facts.AGAINST.items() if any(of(one) is not None for one in methods)}
     header = (*HEADER, *(f"{safe_markdown.code(ours)} minus it" for ours in compared))
     rows = [[*_row(one, len(results.seeds)), *(_against(of(one)) for of in compared.values())] for one in methods]
     return safe_markdown.table(header, rows, "--rr" + "r" * len(compared))
 
 
 def _equal(results: StudyResults) -> str:
-    """Return what is the same for all methods. Results of earlier versions do not say it: it was the dialogues."""
-    if results.settings.get("equal") != "tokens":
+    """Return what is the same for all methods."""
+    if results.settings["equal"] != "tokens":
         return "learn from the same offline dialogues"
     tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
     return "let it generate the same number of tokens" + ("" if tokens is None else f" (about {tokens:,.0f})")
@@ -168,12 +169,12 @@ def _at_equal_seconds(results: StudyResults) -> str:
     rows = [
         [
             safe_markdown.code(one.method),
-            "" if one.generated_tokens is None else f"{one.generated_tokens:,.0f}",
+            number_text(one.generated_tokens),
             format_duration(one.seconds),
-            _percent(at.success, at.success_ci),
-            _points(at.sweet_minus, at.sweet_minus_ci),
+            _share(at.success, at.success_ci),
+            difference_text(at.sweet_minus, at.sweet_minus_ci),
         ]
-        for one in study_series.methods(results)
+        for one in study_facts.methods(results)
         if (at := one.at_equal_seconds) is not None
     ]
     if not rows:
@@ -188,7 +189,7 @@ def _at_equal_seconds(results: StudyResults) -> str:
 
 
 def _alternative(results: StudyResults) -> str:
-    words = "; ".join(ALTERNATIVES[name] for name in plots.overview_parts(results))
+    words = "; ".join(ALTERNATIVES[name] for name in overview_parts(results))
     return words[:1].upper() + words[1:]
 
 
@@ -198,22 +199,18 @@ def _row(one: MethodResult, seeds: int) -> list[str]:
     fewer = f" ({count(finished, 'seed')} of {seeds})" if 0 < finished < seeds else ""
     return [
         safe_markdown.code(one.method),
-        METHODS.get(one.method, "") + fewer,
-        _percent(one.success, one.success_ci),
-        _percent(one.greedy_success, one.greedy_success_ci),
+        (METHODS[one.method].what if one.method in METHODS else "") + fewer,
+        _share(one.success, one.success_ci),
+        _share(one.greedy_success, one.greedy_success_ci),
     ]
 
 
 def _against(found: Against | None) -> str:
-    return "" if found is None else f"{_points(found.difference, found.ci)}, p {_p(found.p_value)}"
+    return "" if found is None else f"{difference_text(found.difference, found.ci)}, p {_p(found.p_value)}"
 
 
-def _percent(share: float, ci: Bounds | None) -> str:
-    return minus(f"{percent(share)} {percent_bounds(*(ci or NO_BOUNDS))}".rstrip())
-
-
-def _points(difference: float, ci: Bounds | None) -> str:
-    return minus(f"{percent(difference, signed=True)} {percent_bounds(*(ci or NO_BOUNDS), signed=True)}".rstrip())
+def _share(share: float, ci: Bounds | None) -> str:
+    return share_text(rate("", share, ci))
 
 
 def _p(p_value: float) -> str:
@@ -239,11 +236,11 @@ def update(root: Path, path: Path = RESULTS, longer: Path = LONGER, earlier: Pat
     """Write the blocks and the picture under the repository's root.
 
     Raises:
-        SweetError: the results are invalid, or matplotlib is not installed.
+        SweetError: the results are invalid.
     """
     results, timed = read_study(path), read_curves(root)
     shown = results if timed is None else with_curves(results, timed)
-    write_whole(root / PICTURE, plots.overview(shown, digest(path, root / CURVES)))
+    write_whole(root / PICTURE, overview(shown, digest(path, root / CURVES)).encode())
     _put(root / "README.md", BEGIN_ROWS, END_ROWS, readme_rows(results))
     _put(root / PAGE, BEGIN, END, block(results, timed))
     _put(root / PAGE, BEGIN_LONGER, END_LONGER, longer_block(read_study(longer, LONGER_FAMILY)))

@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.cli_view import SWEET, fresh
 from benchmarks.large_run import NEEDLE, NEEDLES, TRAJECTORIES, make
 from sweet.runs.run import Run
-from tests.view.real_page import LOOPBACK, RealPage, real_page
+from tests.results.real_page import LOOPBACK, RealPage, real_page
 
 LARGEST = 2.0
 """Megabytes of the page of `SOME` dialogues at most."""

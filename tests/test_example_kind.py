@@ -28,7 +28,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.base import NO_ANSWER, Message, Task
 from sweet.tasks.scores import Verdict
 from tests.packages import EXAMPLE, register
-from tests.view.page_data import opened
+from tests.results.page_data import opened
 
 SCHEMA = "CREATE TABLE t (id, name, price); INSERT INTO t VALUES (1, 'a', 0.1), (2, NULL, 0.2), (3, 'a', 0.1);"
 

@@ -50,7 +50,13 @@ STREAMS = 3
 LARGEST = 1 << 20
 """Bytes of a request."""
 COMMANDS = (
-    *("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose", "sweet.report.collect", "sweet.view.report"),
+    *(
+        "sweet.cli.calls",
+        "sweet.cli.signals",
+        "sweet.cli.verbose",
+        "sweet.results.collect",
+        "sweet.results.report_page",
+    ),
     *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
@@ -65,8 +71,8 @@ LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM
 TESTING = (
     *("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image", "markdown_it", "grimp"),
     *("sweet.study.study", "sweet.study.worker", "sweet.online.stage", "sweet.publishing.stage", "sweet.cli.generated"),
-    *("sweet.view.app.viewer_app", "sweet.view.app.play.play_app", "sweet.view.dialogues_page"),
-    *("sweet.view.report.markdown_report", "sweet.view.study.study_page", "sweet.render.browsers"),
+    *("sweet.view.app.viewer_app", "sweet.view.app.play.play_app", "sweet.results.dialogues_page"),
+    *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_choice", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
     *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.bug_report"),
     "benchmarks.cli_view",

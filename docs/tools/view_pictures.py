@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.tools.record_viewer import film
-from tests.view.real_page import LOOPBACK, RealPage, real_page, served
+from tests.results.real_page import LOOPBACK, RealPage, real_page, served
 
 SIZE = (110, 28)
 """Columns and lines of the terminal."""
@@ -69,11 +69,12 @@ async def screens(run: Path) -> list[str]:
 
 def picture_of_page(firefox: RealPage, run: Path, page: Path) -> bytes:
     """Return the page to send with a dialogue opened that has candidates and passed, as PNG."""
+    from sweet.results.dialogues_page import write_dialogues
     from sweet.runs.run import Run
     from sweet.view.records import Records
     from sweet.view.viewer import ViewConfig, Viewer
 
-    Viewer(Run.open(run), ViewConfig(from_=TRAINED)).write_html(page)
+    write_dialogues(page, Viewer(Run.open(run), ViewConfig(from_=TRAINED)))
     records = Records(Run.open(run), TRAINED)
     ranked = records.ranked_ids()
     shown = next(one for one in records.summaries() if one.id in ranked and one.outcome == "passed")

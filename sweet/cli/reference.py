@@ -43,7 +43,7 @@ RECORDS = {
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
     "view": ("sweet.view.viewer:ViewMetrics",),
-    "report": ("sweet.report.schema:ReportMetrics",),
+    "report": ("sweet.results.facts:ReportMetrics",),
     "status": ("sweet.inspection.status:StatusMetrics",),
     "control": ("sweet.inspection.controlling:ControlMetrics",),
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),

@@ -18,7 +18,7 @@ from sweet.publishing.config import PushConfig, PushMetrics
 from sweet.publishing.dataset import public_name, write_data
 from sweet.publishing.hub import RepoType, check_name, license_of, push_files
 from sweet.regular import check_tree
-from sweet.report.collect import collect
+from sweet.results.collect import collect
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run

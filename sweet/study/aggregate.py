@@ -18,18 +18,15 @@ from sweet.device import CORES
 from sweet.json_value import JsonValue
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
-from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
+from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value
 from sweet.study.accounting import generated_tokens, seconds
-from sweet.study.curves import BySeed, at_equal_seconds, curves, mean_curve
+from sweet.study.curves import RATE, SHARE, BySeed, at_equal_seconds, bounds_of, curves, mean_curve, mean_of
 from sweet.study.plan import GREEDY, SAMPLED, SeedJob, read_seeds
-from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
+from sweet.study.results import Against, Columns, Credit, MethodResult, StudyResults
 from sweet.study.settings import CRITICS, TURN_JUDGES, Method
 from sweet.study.study_steps import StudySteps
 
-RATE, TESTS = "success_rate", "tests_passed"
-_SHARE = (0.0, 1.0)
-"""The range of a share."""
-
+TESTS = "tests_passed"
 ByTask = Mapping[str, float]
 
 
@@ -99,10 +96,10 @@ def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against
     by_seed = [fmean(a[task] - b[task] for task in shared) for a, b in pairs]
     over_tasks = mean_difference(by_task)
     return Against(
-        difference=_mean(by_task),
+        difference=mean_of(by_task),
         ci=(round(over_tasks.low, 6), round(over_tasks.high, 6)),
         p_value=float(f"{sign_flip_p_value(by_task):.6g}"),
-        seeds_ci=_bounds(by_seed, (-1.0, 1.0)),
+        seeds_ci=bounds_of(by_seed, (-1.0, 1.0)),
     )
 
 
@@ -114,7 +111,7 @@ def _outcome(steps: StudySteps, method: Method) -> Outcome:
         values.means(RATE),
         values.means(TESTS),
         float(greedy.metrics[RATE]),
-        generated_tokens(making, steps.cache),
+        generated_tokens(making),
         seconds(making),
     )
 
@@ -135,13 +132,13 @@ def _method(
     tokens = [outcome.tokens for outcome in outcomes.values() if outcome.tokens is not None]
     return MethodResult(
         method=method.name,
-        success=_mean(success),
-        success_ci=_bounds(success),
+        success=mean_of(success),
+        success_ci=bounds_of(success),
         success_by_seed=[round(value, 6) for value in success],
-        tests_passed=_mean(tests),
-        tests_passed_ci=_bounds(tests),
-        greedy_success=_mean(greedy),
-        greedy_success_ci=_bounds(greedy),
+        tests_passed=mean_of(tests),
+        tests_passed_ci=bounds_of(tests),
+        greedy_success=mean_of(greedy),
+        greedy_success_ci=bounds_of(greedy),
         generated_tokens=round(fmean(tokens), 1) if len(tokens) == len(outcomes) else None,
         generated_tokens_by_seed=[outcome.tokens for outcome in outcomes.values()],
         seconds=round(fmean(outcome.seconds for outcome in outcomes.values()), 1),
@@ -218,8 +215,8 @@ def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
             shares = [float(metrics["agreement"]) for metrics in by_seed]
             by_kind = [metrics["agreement_by_kind"] for metrics in by_seed]
             found[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage", "mean")
-            found["agreement"][name] = {"share": _mean(shares), "ci": _bounds(shares)}
-            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", "share", _SHARE)
+            found["agreement"][name] = {"share": mean_of(shares), "ci": bounds_of(shares)}
+            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", "share", SHARE)
     return Credit.model_validate(found) if found["agreement"] else None
 
 
@@ -232,7 +229,7 @@ def _by_kind(
     """Return a metric by kind, under its name in the results, over the seeds that have replies of the kind."""
     kinds = sorted({kind for seed in by_seed for kind in seed})
     values = {kind: [float(seed[kind][metric]) for seed in by_seed if kind in seed] for kind in kinds}
-    return {kind: {name: _mean(row), "ci": _bounds(row, within)} for kind, row in values.items()}
+    return {kind: {name: mean_of(row), "ci": bounds_of(row, within)} for kind, row in values.items()}
 
 
 def _measured(jobs: Sequence[SeedJob], judges: Mapping[str, str]) -> list[tuple[str, Method]]:
@@ -243,18 +240,8 @@ def _measured(jobs: Sequence[SeedJob], judges: Mapping[str, str]) -> list[tuple[
 
 def _add(columns: Columns, name: str, rows: Sequence[Sequence[float]]) -> None:
     """Add a curve and its intervals; each row has the values of the seeds."""
-    columns[name] = [_mean(row) for row in rows]
-    columns[f"{name}_ci"] = [_bounds(row) for row in rows]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return round(fmean(values), 6)
-
-
-def _bounds(values: Sequence[float], within: tuple[float, float] = _SHARE) -> Bounds | None:
-    """Return the t-interval over seeds."""
-    interval = t_interval(values, bounds=within)
-    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))
+    columns[name] = [mean_of(row) for row in rows]
+    columns[f"{name}_ci"] = [bounds_of(row) for row in rows]
 
 
 def _versions() -> dict[str, JsonValue]:

@@ -69,7 +69,7 @@ def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
 
 def _points(steps: StudySteps, method: Method) -> list[Reached]:
     making, scores = steps.validated(method)
-    end = Reached(generated_tokens(making, steps.cache), seconds(making), float(scores.metrics[RATE]))
+    end = Reached(generated_tokens(making), seconds(making), float(scores.metrics[RATE]))
     return [*_during(making[-1], end), end] if method.online else [end]
 
 
@@ -95,8 +95,8 @@ def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
         CurvePoint(
             tokens=_mean_tokens(points),
             seconds=round(fmean(point.seconds for point in points), 1),
-            success=_mean([point.success for point in points]),
-            success_ci=_bounds([point.success for point in points], SHARE),
+            success=mean_of([point.success for point in points]),
+            success_ci=bounds_of([point.success for point in points], SHARE),
         )
         for points in zip(*([*points[:shortest], points[-1]] for points in by_seed.values()), strict=True)
     ]
@@ -112,10 +112,10 @@ def at_equal_seconds(by_seed: BySeed, sweet: BySeed) -> AtEqualSeconds | None:
     return AtEqualSeconds(
         seconds=round(fmean(ends.seconds for _, ends in pairs), 1),
         tokens=_mean_tokens(reached),
-        success=_mean([point.success for point in reached]),
-        success_ci=_bounds([point.success for point in reached], SHARE),
-        sweet_minus=_mean(differences),
-        sweet_minus_ci=_bounds(differences, DIFFERENCE),
+        success=mean_of([point.success for point in reached]),
+        success_ci=bounds_of([point.success for point in reached], SHARE),
+        sweet_minus=mean_of(differences),
+        sweet_minus_ci=bounds_of(differences, DIFFERENCE),
     )
 
 
@@ -124,10 +124,11 @@ def _mean_tokens(points: Sequence[Reached]) -> float | None:
     return round(fmean(tokens), 1) if len(tokens) == len(points) else None
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean_of(values: Sequence[float]) -> float:
     return round(fmean(values), 6)
 
 
-def _bounds(values: Sequence[float], within: tuple[float, float]) -> Bounds | None:
+def bounds_of(values: Sequence[float], within: tuple[float, float] = SHARE) -> Bounds | None:
+    """Return the t-interval over seeds."""
     interval = t_interval(values, bounds=within)
     return None if interval is None else (round(interval.low, 6), round(interval.high, 6))

@@ -57,8 +57,6 @@ class StudyMetrics(Record):
                 "oracle",
                 "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "
                 "random, oracle and untrained",
-                "offline": "with --study: null; in results of earlier versions success by the number of offline "
-                "dialogues",
                 "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
                 "settings": "with --study: the sizes of the study",
                 "versions": "with --study: versions of the software",

@@ -38,7 +38,7 @@ class Part:
     name: str
     run: str
     sizes: StudySizes
-    do: Callable[[StudySteps], None]
+    do: Callable[[StudySteps], object]
 
 
 class SeedJob(BaseModel):
@@ -78,33 +78,37 @@ class SeedJob(BaseModel):
 
     def parts(self) -> list[Part]:
         """Return all parts, the methods first."""
-        evaluate = partial(_evaluate, temperatures=self.temperatures)
-        parts = [Part(method.name, self.run, self.sizes, partial(evaluate, method=method)) for method in self.methods]
-        if self.figures:
-            parts += self._figures()
-        return parts
+        parts = [self._part(method.name, self._evaluate, method) for method in self.methods]
+        return [*parts, *self._figures()] if self.figures else parts
+
+    def _part(self, title: str, do: Callable[..., object], method: Method) -> Part:
+        return Part(title, self.run, self.sizes, partial(do, method=method))
+
+    def _evaluate(self, steps: StudySteps, *, method: Method) -> None:
+        for temperature in self.temperatures:
+            steps.evaluate(method, temperature)
 
     def _figures(self) -> list[Part]:
         by_name = {method.name: method for method in self.methods}
         parts = []
         for name in CRITICS.values():
             if name in by_name:
-                best, credit = partial(_best_of, method=by_name[name]), partial(_credit, method=by_name[name])
-                parts.append(Part(f"best of N dialogues by {name}", self.run, self.sizes, best))
-                parts.append(Part(f"credit by {name}", self.run, self.sizes, credit))
-        for name in TURN_JUDGES.values():
-            if name in by_name:
-                best = partial(_best_of_turns, method=by_name[name])
-                parts.append(Part(f"best of N replies by {name}", self.run, self.sizes, best))
+                parts.append(self._part(f"best of N dialogues by {name}", StudySteps.best_of, by_name[name]))
+                parts.append(self._part(f"credit by {name}", StudySteps.credit, by_name[name]))
+        parts += [
+            self._part(f"best of N replies by {name}", StudySteps.best_of_turns, by_name[name])
+            for name in TURN_JUDGES.values()
+            if name in by_name
+        ]
         for divisor in (*self.sizes.parts, 1):
             run, sizes = self.part_run(divisor)
             for name in CURVES:
                 if name in by_name and divisor in divisors_of(by_name[name], self):
                     title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
-                    parts.append(Part(title, run, sizes, partial(_validate, method=by_name[name])))
+                    parts.append(Part(title, run, sizes, partial(StudySteps.validated, method=by_name[name])))
         if "zero-shot" in by_name:
-            validate = partial(_validate, method=by_name["zero-shot"])
-            parts.append(Part("start of the learning curves", self.run, self.sizes, validate))
+            start = "start of the learning curves"
+            parts.append(self._part(start, StudySteps.validated, by_name["zero-shot"]))
         return parts
 
     def is_done(self) -> bool:
@@ -148,24 +152,3 @@ def divisors_of(method: Method, job: SeedJob) -> tuple[int, ...]:
     """Return the parts of the training tasks that the method's learning curve needs; a method that learns online has
     its points in the run of all tasks."""
     return (1,) if method.online else (*job.sizes.parts, 1)
-
-
-def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, ...]) -> None:
-    for temperature in temperatures:
-        steps.evaluate(method, temperature)
-
-
-def _validate(steps: StudySteps, *, method: Method) -> None:
-    steps.validated(method)
-
-
-def _best_of(steps: StudySteps, *, method: Method) -> None:
-    steps.best_of(method)
-
-
-def _best_of_turns(steps: StudySteps, *, method: Method) -> None:
-    steps.best_of_turns(method)
-
-
-def _credit(steps: StudySteps, *, method: Method) -> None:
-    steps.credit(method)

@@ -69,18 +69,16 @@ class MethodResult(_Result):
     greedy_success: float
     greedy_success_ci: Bounds | None = None
     generated_tokens: float | None = None
-    """That the agent wrote for the method to learn from, in one seed; None in results of earlier versions, and where a
-    server does not report them."""
+    """That the agent wrote for the method to learn from, in one seed; None where a server does not report them."""
     generated_tokens_by_seed: list[int | None] = Field(default_factory=list)
     seconds: float
-    """Of all steps that the method needs when it runs alone, from its dialogues to the actor, in one seed. Results of
-    earlier versions omit the dialogues and their scores."""
+    """Of all steps that the method needs when it runs alone, from its dialogues to the actor, in one seed."""
     seconds_by_seed: list[float] = Field(default_factory=list)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
     """`sweet` minus this method."""
     against_plus: Against | None = None
-    """`sweet-plus` minus this method; None in results of earlier versions."""
+    """`sweet-plus` minus this method."""
     curve: list[CurvePoint] = Field(default_factory=list)
     """The learning curve on validation tasks, from the start of all methods; empty where none was measured."""
     at_equal_seconds: AtEqualSeconds | None = None
@@ -123,8 +121,6 @@ class StudyResults(_Result):
     """Success over `n`, where one of n finished dialogues is chosen."""
     best_of_turns: Columns | None = None
     """Success over `n`, where one of n replies is chosen at each turn."""
-    offline: Columns | None = None
-    """Success over `trajectories`, in results of earlier versions."""
     credit: Credit | None = None
     note: str | None = None
     """What readers must know about how the study was run."""
@@ -134,23 +130,17 @@ class StudyResults(_Result):
     @field_validator("best_of", "best_of_turns")
     @classmethod
     def _over_n(cls, columns: Columns | None) -> Columns | None:
-        _check_columns(columns or {}, "n")
-        return columns
-
-    @field_validator("offline")
-    @classmethod
-    def _over_trajectories(cls, columns: Columns | None) -> Columns | None:
-        _check_columns(columns or {}, "trajectories")
+        _check_columns(columns or {})
         return columns
 
 
-def _check_columns(columns: Mapping[str, Sequence[float | Bounds | None]], over: str) -> None:
+def _check_columns(columns: Mapping[str, Sequence[float | Bounds | None]]) -> None:
     """Raise ValueError where columns do not fit each other."""
-    if columns and not all(isinstance(value, float) and value > 0 for value in columns.get(over, [None])):
-        raise ValueError(f"{over} must be numbers above 0")
+    if columns and not all(isinstance(value, float) and value > 0 for value in columns.get("n", [None])):
+        raise ValueError("n must be numbers above 0")
     for name, column in columns.items():
-        if len(column) != len(columns[over]):
-            raise ValueError(f"{name} is not as long as {over}")
+        if len(column) != len(columns["n"]):
+            raise ValueError(f"{name} is not as long as n")
         if not all((value is None or isinstance(value, tuple)) == name.endswith(INTERVALS) for value in column):
             raise ValueError(f"{name} must be {'intervals' if name.endswith(INTERVALS) else 'numbers'}")
 

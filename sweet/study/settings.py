@@ -1,32 +1,25 @@
 """The settings of a study: its sizes, its methods, and all their hyperparameters.
 
-A method is a recipe: a name, a credit rule that the actor's training uses, and options. All actors start from the same
+A method (`methods.toml`) is a credit rule that the actor's training uses, and options. All actors start from the same
 agent. Those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge; those
 that learn from whole dialogues get as many more of these as the replies have tokens (`StudySizes.equal`); those that
 learn online (`sweet train-online`) end when the agent has written as many. The learning rates, weights and epochs
-(`sweet.training.hyperparameters`, `ONLINE`) were chosen on validation tasks, for each method of `TUNED` with a number
-of settings (`benchmarks/results/micro-tuning.json`). The ablations and controls
-differ from `sweet` only in what they are named after.
-
-The published code differs from `sweet` in two ways at once: in its protocol (losses, masks, ranking) and in its
-settings (likelihood terms and pairs). Four methods vary them separately:
-
-                         protocol paper      protocol upstream
-    chosen here          sweet             upstream-tuned
-    as published         paper-settings    upstream
-
-Learning rates, epochs and batches are those of `sweet` in all four, because the published ones are for a model eight
-thousand times as large.
+(`sweet.training.hyperparameters`, `methods.toml`) were chosen on validation tasks, for each method with a number of
+settings (`benchmarks/results/micro-tuning.json`). The ablations and controls differ from `sweet` only in what they are
+named after.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from sweet.credit.registry import rule_class
 from sweet.device import Device
 from sweet.json_value import JsonValue
 from sweet.sandbox.tiers import TierChoice
@@ -44,44 +37,37 @@ ORDER: Options = {"shuffle": "examples"}
 order, and the settings were chosen with it; the trainings' default is another one since (docs/training.md)."""
 
 
-def _usual(learner: str) -> Options:
-    """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`), and the order."""
-    return {"beta": 0.1, **asdict(defaults(learner, large=False)), **ORDER}
-
-
-def _weighted(rule: str) -> Options:
-    """Return those of a rule that compares no two examples, which has no beta."""
-    return {name: value for name, value in _usual(rule).items() if name in ("lr", "epochs", "batch", *ORDER)}
-
-
-CRITIC: Options = _usual("critic")
-SWEET: Options = _usual("sweet")
-MULTI_TURN_DPO: Options = _usual("multi-turn-dpo")
-RFT: Options = _weighted("rft")
 PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
 """Differs from the paper's 4 pairs of random halves: hardly five of sixteen replies to a micro task are useful, so half
 of the upper half is as useless as the lower half."""
+STEP: Options = {"tasks_per_step": 16, "group": 8}
+"""The dialogues of a step of a method that learns online."""
 
-PUBLISHED_PAIRS: Options = {"pairs": 4, "strategy": "random-halves"}
-PUBLISHED_CRITIC_NLL: Options = {"nll": defaults("critic", large=True).nll}
-PUBLISHED_NLL: Options = {"nll": defaults("sweet", large=True).nll}
-"""The settings of the paper and of the published code that do not depend on the size of the model."""
 
-UPSTREAM: Options = {"protocol": "upstream"}
+def _usual(learner: str, *, compares: bool = True) -> Options:
+    """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`), and the order.
 
-WIDE_PAIRS: Options = {"pairs": 4, "min_gap_share": 0.6}
-SUMMED: Options = {"beta": 0.5, "nll": 1.0, "rule_option": ["likelihood=sum"]}
-"""What `sweet-plus` changes in pairs and actor (`benchmarks/results/sweet-attempts.json`)."""
-KEPT: Options = {"unpaired": "best"}
-"""What `sweet-anchored` changes in the pairs of `sweet-lookahead`."""
+    Args:
+        compares: whether it compares two examples, which takes a beta.
+    """
+    found = asdict(defaults(learner, large=False))
+    if compares:
+        return {"beta": 0.1, **found, **ORDER}
+    return {**{name: found[name] for name in ("lr", "epochs", "batch")}, **ORDER}
 
 
 class Method(BaseModel):
-    """A recipe: how an actor is made. `sweet.study.study_steps` has the steps."""
+    """How an actor is made. `sweet.study.study_steps` makes it a recipe of `sweet train`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: str
+    group: str
+    """Methods of one group stand together."""
+    what: str
+    """What it is, in a few words."""
+    curve: bool = False
+    """Whether it has a learning curve over generated tokens."""
     learns: str = "sweet"
     """The credit rule of the actor's training; `nothing` for the agent as it is."""
     judge: Literal["critic", "lookahead", "oracle", "random", "untrained"] | None = None
@@ -99,100 +85,34 @@ class Method(BaseModel):
     """Options of the actor's training, `sweet train-actor` or `sweet train-online`."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """Return all fields but the name, without the empty ones."""
-        fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name"})
+        """Return the fields that decide the outcome, without the empty ones."""
+        fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name", "group", "what", "curve"})
         return {name: value for name, value in fields.items() if value}
 
-
-ONLINE: dict[str, Options] = {
-    "grpo": {"lr": 1e-3, "batch": 128, "epochs": 1},
-    "rloo": {"lr": 1e-3, "batch": 128, "epochs": 1},
-    "istar": {"lr": 3e-4, "batch": 32, "epochs": 1},
-    "opsd": {"lr": 3e-4, "batch": 32, "epochs": 4},
-    "sweet-pg": {"lr": 1e-3, "batch": 128, "epochs": 1, "rule_option": ["episode=true", "weight=0.1"]},
-}
-"""What was chosen for each method that learns online, by its rule: of the settings within one error of the best, the
-one with the fewest updates. Over `STEP`."""
-STEP: Options = {"tasks_per_step": 16, "group": 8}
-"""The dialogues of a step, where a method does not differ."""
-
-
-def _online(rule: str, *, critic: Options | None = None) -> Method:
-    """Return a method whose actor learns from its own dialogues."""
-    return Method(name=rule, learns=rule, online=True, critic=critic or {}, actor=STEP | ONLINE[rule])
-
-
-def _by_critic(
-    name: str,
-    *,
-    critic: Options | None = None,
-    rank: Options | None = None,
-    pair: Options | None = None,
-    actor: Options | None = None,
-) -> Method:
-    """Return SWEET with some options changed."""
-    return Method(
-        name=name,
-        judge="critic",
-        critic=CRITIC | (critic or {}),
-        rank=rank or {},
-        pair=PAIRS | (pair or {}),
-        actor=SWEET | (actor or {}),
-    )
-
-
-def _by_other(judge: Literal["oracle", "random", "untrained"]) -> Method:
-    """Return SWEET with another judge instead of the critic."""
-    return Method(name=judge, judge=judge, pair=PAIRS, actor=SWEET)
+    @classmethod
+    def of(cls, name: str, table: dict[str, Any]) -> Method:
+        """Return the method of a table of `methods.toml`: its rule's usual settings, and what the table changes."""
+        given = cls.model_validate({"name": name, **table})
+        if given.learns == "nothing":
+            return given
+        rule = rule_class(given.learns)
+        actor = STEP if given.online else _usual(given.learns, compares=rule.reads in ("pairs", "preferences"))
+        critic: Options = {}
+        if given.judge == "critic" or (rule.asks_critic and given.online):
+            critic = _usual("regression" if given.critic.get("variant") == "regression" else "critic")
+        pair = PAIRS if given.judge is not None and rule.reads == "pairs" else {}
+        return given.model_copy(
+            update={"critic": critic | given.critic, "pair": pair | given.pair, "actor": actor | given.actor}
+        )
 
 
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(name="zero-shot", learns="nothing"),
-        Method(name="rft", learns="rft", actor=RFT),
-        Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
-        _online("grpo"),
-        _online("rloo"),
-        _online("istar"),
-        _online("opsd"),
-        _online("sweet-pg", critic=CRITIC),
-        Method(
-            name="sweet-pg-candidates",
-            learns="sweet-pg-candidates",
-            judge="critic",
-            critic=CRITIC,
-            actor=_weighted("sweet-pg-candidates"),
-        ),
-        _by_critic("sweet"),
-        _by_critic("sweet-plus", rank={"reference_context": "dialogue"}, pair=WIDE_PAIRS, actor=SUMMED),
-        Method(name="sweet-lookahead", judge="lookahead", pair=PAIRS | WIDE_PAIRS, actor=SWEET | SUMMED),
-        Method(name="sweet-anchored", judge="lookahead", pair=PAIRS | WIDE_PAIRS | KEPT, actor=SWEET | SUMMED),
-        _by_critic("no-info", critic={"variant": "no-info"}),
-        _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
-        _by_critic("normalize-none", critic={"normalize": "none"}),
-        _by_critic("regression", critic={"variant": "regression", **_usual("regression")}),
-        _by_critic(
-            "paper-settings",
-            critic=PUBLISHED_CRITIC_NLL,
-            pair=PUBLISHED_PAIRS,
-            actor=PUBLISHED_NLL,
-        ),
-        # The published command of the critic has no likelihood term.
-        _by_critic("upstream", critic=UPSTREAM | {"nll": 0.0}, pair=PUBLISHED_PAIRS, actor=UPSTREAM | PUBLISHED_NLL),
-        _by_critic("upstream-tuned", critic=UPSTREAM, actor=UPSTREAM),
-        _by_other("oracle"),
-        _by_other("random"),
-        _by_critic("beta-0", actor={"beta": 0.0}),
-        _by_other("untrained"),
-    )
+    name: Method.of(name, table)
+    for name, table in tomllib.loads(files("sweet.study").joinpath("methods.toml").read_text(encoding="utf-8")).items()
 }
 """All methods, in the order in which they are made and reported."""
 
-TUNED = ("rft", "multi-turn-dpo", "grpo", "istar", "opsd", "sweet-pg", "sweet")
-"""The methods whose settings are tuned; `rloo` has those of `grpo`."""
-
-CURVES = (*TUNED, "rloo", "sweet-pg-candidates", "sweet-plus", "sweet-lookahead", "untrained")
+CURVES = tuple(name for name, method in METHODS.items() if method.curve)
 """The methods that have a learning curve over generated tokens."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}

@@ -2,7 +2,7 @@
 
 Pages of an agent are never rendered here, only looked up: the run stores a screenshot, made when the human saw the page
 or when it was scored, under a key derived from the page's text. A picture is drawn on a terminal by
-`sweet.view.pictures` and embedded in an HTML page by `sweet.view.html_screenshots`.
+`sweet.view.pictures` and embedded in an HTML page by `sweet.results.screenshots`.
 """
 
 from __future__ import annotations

@@ -227,19 +227,6 @@ class Viewer:
             "pairs": [pair.model_dump(mode="json") for _, pairs in sorted(record.pairs.items()) for pair in pairs],
         }
 
-    def write_html(self, path: Path) -> tuple[int, int]:
-        """Write the page. Returns the numbers of dialogues and of omitted pictures."""
-        from sweet.view.dialogues_page import write_page
-        from sweet.view.html_screenshots import HtmlScreenshots
-        from sweet.view.page_overview import overview
-
-        check_target(path)
-        shown, options = self.shown(), self.options()
-        above = overview(self.records, shown, options.settings)
-        pictures = None if self.a.screenshots is None else HtmlScreenshots(self.a.screenshots)
-        write_page(path, self.title(), shown, self.records.record, options, overview=above, pictures=pictures)
-        return len(shown), 0 if pictures is None else pictures.omitted
-
     def write_export(self, path: Path) -> int:
         """Write the dialogues with their rewards in the published layout, like `sweet data export`, but without the
         prompts of the turns. Returns their number."""

@@ -15,7 +15,7 @@ from sweet.errors import InputError
 from sweet.study.plan import SeedJob
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
-from tests.view.study_results import learned, study, study_dict
+from tests.results.study_results import learned, study, study_dict
 
 PATH = Path("micro.json")
 
@@ -24,7 +24,7 @@ def only(*names: str, **changes: Any) -> StudyResults:
     """A study of these methods, without figures."""
     whole = study_dict()
     methods = [{**method, "seconds": 1.0} for method in whole["methods"] if method["method"] in names]
-    figures: dict[str, Any] = dict.fromkeys(("best_of", "best_of_turns", "offline", "credit"))
+    figures: dict[str, Any] = dict.fromkeys(("best_of", "best_of_turns", "credit"))
     return StudyResults.model_validate({**whole, **figures, "methods": methods, **changes})
 
 
@@ -67,7 +67,7 @@ def test_the_comparison_at_equal_wall_clock_can_be_left_out() -> None:
     [
         only("upstream"),
         only("upstream", "sweet", seeds=[1, 2, 3, 4, 5]),
-        only("upstream", "sweet", settings={"train_tasks": 7, "samples": 6}),
+        only("upstream", "sweet", settings={**study_dict()["settings"], "train_tasks": 7}),
         only("upstream", "sweet", settings={**study_dict()["settings"], "equal": "tokens"}),
         only("upstream", "sweet", methods=[{**only("sweet").methods[0].model_dump(), "success_by_seed": [0.25] * 5}]),
     ],

@@ -15,7 +15,7 @@ from sweet.publishing.card import Trained, not_shown
 from sweet.publishing.config import PushConfig
 from sweet.publishing.dataset import FEATURES, public_name
 from sweet.publishing.stage import run_push
-from sweet.report.collect import collect
+from sweet.results.collect import collect
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.rows import Candidate, CandidateRow, Preference

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.commands.compare import show_comparison
-from sweet.report.collect import collect
+from sweet.results.collect import collect
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweet.report.collect import collect
+from sweet.results.collect import collect
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

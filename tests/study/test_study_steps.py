@@ -93,7 +93,7 @@ def test_a_rule_that_asks_a_critic_gets_the_one_of_the_offline_dialogues_whose_t
     assert (actor.algorithm, actor.critic) == ("sweet-pg", "critic-1")
     assert actor.generated_tokens == 7000 - 20 * 5 * WORDS
     assert [step.attempt.stage for step in making] == ["rollout", "eval", "label", "train-critic", "train-online"]
-    assert generated_tokens(making[:-1], steps.cache) == 20 * 5 * WORDS
+    assert generated_tokens(making[:-1]) == 20 * 5 * WORDS
 
 
 def test_whole_dialogues_have_as_many_tokens_as_sweet_on_more_tasks_and_then_more_often(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from sweet.results.dialogue import COLOURED, coloured
 from sweet.view.code import Code, Fragment, fragments, highlighted, prose, tokens
 from sweet.view.text import printable
-from sweet.view.transcript import COLOURED, coloured
 from tests.view.conftest import HOSTILE
 from tests.view.test_terminal import drawn
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Group
 
+from sweet.results import dialogue as html
 from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import Task
@@ -18,7 +19,6 @@ from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Choice, Trajectory, Turn
-from sweet.view import transcript
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.records import Record, Records, Summary
 from sweet.view.side_by_side import diff_text, side_by_side_parts
@@ -62,7 +62,7 @@ def test_a_reply_that_is_kept_alone_has_no_rejected_one_beside_it() -> None:
     )
     found = Record(trajectory(1), None, {}, {1: [pair]})
     summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
-    for shown in (drawn(dialogue(found, CODE), 100), transcript.trajectory(summary, found, CODE)):
+    for shown in (drawn(dialogue(found, CODE), 100), html.dialogue(summary, found, CODE)):
         assert "kept without a pair" in shown
         assert "+0.500" in shown
         assert "rejected" not in shown
@@ -129,7 +129,7 @@ def test_a_reply_that_a_judge_chose_says_of_how_many(advantages: tuple[float | N
     found = Record(trajectory(1, dialogue_history=history))
     assert note in drawn(dialogue(found), 100)
     summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
-    assert note in transcript.trajectory(summary, found, CODE)
+    assert note in html.dialogue(summary, found, CODE)
 
 
 def test_a_reply_that_was_not_a_candidate_is_marked() -> None:

@@ -19,11 +19,11 @@ from rich.console import Console, Group
 
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
+from sweet.results.screenshots import HtmlScreenshots
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.pictures import PictureRow
 from sweet.view.records import Records
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
@@ -31,8 +31,8 @@ from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.packages import hide_package
 from tests.render.pictures import png
+from tests.results.test_dialogues_page import read, written
 from tests.view.conftest import HOSTILE, made
-from tests.view.test_dialogues_page import read, written
 from tests.view.test_terminal import ESCAPES, drawn
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)

@@ -17,8 +17,8 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.viewer import ViewConfig, Viewer
+from tests.results.page_data import opened
 from tests.view.conftest import TRAJECTORIES, AnyConfig, made, trajectory
-from tests.view.page_data import opened
 from tests.view.test_terminal import drawn
 
 

@@ -8,7 +8,7 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
-from sweet.report import FILE, ReportConfig
+from sweet.results import FILE, ReportConfig
 
 
 class ReportCommand(Command[ReportConfig]):
@@ -17,9 +17,8 @@ class ReportCommand(Command[ReportConfig]):
 
     def work(self, call: Call[ReportConfig]) -> None:
         from sweet.files import check_target
-        from sweet.report.collect import collect
-        from sweet.view.report import write_report
-        from sweet.view.report.markdown_report import markdown
+        from sweet.results.collect import collect
+        from sweet.results.report_page import markdown, write_report
 
         config = call.config
         run = newest_run(call.arguments["run"], call.reporter)

@@ -78,7 +78,9 @@ def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
     """Write the requested files; `--json` lists them."""
     metrics = ViewMetrics()
     if (page := call.config.html) is not None:
-        written, left_out = viewer.write_html(page)
+        from sweet.results.dialogues_page import write_dialogues
+
+        written, left_out = write_dialogues(page, viewer)
         call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
         if left_out:
             call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")

@@ -12,8 +12,8 @@ from PIL import Image
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import Turn
 from tests.render.real_browser import needs_firefox
+from tests.results.real_page import LOOPBACK, SECONDS, RealPage, real_page, served
 from tests.view.conftest import HOSTILE, made, trajectory
-from tests.view.real_page import LOOPBACK, SECONDS, RealPage, real_page, served
 
 pytest.importorskip("textual_serve")
 pytestmark = needs_firefox

@@ -1,0 +1,413 @@
+"""Charts as SVG, readable without a script.
+
+All charts have the same frame, a few hundred units wide, and are shown at about this size, so that their text is as
+large as the page's, also on a phone; a wide page shows several side by side. The values of a mark are in its `<title>`,
+and for charts with few marks in a table below. Series differ in colour and in dash; both are classes, which the page's
+style sheet defines (a policy by hashes forbids style attributes). Titles and names of series may be untrusted text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from sweet.results.facts import Bin, Point, Rate, Series, TurnAdvantage
+from sweet.results.pages import line
+from sweet.results.scales import Scale, labels, short, ticks
+from sweet.units import is_share, plain_bounds, rate
+
+WIDTH, HEIGHT = 360, 220
+LEFT, RIGHT, TOP, BOTTOM = 50, 10, 20, 32
+SMALL_WIDTH, SMALL_HEIGHT = 150, 16
+TALL = 340
+"""The height of a chart with many curves."""
+NAMES, VALUES, ROW = 124, 46, 19
+"""The widths of the names and of the values, and the height of a row, in a chart with a row for each name."""
+KEY_HEIGHT = 15
+COLOURS, DASHES = 8, 5
+"""The numbers of classes of series: s0, s1, … and d0, d1, …"""
+MARKS = (
+    "m-3 0 a3 3 0 1 0 6 0 a3 3 0 1 0 -6 0z",
+    "m-3 -3 h6v6h-6z",
+    "m0 -4 l4 7h-8z",
+    "m0 -4.5 l4 4.5 -4 4.5 -4 -4.5z",
+    "m0 4 l4 -7h-8z",
+)
+"""The marks of points, by series: circle, square, triangle, diamond, triangle."""
+FEW = 16
+"""Most points of a curve that are drawn as dots with their values."""
+MOST_BANDS = 4
+"""In a chart with more series intervals are lines, because bands would hide each other."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart.
+
+    Attributes:
+        content: SVG.
+        under: HTML that stands below it on a page.
+    """
+
+    title: str
+    width: float
+    height: float
+    content: str
+    under: str = ""
+
+    def __html__(self) -> str:
+        """Return the figure of a page."""
+        name = line(self.title)
+        return (
+            f'<figure class="chart"><figcaption>{name}</figcaption>'
+            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="img" aria-label="{name}">{self.content}</svg>'
+            f"{self.under}</figure>\n"
+        )
+
+    def placed(self, x: float, y: float, width: float) -> str:
+        """Return it as a part of another SVG, of this width, below its title."""
+        height = self.height * width / self.width
+        return (
+            f'<text class="title" x="{x:.0f}" y="{y + 14:.0f}">{line(self.title)}</text>'
+            f'<svg x="{x:.0f}" y="{y + 20:.0f}" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {self.width:.0f} {self.height:.0f}">{self.content}</svg>'
+        )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: round values and the scale that maps them to positions."""
+
+    values: list[float]
+    scale: Scale
+
+    @classmethod
+    def across(cls, values: Iterable[float]) -> Axis:
+        """Return the horizontal axis from the least to the greatest value, with round numbers between."""
+        listed = list(values)
+        low, high = min(listed), max(listed)
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        inside = [tick for tick in ticks(low, high) if low <= tick <= high]
+        return cls(inside, Scale(low, high, LEFT + 4, WIDTH - RIGHT - 4))
+
+    @classmethod
+    def up(cls, values: Iterable[float], bounds: tuple[float, float] | None = None, height: float = HEIGHT) -> Axis:
+        """Return the vertical axis: from bound to bound if all values are between, else between round numbers."""
+        listed = list(values)
+        if bounds is not None and min(listed) >= bounds[0] and max(listed) <= bounds[1]:
+            listed = list(bounds)
+        rising = ticks(min(listed), max(listed), 5)
+        return cls(rising, Scale(rising[0], rising[-1], height - BOTTOM, TOP))
+
+    def named(self, *, share: bool) -> list[tuple[float, str]]:
+        """Return the positions of the values and their labels, those of shares in per cent."""
+        shown = labels([100 * value for value in self.values]) if share else labels(self.values)
+        return [
+            (self.scale(at), f"{label} %" if share else label) for at, label in zip(self.values, shown, strict=True)
+        ]
+
+
+def lines(
+    title: str,
+    x_name: str,
+    series: Sequence[Series],
+    *,
+    share: bool = False,
+    doubling: bool = False,
+    tall: bool = False,
+) -> Drawing:
+    """Draw curves over a number, with their intervals if the points have bounds.
+
+    Args:
+        share: the values are shares, and the axis goes from 0 to 1.
+        doubling: the numbers are 1, 2, 4, …, with equal distances.
+        tall: for many curves; the axis goes from 0 to the largest value only.
+    """
+    height = TALL if tall else HEIGHT
+    numbers = sorted({point.x for one in series for point in one.points})
+    at = {x: float(index) for index, x in enumerate(numbers)} if doubling else {x: x for x in numbers}
+    across = Axis.across(at.values())
+    reach = [value for one in series for p in one.points for value in (p.y, p.low, p.high) if value is not None]
+    bounds = (0.0, max(reach) if tall else 1.0) if share else None
+    up = Axis.up(reach, bounds, height)
+    share = share and is_share(*reach)
+    parts = [_level(up.named(share=share))]
+    if doubling:
+        named = list(zip([across.scale(at[x]) for x in numbers], [short(x) for x in numbers], strict=True))
+    else:
+        named = across.named(share=False)
+    parts.append(_along(x_name, named, height))
+    for number, one in enumerate(series):
+        places = [across.scale(at[point.x]) for point in one.points]
+        bands = len(series) <= MOST_BANDS
+        parts.append(_curve(one, number, places, up.scale, share=share, band=bands))
+    keys = [(_key_line(number), one.name) for number, one in enumerate(series)] if len(series) > 1 else []
+    return _with_legend(title, parts, keys, height)
+
+
+def _classes(number: int) -> str:
+    return f"s{number % COLOURS} d{number % DASHES}"
+
+
+def _curve(series: Series, number: int, places: Sequence[float], up: Scale, *, share: bool, band: bool) -> str:
+    classes = _classes(number)
+    bounded = [
+        (x, p.low, p.high)
+        for x, p in zip(places, series.points, strict=True)
+        if p.low is not None and p.high is not None
+    ]
+    intervals = ""
+    if band and len(bounded) > 1:
+        above = [f"{x:.1f},{up(high):.1f}" for x, _, high in bounded]
+        below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(bounded)]
+        intervals = f'<polygon class="band {classes}" points="{" ".join(above + below)}"/>'
+    elif not band:
+        intervals = "".join(_upright(x, up(low), up(high), f"thin {classes}") for x, low, high in bounded)
+    points = " ".join(f"{x:.1f},{up(p.y):.1f}" for x, p in zip(places, series.points, strict=True))
+    title = f"<title>{line(series.name)}</title>"
+    drawn = f'<polyline class="curve {classes}" points="{points}">{title}</polyline>' if len(places) > 1 else ""
+    few = zip(places, series.points, strict=True) if len(places) <= FEW else ()
+    marks = "".join(_mark(x, up(p.y), number, _point(series.name, p, share=share)) for x, p in few)
+    return intervals + drawn + marks
+
+
+def _mark(x: float, y: float, number: int, title: str = "") -> str:
+    """Draw the mark of a point of a series."""
+    named = f"<title>{line(title)}</title>" if title else ""
+    shape = f"M{x:.1f} {y:.1f} {MARKS[number % len(MARKS)]}"
+    return f'<path class="mark {_classes(number)}" d="{shape}">{named}</path>'
+
+
+def _point(name: str, point: Point, *, share: bool) -> str:
+    value = short(point.y) + f" {plain_bounds(point.low, point.high, '.3f')}"
+    return f"{name} at {short(point.x)}: {rate(point.y, point.low, point.high) if share else value}".rstrip()
+
+
+def bins(title: str, name: str, drawn: Sequence[Bin]) -> Drawing:
+    """Draw a rate with its interval for each bin, and the sizes of the bins."""
+    reach = [value for one in drawn for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
+    up = Axis.up(reach, (0.0, 1.0))
+    places = _columns(len(drawn))
+    parts = [
+        _level(up.named(share=is_share(*reach))),
+        _along(name, [(x, span(one)) for x, one in zip(places, drawn, strict=True)]),
+    ]
+    for x, one in zip(places, drawn, strict=True):
+        label = f"{span(one)} {name}: {one.rate.text}, n = {one.n:,}"
+        bar = ""
+        if one.rate.low is not None and one.rate.high is not None:
+            bar = _upright(x, up.scale(one.rate.low), up.scale(one.rate.high), "whisker s0")
+        dot = f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.rate.mean):.1f}" r="4"/>'
+        parts.append(f"<g><title>{line(label)}</title>{bar}{dot}</g>")
+    parts.append(_counts([(x, one.n) for x, one in zip(places, drawn, strict=True)]))
+    rows = [[span(one), f"{one.n:,}", one.rate.value_text, one.rate.bounds_text] for one in drawn]
+    under = numbers([name, "n", drawn[0].rate.name, "95 % interval"], rows)
+    return Drawing(title, WIDTH, HEIGHT, "".join(parts), under)
+
+
+def _upright(x: float, low: float, high: float, classes: str) -> str:
+    return f'<line class="{classes}" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+
+
+def _counts(counts: Sequence[tuple[float, int]]) -> str:
+    """Draw the number of dialogues above each mark."""
+    name = f'<text class="y" x="{LEFT - 6}" y="{TOP - 9}">n</text>'
+    return name + "".join(f'<text class="n" x="{x:.1f}" y="{TOP - 9}">{count}</text>' for x, count in counts)
+
+
+def span(one: Bin) -> str:
+    """Return the range of a bin: `3` · `12–17` · `0.58–0.62`."""
+    if one.low == one.high:
+        return short(one.low)
+    for digits in (2, 3, 4):
+        low, high = (short(value) if value == int(value) else f"{value:.{digits}g}" for value in (one.low, one.high))
+        if low != high:
+            break
+    return f"{low}–{high}"
+
+
+def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> Drawing:
+    """Draw the advantages of each turn.
+
+    A box reaches from the first to the third quartile, with a line at the median, a dot at the mean, and a diamond at
+    the mean of the replies that were given.
+    """
+    reach = [value for one in turns for value in (one.lower, one.upper, one.mean, one.taken) if value is not None]
+    up = Axis.up([*reach, 0.0])
+    places = _columns(len(turns))
+    zero = up.scale(0.0)
+    parts = [
+        _level(up.named(share=False)),
+        _along("turn", [(x, str(one.turn)) for x, one in zip(places, turns, strict=True)]),
+    ]
+    parts.append(f'<line class="zero-line" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{zero:.1f}" y2="{zero:.1f}"/>')
+    half = min(12.0, (WIDTH - LEFT - RIGHT) / max(len(turns), 1) * 0.3)
+    for x, one in zip(places, turns, strict=True):
+        top, foot, middle = (up.scale(value) for value in (one.upper, one.lower, one.median))
+        label = (
+            f"turn {one.turn}: mean {one.mean:+.3f}, quartiles {one.lower:+.3f}, {one.median:+.3f}, {one.upper:+.3f}"
+        )
+        parts.append(
+            f"<g><title>{line(label)}</title>"
+            f'<rect class="box s0" x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{foot - top:.1f}"/>'
+            f'<line class="median s0" x1="{x - half:.1f}" x2="{x + half:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
+            f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.mean):.1f}" r="3"/>'
+        )
+        if one.taken is not None:
+            parts.append(_diamond(x, up.scale(one.taken), "s1"))
+        parts.append("</g>")
+    parts.append(_counts([(x, one.candidates) for x, one in zip(places, turns, strict=True)]))
+    keys = [(_key_dot("s0"), f"candidates: quartiles, median, mean ({unit})")]
+    if any(one.taken is not None for one in turns):
+        keys.append((_diamond(8, 0, "s1"), "mean of the replies that were given"))
+    return _with_legend(title, parts, keys)
+
+
+def _diamond(x: float, y: float, classes: str) -> str:
+    return f'<path class="mark {classes}" d="M{x:.1f} {y - 5:.1f} l4 5 -4 5 -4 -5z"/>'
+
+
+def rows(
+    title: str,
+    groups: Mapping[str, Sequence[str]],
+    series: Mapping[str, Mapping[str, Rate]],
+    *,
+    share: bool = False,
+    strong: str = "",
+) -> Drawing:
+    """Draw a row for each name, with the rate that each series has for it as a mark with its interval.
+
+    Args:
+        groups: the names by their title, which is empty for one group.
+        series: rates by name; the first is drawn as dots and, of shares, written too, the second as diamonds, any other
+            as dots.
+        strong: the name that is emphasised.
+    """
+    found = [rate for rates in series.values() for rate in rates.values()]
+    reach = [value for one in found for value in (one.mean, one.low, one.high) if value is not None]
+    rising = ticks(min([*reach, 0.0]), max([*reach, 0.0]), 5)
+    axis = Axis(rising, Scale(rising[0], rising[-1], NAMES + 10, WIDTH - VALUES - 10))
+    parts, y = [], 4.0
+    places: dict[str, float] = {}
+    for group, names in groups.items():
+        if group:
+            parts.append(f'<text class="group" x="0" y="{y + ROW - 6:.0f}">{line(group)}</text>')
+            y += ROW
+        for name in names:
+            kind = "name strong" if name == strong else "name"
+            parts.append(f'<text class="{kind}" x="{NAMES}" y="{y + ROW - 6:.0f}">{line(name)}</text>')
+            places[name] = y + ROW / 2
+            y += ROW
+    for at, label in axis.named(share=share and is_share(*reach)):
+        parts.append(_upright(at, 4, y + 2, "grid"))
+        parts.append(f'<text class="x" x="{at:.1f}" y="{y + 16:.0f}">{label}</text>')
+    if rising[0] < 0:
+        parts.append(_upright(axis.scale(0.0), 4, y + 2, "zero-line"))
+    for name, one in next(iter(series.values()), {}).items():
+        if name in places and share:
+            parts.append(f'<text class="y" x="{WIDTH}" y="{places[name] + 4:.0f}">{one.value_text}</text>')
+    for number, (kind, rates) in enumerate(series.items()):
+        aside = 0.0 if len(series) < 2 else 5 * (number / (len(series) - 1) - 0.5)
+        parts += [
+            _row_mark(kind, one, places[name] + aside, axis.scale, number)
+            for name, one in rates.items()
+            if name in places
+        ]
+    marks = [_diamond(8, 0, "s1") if number == 1 else _key_dot(f"s{number % COLOURS}") for number in range(len(series))]
+    return _with_legend(title, parts, list(zip(marks, series, strict=True)), y + 22)
+
+
+def _row_mark(kind: str, one: Rate, y: float, scale: Scale, number: int) -> str:
+    colour = f"s{number % COLOURS}"
+    bar = ""
+    if one.low is not None and one.high is not None:
+        ends = f'x1="{scale(one.low):.1f}" x2="{scale(one.high):.1f}"'
+        bar = f'<line class="whisker {colour}" {ends} y1="{y:.1f}" y2="{y:.1f}"/>'
+    x = scale(one.mean)
+    mark = _diamond(x, y, colour) if number == 1 else f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    return f"<g><title>{line(f'{one.name}, {kind}: {one.text}')}</title>{bar}{mark}</g>"
+
+
+def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> Markup:
+    """Draw a rate and its interval in small for a row of a table."""
+    scale = Scale(min(low, rate.mean), max(high, rate.mean), 4, SMALL_WIDTH - 4)
+    bar = ""
+    if rate.low is not None and rate.high is not None:
+        first, last = (scale(min(max(bound, scale.low), scale.high)) for bound in (rate.low, rate.high))
+        bar = f'<line class="whisker s0" x1="{first:.1f}" x2="{last:.1f}" y1="8" y2="8"/>'
+    grid = f'<line class="grid" x1="4" x2="{SMALL_WIDTH - 4}" y1="8" y2="8"/>'
+    return _small(f'{grid}{bar}<circle class="s0" cx="{scale(rate.mean):.1f}" cy="8" r="4"/>')
+
+
+def share(part: int, whole: int) -> Markup:
+    """Draw a share of a whole as a small bar for a row of a table."""
+    length = SMALL_WIDTH * part / whole if whole else 0.0
+    return _small(f'<rect class="share s0" x="0" y="3" width="{length:.1f}" height="10"/>')
+
+
+def _small(content: str) -> Markup:
+    return Markup(
+        f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
+        f'height="{SMALL_HEIGHT}" aria-hidden="true">{content}</svg>'
+    )
+
+
+def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return the numbers of a chart as a collapsed table, whose first column has the names."""
+    head = "".join(f'<th scope="col">{line(name)}</th>' for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{line(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<details class="numbers"><summary>numbers</summary><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></details>"
+    )
+
+
+def _columns(count: int) -> list[float]:
+    width = (WIDTH - LEFT - RIGHT) / max(count, 1)
+    return [LEFT + width * (index + 0.5) for index in range(count)]
+
+
+def _level(named: Sequence[tuple[float, str]]) -> str:
+    """Draw the horizontal grid lines with their labels."""
+    return "".join(
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text class="y" x="{LEFT - 6}" y="{y + 4:.1f}">{shown}</text>'
+        for y, shown in named
+    )
+
+
+def _along(name: str, named: Sequence[tuple[float, str]], height: float = HEIGHT) -> str:
+    """Draw the labels of the horizontal axis after its name, alternating on two lines if they do not fit on one."""
+    room = (WIDTH - LEFT - RIGHT) / max(len(named), 1)
+    crowded = max((len(shown) for _, shown in named), default=0) * 6.5 > room
+    depths = (14, 26 if crowded else 14)
+    return (
+        "".join(
+            f'<text class="x" x="{x:.1f}" y="{height - BOTTOM + depths[index % 2]}">{line(shown)}</text>'
+            for index, (x, shown) in enumerate(named)
+        )
+        + f'<text class="y" x="{LEFT - 6}" y="{height - BOTTOM + depths[1]}">{line(name)}</text>'
+    )
+
+
+def _key_line(number: int) -> str:
+    return f'<line class="curve {_classes(number)}" x1="0" x2="18" y1="0" y2="0"/>{_mark(9, 0, number)}'
+
+
+def _key_dot(classes: str) -> str:
+    return f'<circle class="{classes}" cx="8" cy="0" r="4"/>'
+
+
+def _with_legend(title: str, parts: Sequence[str], keys: Sequence[tuple[str, str]], height: float = HEIGHT) -> Drawing:
+    """Return the chart with its keys below it, in as many lines as they need."""
+    x, y, drawn = 0.0, height + 6, []
+    for mark, name in keys:
+        needed = 24 + 6.2 * len(name) + 14
+        if x and x + needed > WIDTH:
+            x, y = 0.0, y + KEY_HEIGHT
+        drawn.append(f'<g transform="translate({x:.0f} {y:.0f})">{mark}<text x="24" y="4">{line(name)}</text></g>')
+        x += needed
+    return Drawing(title, WIDTH, y + 8 if keys else height, "".join([*parts, *drawn]))

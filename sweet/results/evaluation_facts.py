@@ -1,0 +1,190 @@
+"""Facts about the evaluations of a run: rates, curves, and the trained actor against the agent it was trained from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+
+from sweet.json_value import JsonValue
+from sweet.results.facts import (
+    ArtifactFact,
+    ComparisonFact,
+    CurveFact,
+    HumanFact,
+    Measure,
+    Point,
+    Rate,
+    ScoresFact,
+    Series,
+    number,
+    words,
+)
+from sweet.results.lineage_facts import Names
+from sweet.runs.lineage import input_of
+from sweet.runs.manifest import Artifact, Manifest
+from sweet.scoring.results.comparability import unfairness
+from sweet.scoring.results.compare import pair_figures, shared_tasks
+from sweet.scoring.results.evaluation import Evaluation, Values, distinct
+from sweet.scoring.results.metrics import ComparedMetric
+
+WIN_RATE = "win_rate"
+LOW, HIGH = "_ci_low", "_ci_high"
+CURVES = ("pass_at_k", "best_of_k", "best_of")
+"""Metrics of an evaluation that are rates by a number."""
+
+
+def scores_fact(
+    manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names, trained_on_tasks: int | None
+) -> ScoresFact:
+    rollouts = input_of(manifest, artifact, "rollouts")
+    attempt = manifest.attempt(artifact.attempt)
+    metrics = attempt.metrics if attempt and artifact.status == "done" else {}
+    meta = rollouts.meta if rollouts else {}
+    return ScoresFact(
+        id=artifact.id,
+        sha256=artifact.sha256,
+        status=artifact.status,
+        stale=fact.stale,
+        rollouts=rollouts.id if rollouts else None,
+        agent=names.agent(rollouts),
+        dataset=names.dataset(rollouts),
+        sim=words(meta.get("sim")),
+        scorer=words(artifact.meta.get("scorer")),
+        sandbox=words(artifact.meta.get("sandbox")),
+        max_turns=_count(meta.get("max_turns")),
+        trajectories=_count(metrics.get("trajectories")),
+        tasks=_count(metrics.get("tasks")),
+        trained_on_tasks=trained_on_tasks,
+        rates=list(_rates(metrics)),
+        outcomes=_counts(metrics.get("outcomes")),
+        faults=_count(metrics.get("faults")),
+        invalid_tasks=_count(metrics.get("invalid_tasks")),
+        cost_per_solved_task=number(metrics.get("cost_per_solved_task")),
+        humans=list(_humans(metrics.get("humans"))),
+        curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
+        against=_against(metrics.get("compare")),
+        win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
+    )
+
+
+def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
+    """Yield every metric with an interval, except the win rate, which compares with another run."""
+    for name, value in metrics.items():
+        if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
+            yield rate
+
+
+def _humans(by_human: JsonValue) -> Iterator[HumanFact]:
+    """Yield the dialogues of each human, with its rates."""
+    for human, metrics in by_human.items() if isinstance(by_human, dict) else ():
+        if isinstance(metrics, dict):
+            yield HumanFact(
+                human=human,
+                dialogues=_count(metrics.get("dialogues")),
+                tasks=_count(metrics.get("tasks")),
+                faults=_count(metrics.get("faults")),
+                rates=list(_rates(metrics)),
+            )
+
+
+def _against(compared: JsonValue) -> str:
+    baseline = compared.get("a") if isinstance(compared, dict) else None
+    if not isinstance(baseline, dict):
+        return ""
+    return f"{PurePath(words(baseline.get('run'))).name}:{words(baseline.get('scores'))}"
+
+
+def _rate(name: str, value: object, metrics: Mapping[str, JsonValue]) -> Rate | None:
+    mean = number(value)
+    if mean is None:
+        return None
+    return Rate(name=name, mean=mean, low=number(metrics.get(name + LOW)), high=number(metrics.get(name + HIGH)))
+
+
+def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
+    """Return a curve from `{"1": {"rate": 0.3, "rate_ci_low": …}, "2": …}`, which the best of N has under `n`."""
+    by_number = value.get("n", value) if isinstance(value, dict) else None
+    if not isinstance(by_number, dict):
+        return None
+    series: dict[str, list[Point]] = {}
+    for key, item in by_number.items():
+        if key.isascii() and key.isdigit() and len(key) <= 6 and isinstance(item, dict):
+            for rate in _rates(item):
+                series.setdefault(rate.name, []).append(Point(x=int(key), y=rate.mean, low=rate.low, high=rate.high))
+    found = [Series(name=key, points=sorted(points, key=lambda p: p.x)) for key, points in series.items()]
+    return CurveFact(name=name, series=found) if found else None
+
+
+def _count(value: object) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def _counts(value: object) -> dict[str, int]:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {words(name): found for name, item in pairs if (found := _count(item)) is not None}
+
+
+def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifact, Artifact]]:
+    """Yield the newest scores of a trained actor's base and of the actor, by the same scorer on the same tasks.
+
+    If the base is a trained actor too, also yield the scores of the first agent with those of the actor.
+    """
+    scored: dict[str, tuple[Artifact, Artifact]] = {}
+    for scores in manifest.of_kind("scores", "done"):
+        rollouts = input_of(manifest, scores, "rollouts")
+        if rollouts is not None:
+            scored[rollouts.id] = (scores, rollouts)
+    for scores, rollouts in scored.values():
+        actor = names.actor(rollouts)
+        if actor is None:
+            continue
+        others = [
+            (other, root)
+            for other, root in scored.values()
+            if _with_scores(root) == _with_scores(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
+        ]
+        newest = {names.agent(root): other for other, root in others}
+        ancestors = [newest[name] for name in names.ancestors(actor) if name in newest]
+        untrained = [other for other, root in others if names.actor(root) is None]
+        for before in [*ancestors[:1], *ancestors[1:][-1:]] or untrained[-1:]:
+            yield before, scores
+
+
+def _with_scores(rollouts: Artifact) -> list[JsonValue]:
+    return [rollouts.meta.get(key) for key in ("task", "tasks", "split", "tasks_digest")]
+
+
+def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Values]) -> ComparisonFact | None:
+    """Compare two evaluations as `sweet compare` does; None if they share no valid task.
+
+    Args:
+        values: the values of both.
+    """
+    shared = shared_tasks(*values)
+    if not shared:
+        return None
+    figures = distinct(pair_figures(*values))
+    return ComparisonFact(
+        before=before.scores.id,
+        after=after.scores.id,
+        tasks=len(shared),
+        measures=[_measure(name, figure) for name, figure in figures.items()],
+        warnings=[caveat.text for caveat in unfairness(before, after, values, shared)],
+    )
+
+
+def _measure(name: str, figure: ComparedMetric) -> Measure:
+    return Measure(
+        name=name,
+        before=figure.a.value,
+        after=figure.b.value,
+        difference=figure.difference.value,
+        low=figure.difference.ci_low,
+        high=figure.difference.ci_high,
+        p_value=figure.p_value,
+        test=figure.test,
+        wins=figure.wins,
+        losses=figure.losses,
+        ties=figure.ties,
+    )

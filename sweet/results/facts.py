@@ -1,0 +1,384 @@
+"""The facts about a run: what `sweet report --json` prints, and what pages and Markdown texts are written from."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sweet.inspection.status import ArtifactStatus
+from sweet.json_value import JsonValue
+from sweet.stages.prices import Spending
+from sweet.stages.record import Flat, Record
+from sweet.units import rate_bounds, rate_value
+
+MAX_VALUE = 1e15
+"""No metric of a run is larger. A larger value was not written by this program and would break every scale."""
+
+
+def number(value: object) -> float | None:
+    """Return a value of a manifest or a file as a finite number; None if it is not one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_VALUE:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def words(value: object) -> str:
+    """Return a value of a manifest as text; empty for None."""
+    return "" if value is None else str(value)
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class Rate(_Fact):
+    """A mean with the bounds of its 95 % interval, if it has one."""
+
+    name: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def value_text(self) -> str:
+        """The mean, in the unit of the metric."""
+        return rate_value(self.mean, self.low, self.high)
+
+    @property
+    def bounds_text(self) -> str:
+        """The interval; empty without one."""
+        return rate_bounds(self.mean, self.low, self.high)
+
+    @property
+    def text(self) -> str:
+        """The mean with its interval: `42.2 % [29.7, 53.1]`."""
+        return f"{self.value_text} {self.bounds_text}".rstrip()
+
+
+class ArtifactFact(ArtifactStatus):
+    """One artifact: the fields of `sweet status`, and its sha256."""
+
+    sha256: str | None
+
+
+class Link(_Fact):
+    """One artifact was made from another; if `played`, the source is the actor that played the target's dialogues."""
+
+    source: str
+    target: str
+    played: bool = False
+
+
+class AttemptFact(_Fact):
+    """One call of a stage."""
+
+    id: str
+    stage: str
+    status: str
+    started: datetime
+    seconds: float | None
+    outputs: list[str]
+    changed: dict[str, JsonValue]
+    """The settings that differ from the defaults; all settings if the stage is unknown."""
+    defaults: dict[str, JsonValue]
+    """The other settings."""
+    environment: dict[str, str]
+    command: str | None
+    """The command line that repeats it; None if the stage is unknown."""
+    error: str | None
+
+
+class Point(_Fact):
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Series(_Fact):
+    name: str
+    points: list[Point]
+
+
+class CurveFact(_Fact):
+    """Rates by a number: pass@k, best of k, the best of N by the critic."""
+
+    name: str
+    series: list[Series]
+
+
+class HumanFact(_Fact):
+    """The dialogues of one of several humans in an evaluation."""
+
+    human: str
+    dialogues: int | None
+    tasks: int | None
+    faults: int | None
+    """Dialogues that ended by a fault of this human."""
+    rates: list[Rate]
+
+
+class ScoresFact(_Fact):
+    """One evaluation."""
+
+    id: str
+    sha256: str | None
+    status: str
+    stale: str | None
+    rollouts: str | None
+    agent: str
+    dataset: str
+    sim: str
+    scorer: str
+    sandbox: str
+    max_turns: int | None
+    trajectories: int | None
+    tasks: int | None
+    trained_on_tasks: int | None
+    """Those of the tasks that the agent was trained on; None where this is not known."""
+    rates: list[Rate]
+    """The most informative first."""
+    outcomes: dict[str, int]
+    faults: int | None
+    invalid_tasks: int | None
+    cost_per_solved_task: float | None = None
+    """What the dialogues cost for each task that one of them solved; None without prices, and where none was solved."""
+    humans: list[HumanFact]
+    """Empty where the dialogues do not name their human."""
+    curves: list[CurveFact]
+    against: str
+    """The scores that they were compared with, RUN:scores-2; empty if they were not compared."""
+    win_rate: Rate | None
+    """Share of the tasks on which this run's reward is higher than the reward of `against`."""
+
+
+class Measure(_Fact):
+    """The paired difference of a metric by task, after minus before, as in `sweet compare`."""
+
+    name: str
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    test: str
+    """The test of the p-value: mcnemar or permutation."""
+    wins: int
+    losses: int
+    ties: int
+
+    @property
+    def before_text(self) -> str:
+        return rate_value(self.before, self.after, self.difference)
+
+    @property
+    def after_text(self) -> str:
+        return rate_value(self.after, self.before, self.difference)
+
+    @property
+    def difference_text(self) -> str:
+        """The difference, without its interval."""
+        return rate_value(self.difference, self.before, self.after, signed=True)
+
+    @property
+    def bounds_text(self) -> str:
+        """The interval of the difference."""
+        return rate_bounds(self.difference, self.low, self.high, self.before, self.after, signed=True)
+
+
+class ComparisonFact(_Fact):
+    """The trained actor and the agent it was trained from, on the tasks that both played."""
+
+    before: str
+    after: str
+    tasks: int
+    measures: list[Measure]
+    warnings: list[str]
+    """Reasons why the comparison is unfair, in sentences."""
+
+
+class Bin(_Fact):
+    """The dialogues whose value is between `low` and `high`, both included, and their success rate."""
+
+    low: float
+    high: float
+    n: int
+    rate: Rate
+
+
+class Binned(_Fact):
+    by: str
+    """turns, tokens or seconds."""
+    bins: list[Bin]
+
+
+class Sample(_Fact):
+    """A dialogue to show."""
+
+    rollouts: str
+    id: str
+    why: list[str]
+
+
+class DialoguesFact(_Fact):
+    """The dialogues of one rollouts artifact."""
+
+    rollouts: str
+    scores: str | None
+    """The id of the scores that contain the rewards."""
+    agent: str
+    dataset: str
+    count: int
+    measure: str
+    """The measure of the rates by turns, tokens and seconds: success, or reward if no task can be solved."""
+    ends: dict[str, int]
+    human_faults: dict[str, int]
+    outcomes: dict[str, int]
+    by: list[Binned]
+
+
+class TurnAdvantage(_Fact):
+    """The candidates at one turn, over all dialogues that were ranked at this turn."""
+
+    turn: int
+    ranked: int
+    candidates: int
+    mean: float
+    lower: float
+    """The first quartile."""
+    median: float
+    upper: float
+    """The third quartile."""
+    spread: float
+    """Mean over dialogues of the best candidate's advantage minus the worst's."""
+    taken: float | None
+    """Mean advantage of the replies that were given in the dialogues."""
+
+
+class AdvantagesFact(_Fact):
+    candidates: str
+    rollouts: str | None
+    unit: str
+    turns: list[TurnAdvantage]
+
+
+class OnlineFact(_Fact):
+    """An online training: many steps, each of which plays its own dialogues."""
+
+    algorithm: str
+    steps: int
+    tokens: int
+    """Tokens that the agent wrote, validation excluded."""
+    dialogues: int
+    staleness: int
+    """Steps that dialogues could be ahead."""
+    behind: float | None
+    """Mean number of versions of the weights that turns were behind."""
+    ended: str
+    """What ended it: steps, tokens, seconds or collapse; empty while it is unfinished."""
+    collapse: str
+    """What showed a collapse; empty without one."""
+    kept_step: int | None
+    """The step whose weights are the actor."""
+    reward: tuple[float | None, float | None]
+    """Mean reward of the first five steps and of the last five."""
+    success: tuple[float | None, float | None]
+    """Share of the dialogues that solved their task, in the same steps; None if no task can be solved."""
+    validation: float | None
+    """Share of the validation tasks that the kept weights solved, where they were played; their mean reward if no task
+    can be solved."""
+    play_seconds: float
+    """Seconds of waiting for dialogues."""
+    train_seconds: float
+    update_seconds: float
+    """Seconds until the sampler had new weights."""
+    validation_seconds: float
+    seconds: float
+    """Of the whole training."""
+    curve: dict[str, list[Point]]
+    """Reward, success and validation over the tokens that the agent had written."""
+
+
+class TrainingFact(_Fact):
+    """The training of one model."""
+
+    artifact: str
+    attempts: list[str]
+    steps: int
+    together: int
+    """The number of steps that each point of a curve is the mean of."""
+    series: dict[str, list[Point]]
+    metrics: dict[str, float]
+    online: OnlineFact | None = None
+    """Of an actor that was trained online."""
+
+
+class Headline(_Fact):
+    scores: str
+    rate: Rate
+
+
+class Report(_Fact):
+    """The whole report of a run."""
+
+    run: str
+    task: str
+    created: datetime
+    ended: datetime | None
+    """When the last attempt ended."""
+    versions: list[str]
+    """The versions of the program that the attempts recorded."""
+    method: str
+    headline: Headline | None
+    artifacts: list[ArtifactFact]
+    links: list[Link]
+    attempts: list[AttemptFact]
+    results: list[ScoresFact]
+    comparisons: list[ComparisonFact]
+    training: list[TrainingFact]
+    dialogues: list[DialoguesFact]
+    advantages: list[AdvantagesFact]
+    samples: list[Sample]
+    spent: Spending | None = None
+    """The tokens of all attempts, and their cost; None where they cannot be read."""
+    citation: str = ""
+    """One paragraph to cite the run."""
+    bibtex: str = ""
+    problems: list[str] = Field(default_factory=list)
+    """Descriptions of what is damaged, missing or omitted."""
+
+    def result(self, id: str) -> ScoresFact | None:
+        return next((result for result in self.results if result.id == id), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        result = None if self.headline is None else self.result(self.headline.scores)
+        metrics = ReportMetrics()
+        if self.headline is not None and result is not None:
+            metrics = ReportMetrics.of(self.headline.rate, result.trained_on_tasks)
+        return {"stage": "report", "metrics": metrics.as_json(), **self.model_dump(mode="json")}
+
+
+class ReportMetrics(Record):
+    headline: Annotated[
+        dict[str, float | None],
+        Flat(
+            {
+                "success_rate": "success rate of the newest scores, with interval (code)",
+                "cosine": "mean similarity of the newest scores, with interval (html)",
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """The rate that the page begins with."""
+    trained_on_tasks: int | None = None
+    """tasks of these scores that their agent was trained on; null where this is not known"""
+
+    @classmethod
+    def of(cls, rate: Rate, trained_on_tasks: int | None) -> ReportMetrics:
+        """Return the metrics of a rate and of the scores that it is from."""
+        headline = {rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high}
+        return cls(headline=headline, trained_on_tasks=trained_on_tasks)

@@ -1,0 +1,202 @@
+"""The report of a run as a page without scripts (`report.html.j2`), and as a short Markdown text (`report.md.j2`).
+
+`sweet.results.collect` computes their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markupsafe import Markup
+
+from sweet.errors import SweetError, for_command_line
+from sweet.results import charts, pages
+from sweet.results.citation import p_value_text, paragraph, trained_on
+from sweet.results.dialogue import dialogue
+from sweet.results.facts import (
+    AdvantagesFact,
+    DialoguesFact,
+    OnlineFact,
+    Point,
+    Report,
+    ScoresFact,
+    Series,
+    TrainingFact,
+)
+from sweet.results.lineage_graph import drawing
+from sweet.results.screenshots import HtmlScreenshots
+from sweet.runs.run import Run
+from sweet.units import count, metric_name
+from sweet.view.comparison import CHOSEN, MEASURES
+from sweet.view.dialogue_view import DisplayOptions
+from sweet.view.records import Records
+from sweet.view.run_screenshots import RunScreenshots
+
+PICTURES = 12 * 2**20
+"""Most characters of all pictures in a report."""
+
+TRAINED = (
+    ("loss", ("loss",), False),
+    ("accuracy", ("accuracy", "heldout_accuracy"), True),
+    ("margin of chosen over rejected", ("margin",), False),
+    ("learning rate", ("lr",), False),
+    ("gradient norm", ("grad_norm",), False),
+    ("tokens a second", ("tokens_per_second",), False),
+    ("dialogues: the human leaked, at a limit; groups of equal rewards", ("leak_rate", "limits", "equal_groups"), True),
+    ("entropy at the first and at later turns, nats a token", ("entropy_first", "entropy_late"), False),
+    ("divergence from the start, nats a token", ("kl_start",), False),
+    ("tokens that were clipped and masked", ("clipped", "masked"), True),
+    ("versions that turns were behind", ("behind",), False),
+    ("tokens of a reply", ("reply_tokens",), False),
+)
+"""Charts of a training: title, metrics, whether they are shares."""
+SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
+MARKDOWN_METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
+"""The metrics of a training in the page's text, and in the table of the Markdown text."""
+CURVES = {**{name: (title, "k") for name, title in MEASURES.items()}, "best_of": (CHOSEN, "N")}
+"""Title and name of the number of each curve."""
+
+
+@dataclass
+class Samples:
+    """The dialogues to show of one rollouts artifact; `problem` says why there are none."""
+
+    rollouts: str
+    dialogues: list[Markup] = field(default_factory=list)
+    problem: str = ""
+
+
+def write_report(path: Path, run: Run, report: Report, *, dialogues: bool = True) -> None:
+    """Write the page to `path`, which is replaced only after the page is complete."""
+    pages.write(path, report_page(run, report, dialogues=dialogues))
+
+
+def report_page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator[str]:
+    """Yield the page in parts."""
+    headline = report.headline
+    return pages.page(
+        "report.html.j2",
+        styles=("dialogue.css", "charts.css", "report.css"),
+        pictures=True,
+        title=f"{report.run} · report",
+        report=report,
+        result=report.result(headline.scores) if headline else None,
+        change=next((one for one in report.comparisons if headline and one.after == headline.scores), None),
+        successes=sorted(report.dialogues, key=lambda one: headline is None or one.scores != headline.scores),
+        curves=list(curves(report)),
+        samples=samples(run, report) if dialogues else (),
+        graph=drawing(report.artifacts, report.links),
+        environment=environment(report),
+        shown_metrics=SHOWN_METRICS,
+        charts=charts,
+        training_charts=training_charts,
+        online_charts=online_charts,
+        advantage_charts=advantage_charts,
+        evaluation_facts=evaluation_facts,
+        description=description,
+        p_value_text=p_value_text,
+        trained_on=trained_on,
+    )
+
+
+def markdown(report: Report) -> str:
+    """Return the Markdown text, with a line feed at its end."""
+    return pages.markdown(
+        "report.md.j2",
+        report=report,
+        result=report.result(report.headline.scores) if report.headline else None,
+        citation=Markup(paragraph(report, pages.code)),
+        metrics=MARKDOWN_METRICS,
+        trained_on=trained_on,
+    )
+
+
+def evaluation_facts(result: ScoresFact) -> list[str]:
+    """Return what an evaluation is of, in a few words."""
+    counted = [(result.trajectories, "dialogue"), (result.tasks, "task")]
+    unwanted = [(result.faults, "fault"), (result.invalid_tasks, "invalid task")]
+    facts = [
+        result.agent,
+        result.dataset,
+        f"scored by {result.scorer}" if result.scorer else "",
+        *(count(number, noun) for number, noun in counted if number is not None),
+        f"{result.trained_on_tasks:,} of them trained on" if result.trained_on_tasks else "",
+        *(count(number, noun) for number, noun in unwanted if number),
+    ]
+    return [fact for fact in facts if fact]
+
+
+def description(found: DialoguesFact) -> str:
+    return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, count(found.count, "dialogue")]))
+
+
+def curves(report: Report) -> Iterator[charts.Drawing]:
+    """Yield pass@k, best of k, and the best of N by the critic."""
+    for result in report.results:
+        for curve in result.curves:
+            title, name = CURVES[curve.name]
+            named = [Series(name=metric_name(one.name), points=one.points) for one in curve.series]
+            yield charts.lines(f"{title}, {result.id}", name, named, share=True, doubling=True)
+
+
+def training_charts(found: TrainingFact) -> Iterator[charts.Drawing]:
+    for title, names, share in TRAINED:
+        series = [Series(name=metric_name(name), points=found.series[name]) for name in names if name in found.series]
+        if series:
+            yield charts.lines(title, "step", series, share=share)
+
+
+def online_charts(found: OnlineFact) -> Iterator[charts.Drawing]:
+    """Yield the learning curve over generated tokens."""
+    shares = ("success", "validation") if "success" in found.curve else ()  # without it validation is the mean reward
+    for title, share in (("mean reward", False), ("solved tasks", True)):
+        series = [
+            Series(name=metric_name(name), points=points)
+            for name, points in found.curve.items()
+            if (name in shares) == share
+        ]
+        if series:
+            yield charts.lines(f"{title} over generated tokens", "tokens", series, share=share)
+
+
+def advantage_charts(found: AdvantagesFact) -> Iterator[charts.Drawing]:
+    spread = [Series(name="spread", points=[Point(x=one.turn, y=one.spread) for one in found.turns])]
+    yield charts.quartiles("advantage of the candidates", found.unit, found.turns)
+    yield charts.lines(f"spread: best minus worst candidate, {found.unit}", "turn", spread)
+
+
+def environment(report: Report) -> list[tuple[str, str, str]]:
+    """Return the installed versions and the servers, each value with the attempts that recorded it."""
+    by_value: dict[tuple[str, str], list[str]] = {}
+    for attempt in report.attempts:
+        for pair in attempt.environment.items():
+            by_value.setdefault(pair, []).append(attempt.id)
+    names = list(dict.fromkeys(name for name, _ in by_value))
+    return [
+        (name, value, "all" if len(attempts) == len(report.attempts) else ", ".join(attempts))
+        for (name, value), attempts in sorted(by_value.items(), key=lambda item: names.index(item[0][0]))
+    ]
+
+
+def samples(run: Run, report: Report) -> Iterator[Samples]:
+    """Yield the chosen dialogues by rollouts artifact."""
+    room = PICTURES
+    for rollouts in dict.fromkeys(sample.rollouts for sample in report.samples):
+        chosen = {sample.id: sample for sample in report.samples if sample.rollouts == rollouts}
+        shown = Samples(rollouts)
+        try:
+            records = Records(run, rollouts)
+            screenshots = RunScreenshots.of(run, records.rollouts, draw=True)
+            pictures = None if screenshots is None else HtmlScreenshots(screenshots, room)
+            found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
+            options = DisplayOptions.of(records)
+            for id, sample in chosen.items():
+                if id in found:
+                    record, why = records.record(found[id]), ", ".join(sample.why)
+                    shown.dialogues.append(dialogue(found[id], record, options, pictures=pictures, title=why))
+            room = room if pictures is None else pictures.room
+        except (SweetError, OSError) as error:
+            shown.problem = for_command_line(error)
+        yield shown

@@ -1,0 +1,299 @@
+"""The series, rates and tables of a study: what its page, the terminal and README show of `study.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweet.results.facts import Point, Rate, Series
+from sweet.results.scales import minus, short
+from sweet.results.study_names import JUDGES, KINDS, PLUS, SWEET, known_first
+from sweet.scoring.results.statistics import p_in_words
+from sweet.study.results import INTERVALS, Against, Bounds, Columns, MethodResult, StudyResults
+from sweet.study.settings import METHODS
+from sweet.units import format_duration, percent, percent_bounds, plain_bounds
+
+OTHERS = "others"
+UNKNOWN = (None, None)
+"""The bounds of an interval that is not known."""
+
+
+def groups(results: StudyResults) -> dict[str, list[MethodResult]]:
+    """Return the methods by group; unknown methods come last."""
+    by_name = {one.method: one for one in results.methods}
+    grouped: dict[str, list[MethodResult]] = {}
+    for name in known_first(by_name, METHODS):
+        group = METHODS[name].group if name in METHODS else OTHERS
+        grouped.setdefault(group, []).append(by_name[name])
+    return grouped
+
+
+def methods(results: StudyResults) -> list[MethodResult]:
+    """Return the methods in the order of display."""
+    return [one for group in groups(results).values() for one in group]
+
+
+def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
+    low, high = ci or (None, None)
+    return Rate(name=name, mean=mean, low=low, high=high)
+
+
+def best_of(results: StudyResults) -> list[Series]:
+    """Return success by the number of finished dialogues that each judge chooses from."""
+    return list(_by_judge(results.best_of or {}))
+
+
+def best_of_turns(results: StudyResults) -> list[Series]:
+    """Return success by the number of replies that each judge chooses from at each turn."""
+    return list(_by_judge(results.best_of_turns or {}))
+
+
+def learning(results: StudyResults) -> list[Series]:
+    """Return success on validation tasks by the tokens that the agent generated, for each method with a curve; `sweet`
+    first."""
+    by_name = {one.method: one for one in results.methods if one.curve}
+    series = []
+    for name in known_first(by_name, dict.fromkeys((SWEET, *METHODS))):
+        points = [
+            Point(
+                x=at.tokens,
+                y=at.success,
+                low=at.success_ci and at.success_ci[0],
+                high=at.success_ci and at.success_ci[1],
+            )
+            for at in by_name[name].curve
+            if at.tokens is not None
+        ]
+        if points:
+            series.append(Series(name=name, points=points))
+    return series
+
+
+def _by_judge(columns: Columns) -> Iterator[Series]:
+    curves = [name for name in columns if name != "n" and not name.endswith(INTERVALS)]
+    for name in known_first(curves, JUDGES):
+        drawn: Iterable[tuple[Any, Any, Any]] = zip(
+            columns["n"],
+            columns[name],
+            columns.get(name + INTERVALS) or [None] * len(columns[name]),
+            strict=True,
+        )
+        points = [Point(x=x, y=y, low=ci and ci[0], high=ci and ci[1]) for x, y, ci in drawn]
+        if points:
+            yield Series(name=JUDGES.get(name, name), points=points)
+
+
+def credit(results: StudyResults) -> dict[str, list[Rate]]:
+    """Return the mean advantage of each kind of turn, by critic."""
+    if results.credit is None:
+        return {}
+    by_critic = {JUDGES["critic"]: results.credit.critic, JUDGES["no_info"]: results.credit.no_info}
+    return {
+        judge: [rate(KINDS.get(kind, kind), found[kind].mean, found[kind].ci) for kind in known_first(found, KINDS)]
+        for judge, found in by_critic.items()
+        if found
+    }
+
+
+def agreement(results: StudyResults) -> list[Rate]:
+    """Return how often the order of each critic is the true one."""
+    found = results.credit.agreement if results.credit else {}
+    return [rate(JUDGES.get(name, name), found[name].share, found[name].ci) for name in known_first(found, JUDGES)]
+
+
+def agreement_by_kind(results: StudyResults) -> dict[str, list[Rate]]:
+    """Return the agreement by the kinds of the two replies, by critic."""
+    found = results.credit.agreement_by_kind if results.credit else {}
+    return {
+        JUDGES.get(name, name): [rate(_pair(kinds), one.share, one.ci) for kinds, one in found[name].items()]
+        for name in known_first(found, JUDGES)
+        if found[name]
+    }
+
+
+def _pair(kinds: str) -> str:
+    return " over ".join(KINDS.get(kind, kind) for kind in kinds.split(">"))
+
+
+AGAINST: dict[str, Callable[[MethodResult], Against | None]] = {
+    SWEET: lambda one: one.against_sweet,
+    PLUS: lambda one: one.against_plus,
+}
+"""The methods that the others are compared with, and where the results have the difference."""
+
+
+def verdict(results: StudyResults, ours: str = SWEET) -> dict[str, list[str]]:
+    """Return the methods that `ours` is above, below, or not distinguishable from.
+
+    The decision uses both intervals of the paired difference, over tasks and over seeds; if one is missing, it is open.
+    """
+    found: dict[str, list[str]] = {"above": [], "below": [], "open": []}
+    for one in methods(results):
+        against = AGAINST[ours](one)
+        if against is None or one.method == ours:
+            continue
+        intervals = [against.ci, against.seeds_ci]
+        if all(ci is not None and ci[0] > 0 for ci in intervals):
+            found["above"].append(one.method)
+        elif all(ci is not None and ci[1] < 0 for ci in intervals):
+            found["below"].append(one.method)
+        else:
+            found["open"].append(one.method)
+    return found
+
+
+def verdict_in_words(results: StudyResults) -> list[str]:
+    """Return a sentence for each of the three cases that has methods, for `sweet` and for `sweet-plus`.
+
+    Names of methods may be untrusted text.
+    """
+    sentences = {
+        "above": "Both intervals of the paired difference, over tasks and over seeds, are above zero for",
+        "below": "Both intervals of the paired difference are below zero for",
+        "open": "At least one of the two intervals includes zero or is missing for",
+    }
+    found = {ours: verdict(results, ours) for ours in AGAINST}
+    return [
+        f"{words} {ours} minus {', '.join(cases[kind])}."
+        for ours, cases in found.items()
+        for kind, words in sentences.items()
+        if cases[kind]
+    ]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; its first column names the rows, and the others have numbers, some with their interval.
+
+    Attributes:
+        notes: what is said of a row, by its name.
+        detail: a page shows it collapsed, and the terminal not at all.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: Mapping[str, str] = field(default_factory=dict)
+    detail: bool = False
+
+    def of(self, title: str, *columns: int) -> Table:
+        """Return the table of the first column and these ones."""
+        rows = [[row[0], *(row[column] for column in columns)] for row in self.rows]
+        return Table(title, [self.header[0], *(self.header[column] for column in columns)], rows)
+
+
+def tables(results: StudyResults) -> dict[str, list[Table]]:
+    """Return the tables with rows, by the section that they are in."""
+    judges = {"best-of-turns": best_of_turns(results), "best-of": best_of(results)}
+    titles = {"best-of-turns": "best of N replies at each turn", "best-of": "best of N finished dialogues"}
+    found = {
+        "success": [methods_table(results), _by_seed(results)],
+        "learning": [*_learning(results)],
+        **{section: [_over_n(titles[section], series)] for section, series in judges.items()},
+        "credit": [
+            _rates_by_judge("mean advantage by kind of turn", "turn", credit(results), advantage_text),
+            _rates_by_judge("replies of a turn in the true order", "couple", _agreement(results), share_text),
+        ],
+    }
+    return {section: [table for table in listed if table.rows] for section, listed in found.items()}
+
+
+def methods_table(results: StudyResults) -> Table:
+    """Return the rates, the difference and the cost of each method."""
+    rows = []
+    for one in methods(results):
+        against = ["", "", ""]
+        if one.against_sweet is not None:
+            difference = difference_text(one.against_sweet.difference, one.against_sweet.ci)
+            seeds = percent_bounds(*(one.against_sweet.seeds_ci or UNKNOWN), signed=True)
+            against = [difference, minus(seeds), p_in_words(one.against_sweet.p_value)]
+        rates = [
+            rate("", one.success, one.success_ci),
+            rate("", one.tests_passed, one.tests_passed_ci),
+            rate("", one.greedy_success, one.greedy_success_ci),
+        ]
+        cost = [number_text(one.generated_tokens), format_duration(one.seconds)]
+        rows.append([one.method, *map(share_text, rates), *against, *cost])
+    header = ["method", "success", "tests passed", "greedy", "sweet minus it", "over seeds", "p"]
+    return Table("", [*header, "generated tokens", "time"], rows, {name: one.what for name, one in METHODS.items()})
+
+
+def _by_seed(results: StudyResults) -> Table:
+    rows = [
+        [one.method, *map(percent, one.success_by_seed)]
+        for one in methods(results)
+        if len(one.success_by_seed) == len(results.seeds)
+    ]
+    return Table("success of each seed", ["method", *map(str, results.seeds)], rows, detail=True)
+
+
+def _learning(results: StudyResults) -> Iterator[Table]:
+    curves = [one for one in methods(results) if one.curve]
+    points = [
+        [
+            one.method,
+            number_text(at.tokens),
+            format_duration(at.seconds),
+            share_text(rate("", at.success, at.success_ci)),
+        ]
+        for one in curves
+        for at in one.curve
+    ]
+    header = ["method", "generated tokens", "time", "success"]
+    yield Table("success on validation tasks by generated tokens", header, points, detail=True)
+    ends = [
+        [
+            one.method,
+            share_text(rate("", at.success, at.success_ci)),
+            difference_text(at.sweet_minus, at.sweet_minus_ci),
+            number_text(at.tokens),
+        ]
+        for one in curves
+        if (at := one.at_equal_seconds) is not None
+    ]
+    header = ["method", "success", "sweet minus it", "generated tokens"]
+    yield Table("success on validation tasks within the time that sweet needs", header, ends)
+
+
+def _over_n(title: str, series: Sequence[Series]) -> Table:
+    cells = [
+        {point.x: share_text(Rate(name="", mean=point.y, low=point.low, high=point.high)) for point in one.points}
+        for one in series
+    ]
+    numbers = sorted({number for curve in cells for number in curve})
+    rows = [[short(number), *(curve.get(number, "") for curve in cells)] for number in numbers]
+    return Table(title, ["N", *(one.name for one in series)], rows)
+
+
+def _agreement(results: StudyResults) -> dict[str, list[Rate]]:
+    """Return how often the order of each judge is the true one: for all couples, and by the kinds of a couple."""
+    by_kind = agreement_by_kind(results)
+    return {
+        one.name: [one.model_copy(update={"name": "all"}), *by_kind.get(one.name, [])] for one in agreement(results)
+    }
+
+
+def _rates_by_judge(title: str, first: str, judges: Mapping[str, Sequence[Rate]], text: Callable[[Rate], str]) -> Table:
+    """Return a table with a column for each judge and a row for each name of a rate."""
+    names = dict.fromkeys(rate.name for rates in judges.values() for rate in rates)
+    found = [{rate.name: text(rate) for rate in rates} for rates in judges.values()]
+    return Table(title, [first, *judges], [[name, *(cells.get(name, "") for cells in found)] for name in names])
+
+
+def share_text(rate: Rate) -> str:
+    return minus(f"{percent(rate.mean)} {percent_bounds(rate.low, rate.high)}".rstrip())
+
+
+def advantage_text(rate: Rate) -> str:
+    return minus(f"{rate.mean:+.3f} {plain_bounds(rate.low, rate.high)}".rstrip())
+
+
+def difference_text(difference: float, ci: Bounds | None) -> str:
+    """Return a difference of shares with its interval, in percentage points."""
+    bounds = percent_bounds(*(ci or UNKNOWN), signed=True)
+    return minus(f"{percent(difference, signed=True)} {bounds}".rstrip())
+
+
+def number_text(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"

@@ -1,0 +1,102 @@
+"""The results of a study as a page (`study.html.j2`), and as the picture of README (`overview.svg.j2`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sweet.results import charts, pages, study_facts
+from sweet.results.facts import Rate, Series
+from sweet.results.study_names import SWEET, about
+from sweet.study.results import StudyResults
+from sweet.units import count
+
+FILE = "report.html"
+"""The page's name in the study's folder."""
+
+
+def write_study(folder: Path, results: StudyResults) -> Path:
+    """Write the page into the study's folder, and return its path."""
+    pages.write(folder / FILE, study_page(results))
+    return folder / FILE
+
+
+def study_page(results: StudyResults) -> Iterator[str]:
+    """Yield the page in parts."""
+    return pages.page(
+        "study.html.j2",
+        styles=("dialogue.css", "charts.css", "report.css", "study.css"),
+        title=f"{results.family} · study",
+        results=results,
+        about=about(results.family, results.model),
+        tables=study_facts.tables(results),
+        charts=drawings(results),
+        verdict=study_facts.verdict_in_words(results),
+    )
+
+
+def drawings(results: StudyResults) -> dict[str, charts.Drawing]:
+    """Return the chart of each section that has results."""
+    curves: dict[str, tuple[str, str, list[Series]]] = {
+        "learning": ("Success on validation tasks by generated tokens", "tokens", study_facts.learning(results)),
+        "best-of-turns": ("Best of N replies at each turn", "N", study_facts.best_of_turns(results)),
+        "best-of": ("Best of N finished dialogues", "N", study_facts.best_of(results)),
+    }
+    found = {}
+    if results.methods:
+        found["success"] = _success(results)
+    for section, (title, over, series) in curves.items():
+        if series:
+            found[section] = charts.lines(title, over, series, share=True, doubling=over == "N", tall=True)
+    judges = study_facts.credit(results)
+    if judges:
+        by_kind = {judge: {rate.name: rate for rate in rates} for judge, rates in judges.items()}
+        kinds = list(dict.fromkeys(name for rates in by_kind.values() for name in rates))
+        found["credit"] = charts.rows("Mean advantage by kind of turn, nats a token", {"": kinds}, by_kind)
+    return found
+
+
+def _success(results: StudyResults) -> charts.Drawing:
+    groups = {title: [one.method for one in methods] for title, methods in study_facts.groups(results).items()}
+    rates: Mapping[str, Mapping[str, Rate]] = {
+        "temperature 1, 95 % over seeds": {
+            one.method: study_facts.rate(one.method, one.success, one.success_ci) for one in results.methods
+        },
+        "greedy": {one.method: study_facts.rate(one.method, one.greedy_success, None) for one in results.methods},
+    }
+    title = f"Success on {count(results.test_tasks, 'unseen task')}"
+    return charts.rows(title, groups, rates, share=True, strong=SWEET)
+
+
+def overview_parts(results: StudyResults) -> list[str]:
+    """Return the sections that README's picture shows, in their order: beside the methods and the credit the first that
+    there is of learning curves, best of N replies, and best of N dialogues."""
+    drawn = drawings(results)
+    best = [name for name in ("learning", "best-of-turns", "best-of") if name in drawn][:1]
+    return [name for name in ("success", *best, "credit") if name in drawn]
+
+
+def overview(results: StudyResults, source: str) -> str:
+    """Return README's picture: the first of `overview_parts` on the left, the others on the right.
+
+    Args:
+        source: the digest of the results, which the picture names.
+    """
+    drawn = drawings(results)
+    first, *others = (drawn[name] for name in overview_parts(results))
+    width, gap = 420.0, 30.0
+
+    def height(drawing: charts.Drawing) -> float:
+        return 30 + drawing.height * width / drawing.width
+
+    placed, y = [first.placed(gap, 12, width)], 12.0
+    for drawing in others:
+        placed.append(drawing.placed(2 * gap + width, y, width))
+        y += height(drawing)
+    return pages.picture(
+        "overview.svg.j2",
+        placed=placed,
+        source=source,
+        width=3 * gap + 2 * width if others else 2 * gap + width,
+        height=max(12 + height(first), y) + 8,
+    )

@@ -1,0 +1,124 @@
+"""Facts about the trainings of a run: the curves of each model, from the logs of all attempts that trained it.
+
+Curves of long trainings are thinned, so that a page and a drawing stay small. A training that is still running, or was
+killed, has its facts too: those of an online training are read from the metrics of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from sweet.results.facts import OnlineFact, Point, TrainingFact, number, words
+from sweet.results.row_reader import Problems, steps
+from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.run import Run
+
+POINTS = 240
+"""Most points of a curve; in a longer training each point is the mean of several steps."""
+ONLINE = "train-online"
+"""The stage whose trainings have `OnlineFact`."""
+SAFEGUARDS = (
+    *("leak_rate", "limits", "equal_groups", "clipped", "masked", "entropy_first", "entropy_late"),
+    *("kl_start", "behind", "reply_tokens"),
+)
+"""Metrics by which the steps of an online training are watched (docs/online.md)."""
+LEARNED = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
+SERIES = (*LEARNED, *SAFEGUARDS)
+CURVE = ("reward", "success", "validation")
+"""What is drawn over generated tokens."""
+ENDS = 5
+"""The first and the last so many steps are compared."""
+SHOWN_METRICS = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
+"""Metrics of a training that are reported."""
+
+
+def trainings(run: Run, manifest: Manifest, problems: Problems) -> Iterator[TrainingFact]:
+    """Yield the training of each model in the manifest's order. Without a log it has no curves."""
+    for artifact in manifest.artifacts:
+        attempts = [a for a in manifest.attempts if artifact.id in a.outputs or a.id == artifact.attempt]
+        logs = [path for a in attempts if (path := (run.path / a.log).with_suffix(".jsonl")).exists()]
+        if artifact.kind not in ("critic", "actor"):
+            continue
+        by_step: dict[int, dict[str, float]] = {}
+        for log in logs:
+            for row in steps(log, problems):
+                by_step.setdefault(int(row["step"]), {}).update(row)
+        yield _training(artifact, attempts, [by_step[step] for step in sorted(by_step)])
+
+
+def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[dict[str, float]]) -> TrainingFact:
+    together = -(-len(rows) // POINTS) or 1
+    series = {}
+    for name in SERIES:
+        points = [(row["step"], row[name]) for row in rows if name in row]
+        if points and (name != "behind" or any(y for _, y in points)):
+            series[name] = _averaged(points, together)
+    online = None
+    if attempts and attempts[-1].stage == ONLINE:
+        online = _online(artifact, attempts[-1], rows)
+    last = attempts[-1].metrics if attempts else {}
+    return TrainingFact(
+        artifact=artifact.id,
+        attempts=[attempt.id for attempt in attempts],
+        steps=len(rows) if online is not None else sum("loss" in row for row in rows),
+        together=together,
+        series=series,
+        metrics={name: value for name in SHOWN_METRICS if (value := number(last.get(name))) is not None},
+        online=online,
+    )
+
+
+def _online(artifact: Artifact, attempt: Attempt, rows: Sequence[Mapping[str, float]]) -> OnlineFact:
+    """Return the facts of a training.
+
+    Args:
+        artifact: the actor.
+        attempt: the last one that trained it.
+        rows: the metrics of its steps, in their order.
+    """
+
+    def total(name: str) -> float:
+        return sum(row.get(name, 0.0) for row in rows)
+
+    def mean(name: str, part: Sequence[Mapping[str, float]]) -> float | None:
+        values = [row[name] for row in part if name in row]
+        return fmean(values) if values else None
+
+    metrics = attempt.metrics
+    last = rows[-1] if rows else {}
+    kept = number(metrics.get("kept_step"))
+    over_tokens = {
+        name: [(row["tokens"], row[name]) for row in rows if "tokens" in row and name in row] for name in CURVE
+    }
+    return OnlineFact(
+        algorithm=words(artifact.meta.get("method")),
+        steps=len(rows),
+        tokens=int(last.get("tokens", 0)),
+        dialogues=int(total("dialogues")),
+        staleness=int(number(attempt.config.get("staleness")) or 0),
+        behind=mean("behind", rows),
+        ended=words(metrics.get("ended")),
+        collapse=words(metrics.get("collapse")),
+        kept_step=None if kept is None else int(kept),
+        reward=(mean("reward", rows[:ENDS]), mean("reward", rows[-ENDS:])),
+        success=(mean("success", rows[:ENDS]), mean("success", rows[-ENDS:])),
+        validation=next((row["validation"] for row in rows if row["step"] == kept and "validation" in row), None),
+        play_seconds=total("play_seconds"),
+        train_seconds=total("train_seconds"),
+        update_seconds=total("update_seconds"),
+        validation_seconds=number(metrics.get("validation_seconds")) or last.get("validation_seconds", 0.0),
+        seconds=number(metrics.get("seconds")) or last.get("seconds", 0.0),
+        curve={name: _averaged(points) for name, points in over_tokens.items() if points},
+    )
+
+
+def _averaged(points: Sequence[tuple[float, float]], together: int | None = None) -> list[Point]:
+    """Return the points of a curve, each the mean of several.
+
+    Args:
+        together: how many; None for as few as leave `POINTS`.
+    """
+    step = together or -(-len(points) // POINTS) or 1
+    parts = [points[start : start + step] for start in range(0, len(points), step)]
+    return [Point(x=fmean(x for x, _ in part), y=fmean(y for _, y in part)) for part in parts]
