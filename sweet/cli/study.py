@@ -8,7 +8,7 @@ from typing import Any
 from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.errors import TooManyFailures
-from sweet.results.study_facts import Table, methods_table, tables
+from sweet.results.study_facts import methods_table, tables
 from sweet.stages.base import StageResult
 from sweet.study.metrics import StudyMetrics
 from sweet.units import count
@@ -40,17 +40,11 @@ def show_study(result: StageResult[Any]) -> None:
     scope = f"{count(len(results.seeds), 'seed')}, {count(results.test_tasks, 'unseen task')}"
     console.show(console.safe_text(f"{scope}: mean [95 % interval over seeds]"))
     methods, *others = tables(results)["success"] or [methods_table(results)]
-    _show(methods.of("", 1, 2, 3))
-    _show(methods.of("sweet minus the method", 4, 5, 6))
-    _show(methods.of("what a method needs, alone", 7, 8))
+    console.show(methods.of("", 1, 2, 3))
+    console.show(methods.of("sweet minus the method", 4, 5, 6))
+    console.show(methods.of("what a method needs, alone", 7, 8))
     for section, listed in tables(results).items():
         for table in listed if section != "success" else others:
-            if not table.detail:
-                _show(table)
+            if not table.folded:
+                console.show(table)
     console.show(console.safe_text(result.metrics.results))
-
-
-def _show(table: Table) -> None:
-    if table.title:
-        console.heading(table.title)
-    console.show_rows(table.header, table.rows, right=table.header[1:])

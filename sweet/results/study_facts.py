@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sweet.results.facts import Point, Rate, Series
@@ -13,6 +12,7 @@ from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import INTERVALS, Against, Bounds, Columns, MethodResult, StudyResults
 from sweet.study.settings import METHODS
 from sweet.units import format_duration, percent, percent_bounds, plain_bounds
+from sweet.view.comparison import Section, UntrustedText
 
 OTHERS = "others"
 UNKNOWN = (None, None)
@@ -162,28 +162,7 @@ def verdict_in_words(results: StudyResults) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table; its first column names the rows, and the others have numbers, some with their interval.
-
-    Attributes:
-        notes: what is said of a row, by its name.
-        detail: a page shows it collapsed, and the terminal not at all.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    notes: Mapping[str, str] = field(default_factory=dict)
-    detail: bool = False
-
-    def of(self, title: str, *columns: int) -> Table:
-        """Return the table of the first column and these ones."""
-        rows = [[row[0], *(row[column] for column in columns)] for row in self.rows]
-        return Table(title, [self.header[0], *(self.header[column] for column in columns)], rows)
-
-
-def tables(results: StudyResults) -> dict[str, list[Table]]:
+def tables(results: StudyResults) -> dict[str, list[Section]]:
     """Return the tables with rows, by the section that they are in."""
     judges = {"best-of-turns": best_of_turns(results), "best-of": best_of(results)}
     titles = {"best-of-turns": "best of N replies at each turn", "best-of": "best of N finished dialogues"}
@@ -199,7 +178,7 @@ def tables(results: StudyResults) -> dict[str, list[Table]]:
     return {section: [table for table in listed if table.rows] for section, listed in found.items()}
 
 
-def methods_table(results: StudyResults) -> Table:
+def methods_table(results: StudyResults) -> Section:
     """Return the rates, the difference and the cost of each method."""
     rows = []
     for one in methods(results):
@@ -216,19 +195,26 @@ def methods_table(results: StudyResults) -> Table:
         cost = [number_text(one.generated_tokens), format_duration(one.seconds)]
         rows.append([one.method, *map(share_text, rates), *against, *cost])
     header = ["method", "success", "tests passed", "greedy", "sweet minus it", "over seeds", "p"]
-    return Table("", [*header, "generated tokens", "time"], rows, {name: one.what for name, one in METHODS.items()})
+    return _section(
+        "", [*header, "generated tokens", "time"], rows, notes={name: one.what for name, one in METHODS.items()}
+    )
 
 
-def _by_seed(results: StudyResults) -> Table:
+def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Section:
+    """Return a table whose first column has names from the results."""
+    return Section(title, tuple(header), tuple((UntrustedText(name), *cells) for name, *cells in rows), **more)
+
+
+def _by_seed(results: StudyResults) -> Section:
     rows = [
         [one.method, *map(percent, one.success_by_seed)]
         for one in methods(results)
         if len(one.success_by_seed) == len(results.seeds)
     ]
-    return Table("success of each seed", ["method", *map(str, results.seeds)], rows, detail=True)
+    return _section("success of each seed", ["method", *map(str, results.seeds)], rows, folded=True)
 
 
-def _learning(results: StudyResults) -> Iterator[Table]:
+def _learning(results: StudyResults) -> Iterator[Section]:
     curves = [one for one in methods(results) if one.curve]
     points = [
         [
@@ -241,7 +227,7 @@ def _learning(results: StudyResults) -> Iterator[Table]:
         for at in one.curve
     ]
     header = ["method", "generated tokens", "time", "success"]
-    yield Table("success on validation tasks by generated tokens", header, points, detail=True)
+    yield _section("success on validation tasks by generated tokens", header, points, folded=True)
     ends = [
         [
             one.method,
@@ -253,17 +239,17 @@ def _learning(results: StudyResults) -> Iterator[Table]:
         if (at := one.at_equal_seconds) is not None
     ]
     header = ["method", "success", "sweet minus it", "generated tokens"]
-    yield Table("success on validation tasks within the time that sweet needs", header, ends)
+    yield _section("success on validation tasks within the time that sweet needs", header, ends)
 
 
-def _over_n(title: str, series: Sequence[Series]) -> Table:
+def _over_n(title: str, series: Sequence[Series]) -> Section:
     cells = [
         {point.x: share_text(Rate(name="", mean=point.y, low=point.low, high=point.high)) for point in one.points}
         for one in series
     ]
     numbers = sorted({number for curve in cells for number in curve})
     rows = [[short(number), *(curve.get(number, "") for curve in cells)] for number in numbers]
-    return Table(title, ["N", *(one.name for one in series)], rows)
+    return _section(title, ["N", *(one.name for one in series)], rows)
 
 
 def _agreement(results: StudyResults) -> dict[str, list[Rate]]:
@@ -274,11 +260,13 @@ def _agreement(results: StudyResults) -> dict[str, list[Rate]]:
     }
 
 
-def _rates_by_judge(title: str, first: str, judges: Mapping[str, Sequence[Rate]], text: Callable[[Rate], str]) -> Table:
+def _rates_by_judge(
+    title: str, first: str, judges: Mapping[str, Sequence[Rate]], text: Callable[[Rate], str]
+) -> Section:
     """Return a table with a column for each judge and a row for each name of a rate."""
     names = dict.fromkeys(rate.name for rates in judges.values() for rate in rates)
     found = [{rate.name: text(rate) for rate in rates} for rates in judges.values()]
-    return Table(title, [first, *judges], [[name, *(cells.get(name, "") for cells in found)] for name in names])
+    return _section(title, [first, *judges], [[name, *(cells.get(name, "") for cells in found)] for name in names])
 
 
 def share_text(rate: Rate) -> str:

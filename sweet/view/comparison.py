@@ -6,7 +6,7 @@ Both formats use the same sections. On a terminal a table that is too wide becom
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ class Section:
     Attributes:
         rows: the first cell is the name of the row; a line feed separates a value from its interval.
         remarks: sentences, which may contain untrusted text.
-        folded: in Markdown the section is collapsed.
+        folded: on a page and in Markdown the section is collapsed.
+        notes: what a page says of a row, by the name of the row.
     """
 
     title: str
@@ -52,9 +53,16 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
     remarks: tuple[str, ...] = ()
     folded: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, title: str, *columns: int) -> Section:
+        """Return the section of the names of the rows and these columns."""
+        rows = tuple((row[0], *(row[column] for column in columns)) for row in self.rows)
+        return Section(title, (self.header[0], *(self.header[column] for column in columns)), rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.title, "bold")
+        if self.title:
+            yield Text(self.title, "bold")
         if self.rows:
             table = self._table()
             wide = Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum
@@ -67,7 +75,7 @@ class Section:
         for index, name in enumerate(self.header):
             untrusted = any(isinstance(row[index], UntrustedText) for row in self.rows)
             table.add_column(
-                Text(name),
+                Text(printable_line(name)),
                 justify="left" if untrusted or not index else "right",
                 max_width=None if untrusted or index else _NAME_WIDTH,
                 no_wrap=untrusted,

@@ -154,20 +154,20 @@ def test_nothing_in_the_results_becomes_markup() -> None:
 def test_the_tables_have_the_values_of_the_results() -> None:
     found = tables(study(methods=[learned(1, "rft"), learned(3, "sweet")]))
     (methods, seeds), (points, ends) = found["success"], found["learning"]
-    assert methods.rows[0] == [
+    assert methods.rows[0] == (
         *("rft", "15.0 % [11.0, 19.0]", "35.0 % [32.0, 38.0]", "25.0 % [20.0, 30.0]"),
         *("+10.0 pp [+7.0, +13.0]", "[+4.0, +16.0]", "0.001", "125,001", "1.0 min"),
-    ]
-    assert seeds.rows[0] == ["rft", "13.0 %", "14.0 %", "15.0 %", "16.0 %", "17.0 %"]
-    assert points.rows[1] == ["rft", "15,001", "15 s", "11.5 % [17.0, 23.0]"]
-    assert ends.rows[0] == ["rft", "16.0 % [14.0, 18.0]", "+7.0 pp [+3.0, +11.0]", "60,001"]
-    assert found["best-of-turns"][0].rows[1][:2] == ["2", "28.0 % [25.0, 31.0]"]
+    )
+    assert seeds.rows[0] == ("rft", "13.0 %", "14.0 %", "15.0 %", "16.0 %", "17.0 %")
+    assert points.rows[1] == ("rft", "15,001", "15 s", "11.5 % [17.0, 23.0]")
+    assert ends.rows[0] == ("rft", "16.0 % [14.0, 18.0]", "+7.0 pp [+3.0, +11.0]", "60,001")
+    assert found["best-of-turns"][0].rows[1][:2] == ("2", "28.0 % [25.0, 31.0]")
     kinds, couples = found["credit"]
-    assert kinds.rows[0] == ["useful question", "+0.120 [+0.090, +0.150]", "+0.030 [+0.010, +0.050]"]
-    assert couples.rows == [
-        ["all", "80.0 % [77.0, 83.0]", "60.0 % [56.0, 64.0]"],
-        ["useful question over useless question", "90.0 %", "70.0 %"],
-    ]
+    assert kinds.rows[0] == ("useful question", "+0.120 [+0.090, +0.150]", "+0.030 [+0.010, +0.050]")
+    assert couples.rows == (
+        ("all", "80.0 % [77.0, 83.0]", "60.0 % [56.0, 64.0]"),
+        ("useful question over useless question", "90.0 %", "70.0 %"),
+    )
 
 
 def test_the_verdict_wants_both_intervals() -> None:
