@@ -171,7 +171,7 @@ def test_the_whole_pipeline(sql: Any) -> None:
     # Another run of the same tasks to compare with, and the critic to choose by.
     sql(*("rollout", "runs/best"), *play[2:], "--samples", "1", "--temperature", "0")
     assert sql("eval", "runs/best", "--compare", "runs/sql")["metrics"]["success_rate"] == 1
-    assert "critic-1" in str(sql("eval", "runs/sql", "--best-of", "critic")["metrics"]["best_of"])
+    assert "critic-1" in str(sql("eval", "runs/sql", "--best-of-by", "critic")["metrics"]["best_of"])
 
     manifest = json.loads(Path("runs/sql/manifest.json").read_text())
     assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-sql 0.1.0"}

@@ -90,7 +90,7 @@ class DataExportConfig(SimUrlConfig):
     this machine."""
     incomplete: Literal["keep", "drop"] = "keep"
     """Tasks with fewer dialogues than others: keep their rows after the blocks, or drop them."""
-    thoughts: bool = False
+    include_thoughts: bool = False
     """Also write the agent's thoughts, and the token ids that contain them."""
 
 
@@ -244,7 +244,7 @@ class Export:
             trajectory = parse_row(self._index.line(entry), Trajectory, self._index.path)
             unanswered += trajectory.dialogue_history[-1].role != "assistant"
             reward = rewards.get(trajectory.id, trajectory.reward)
-            trajectory = trajectory if self._config.thoughts else without_thoughts(trajectory)
+            trajectory = trajectory if self._config.include_thoughts else without_thoughts(trajectory)
             yield published_row(self.prompts.written(trajectory), reward, system)
         if self.prompts.missing:
             self._reporter.warn(

@@ -49,9 +49,9 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                     continue
                 prompts[(pair.trajectory_id, pair.turn)] = pair.observation
                 for label, text, thought in _replies(pair):
-                    kept = thought if config.thoughts else None
+                    kept = thought if config.include_thoughts else None
                     labels.setdefault((pair.trajectory_id, pair.turn, text, kept), set()).add(label)
-                file.write(_line(preference_row(pair, thoughts=config.thoughts)))
+                file.write(_line(preference_row(pair, thoughts=config.include_thoughts)))
                 preferences += 1
         plain = {key: found for key, found in labels.items() if len(found) == 1}
         with (folder / KTO).open("wb") as file:

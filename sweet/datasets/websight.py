@@ -53,8 +53,8 @@ class WebSightConfig(StageConfig):
     """Configuration of the dataset on the hub."""
     revision: str = "main"
     """Revision of the dataset on the hub."""
-    split: Split | None = None
-    """Only this split."""
+    split: str | None = None
+    """Only this split: train or test."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first rows of each split; a later call with a larger limit continues."""
     force: bool = False
@@ -71,7 +71,9 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
     """
     folder = data_folder() / "websight"
     folder.mkdir(parents=True, exist_ok=True)
-    splits: list[Split] = [config.split] if config.split else list(ROWS)
+    splits = [split for split in ROWS if config.split in (None, split)]
+    if not splits:
+        raise UsageError(f"WebSight has no split {config.split}.", where="--split", fix="train or test")
     metrics: dict[str, int | str] = {}
     try:
         with FileLock(folder / ".lock", timeout=0):

@@ -295,7 +295,7 @@ class _Suggestions(RunLines):
         """Return the evaluation of dialogues, with the settings of the newest one: only like scores are compared."""
         made = [one for one in self.manifest.attempts if one.stage == "eval" and one.status == "done"]
         by_critic = ("critic", "reference_context", "turn_tokens")
-        chooses = dict.fromkeys(("from_", "best_of", *by_critic, "judge_model", "judge_prompt"))
+        chooses = dict.fromkeys(("from_", "best_of_by", *by_critic, "judge_model", "judge_prompt"))
         call = self.call("eval", like or (made[-1] if made else None), **chooses, judge_url=[])
         return call.reading("from_", rollouts, self.last("rollouts")).line
 

@@ -162,12 +162,12 @@ class LocalServing:
             return Choice("the packaged agent needs no server")
         adapter = find_adapter(model)
         if self.engine == "embedded":
-            return Choice("as --engine says")
+            return Choice("as --local-engine says")
         build = self.build
         if self.engine == "vllm":
             if build is None:
-                raise not_installed()
-            return Choice("as --engine says", build)
+                raise not_installed("local_engine")
+            return Choice("as --local-engine says", build)
         if build is None:
             return Choice("no vllm is installed")
         if build.needs_gpu and self.device == "cpu":

@@ -76,11 +76,12 @@ def find_vllm() -> str | None:
     return str(sibling) if os.access(sibling, os.X_OK) else shutil.which("vllm")
 
 
-def not_installed() -> UsageError:
+def not_installed(name: str = "engine") -> UsageError:
+    """Return the error for a missing vllm, which the option `name` asked for."""
     return UsageError(
         "vllm is not installed.",
-        where=option("engine", "vllm"),
-        fix=Hint(install_command("gpu"), ", or ", option("engine", "embedded"), ", which needs nothing more"),
+        where=option(name, "vllm"),
+        fix=Hint(install_command("gpu"), ", or ", option(name, "embedded"), ", which needs nothing more"),
     )
 
 

@@ -86,7 +86,7 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
         raise UsageError(
             "Servers sample several replies at a time, so their results differ in the last bits.",
             where=option("deterministic", True),
-            fix=option("engine", "embedded"),
+            fix=option("local_engine", "embedded"),
         )
     if find_adapter(base) is not None:
         raise UsageError(

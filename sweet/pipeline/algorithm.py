@@ -68,14 +68,14 @@ class Algorithm:
         """Whether replies are sampled and ranked."""
         return not self.online and self.reads in ("candidates", "pairs")
 
-    def steps(self, number: int, critic: str) -> list[str]:
+    def steps(self, number: int, retrain_critic: bool) -> list[str]:
         """Return the titles of the steps by which a round learns, in their order.
 
         Args:
             number: of the round, from 1.
-            critic: whether a critic is `retrained` in a later round, or the `same`.
+            retrain_critic: whether a later round trains a critic, too.
         """
-        trains = self.critic and (number == 1 or critic == "retrained")
+        trains = self.critic and (number == 1 or retrain_critic)
         wanted = {
             MADE_BY["rollouts"]: self.critic or not self.online,
             MADE_BY["scores"]: self.critic or not self.online,
@@ -90,7 +90,7 @@ class Algorithm:
 
     def has_table(self, table: str) -> bool:
         """Return whether a table of recipes is of a stage that this algorithm has, or of all."""
-        return table not in TRAINING or table in self.steps(1, "retrained")
+        return table not in TRAINING or table in self.steps(1, True)
 
     def check_given(self, given: Collection[str], assignments: Sequence[str]) -> None:
         """Check that the options of a call are of stages that this algorithm has.
@@ -108,7 +108,7 @@ class Algorithm:
                 where=option("samples"),
                 fix=option("set_", f"{ONLINE}.group=DIALOGUES"),
             )
-        has = self.steps(1, "retrained")
+        has = self.steps(1, True)
         for assignment in assignments:
             table, _, rest = assignment.strip().partition(".")
             if not self.has_table(table):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from sweet.stages.base import OPERATIONAL, VerifiedConfig, about
@@ -60,8 +58,8 @@ class LoopConfig(
     """Evaluate on only the first N test tasks, and at most N validation tasks."""
     eval_samples: int = Field(default=1, ge=1, json_schema_extra=about("Data"))
     """Dialogues for each task of an evaluation."""
-    critic: Literal["same", "retrained"] = Field(default="retrained", json_schema_extra=about("Method"))
-    """The critic from the second round on: trained on the dialogues of all rounds, or still the first, which overrates
+    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
+    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
     what later actors learn to say."""
     redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they

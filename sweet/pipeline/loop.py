@@ -63,7 +63,7 @@ AS_ROLLOUT = frozenset(
     (
         *("max_turns", "max_tokens", "max_thought_tokens", "effort", "thoughts", "prompts", "skip_invalid"),
         *("human", "human_tries", "persona", "persona_file", "window", "pictures"),
-        *("device", "engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
+        *("device", "local_engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
         *("retry_timeout", "request_timeout", "follow_redirects"),
     )
 )
@@ -213,7 +213,7 @@ class Loop:
         agent, seed = self.rounds[-1].agent, self.seed(number)
         played = Played(number, agent)
         self.rounds.append(played)
-        todo = self.algorithm.steps(number, self.config.critic)
+        todo = self.algorithm.steps(number, self.config.retrain_critic)
         if "train-actor" in todo or "train-critic" in todo:
             scores = self._play(TRAIN, agent, number)
         if "label" in todo:

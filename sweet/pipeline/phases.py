@@ -70,7 +70,7 @@ def check_phases(servers: Servers, recipe: Recipe) -> None:
     train = recipe.train
     played = {name: getattr(train, name) for name in ("task", "agent", "agent_url", "sim", "sim_url")}
     stages = [RolloutConfig.model_validate(recipe.of(*tables) | played) for tables in _PLAYED]
-    has = recipe.algorithm.steps(1, train.critic)
+    has = recipe.algorithm.steps(1, train.retrain_critic)
     others: list[StageConfig] = []
     if "rank" in has:
         asked: dict[str, Any] = {"agent": train.agent, "agent_url": train.agent_url}

@@ -92,7 +92,7 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
     titles = [step_name(0, title) for title in evaluation]
     algorithm = recipe.algorithm
     for number in range(1, recipe.train.rounds + 1):
-        learning = algorithm.steps(number, recipe.train.critic)
+        learning = algorithm.steps(number, recipe.train.retrain_critic)
         titles += [step_name(number, title) for title in [*learning, *evaluation]]
     return titles
 

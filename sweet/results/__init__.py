@@ -26,5 +26,5 @@ class ReportConfig(StageConfig):
     """Write the page to this file; default: report.html in the run, unless --markdown or --json is given."""
     markdown: bool = False
     """Print a short report for a pull request."""
-    dialogues: bool = True
+    examples: bool = True
     """Include some dialogues in the page."""

@@ -15,7 +15,7 @@ from sweet.judges.base import JudgedTurn
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.critic import load_trained_judge, untrained_loader
 from sweet.judges.opening import ChosenJudge
-from sweet.judges.options import JudgeName, check_judge_options
+from sweet.judges.options import LOOKAHEAD, JudgeName, check_judge_options
 from sweet.llm.scripted import has_model
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.runs.run import Run
@@ -61,6 +61,9 @@ def check_choosing(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> 
             raise UsageError(what, where=option(name), fix=Hint(option("best_of", 8), ", or omit ", option(name)))
         return
     judge = judge_name(config)
+    if judge == LOOKAHEAD:
+        what = "What comes next is not known while a dialogue is played."
+        raise UsageError(what, where=option("judge", judge), fix=Hint(option("judge", "critic"), ", or a ranking"))
     check_judge_options(judge, given, CHOOSERS_OF_OPTION)
     if config.temperature == 0:
         raise UsageError(

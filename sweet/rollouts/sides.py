@@ -182,7 +182,7 @@ def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> 
                 fix=Hint(
                     option("sim_url", "URL"),
                     " of a vision model's server, ",
-                    option("engine", "vllm"),
+                    option("local_engine", "vllm"),
                     " where vllm is installed, or ",
                     option("sim", "scripted"),
                 ),

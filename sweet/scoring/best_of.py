@@ -59,7 +59,7 @@ from sweet.units import count
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
 
-NEEDED_BY = "eval --best-of critic"
+NEEDED_BY = "eval --best-of-by critic"
 """What needs the critic, for errors."""
 
 _BATCH = 64

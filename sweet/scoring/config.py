@@ -24,7 +24,7 @@ class EvalConfig(
     CriticConfig,
     JudgeModelConfig,
 ):
-    main_options = ("scorer", "similarity", "from_", "compare", "best_of", "sandbox", "workers", "resume")
+    main_options = ("scorer", "similarity", "from_", "compare", "best_of_by", "sandbox", "workers", "resume")
 
     scorer: Literal["strict", "upstream", "both"] = Field(default="strict", json_schema_extra=about("Scoring"))
     """Code: strict accepts answers as people write them; upstream follows the published evaluator, including its
@@ -37,7 +37,7 @@ class EvalConfig(
     compare: str | None = Field(default=None, json_schema_extra=about("Comparison", OPERATIONAL))
     """The baseline to compare these scores with, task by task: RUN (its newest earlier scores), RUN:scores-2 or
     RUN:rollouts-1, as in sweet compare."""
-    best_of: Literal["critic", "llm"] | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
+    best_of_by: Literal["critic", "llm"] | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
     """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the critic, or
     by a language model that scores each dialogue (--judge-model). sweet rollout --best-of chooses at each turn."""
 
@@ -48,4 +48,4 @@ class EvalConfig(
 
     @property
     def asks_models(self) -> bool:
-        return self.best_of == "llm"
+        return self.best_of_by == "llm"

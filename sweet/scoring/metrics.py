@@ -20,7 +20,7 @@ class BestOfRates(Record):
     critic: Rate | None = None
     """the critic chooses"""
     llm: Rate | None = None
-    """with --best-of llm: the language model chooses"""
+    """with --best-of-by llm: the language model chooses"""
     random: Rate
     """chance chooses"""
     oracle: Rate
@@ -33,7 +33,7 @@ class BestOfMetrics(Record):
     critic: str | None = None
     """id of the critic"""
     judge_model: str | None = None
-    """with --best-of llm: the language model"""
+    """with --best-of-by llm: the language model"""
     judge_prompt: str | None = None
     """digest of its prompt"""
     informed: bool | None = None

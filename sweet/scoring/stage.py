@@ -55,7 +55,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     kind = task_kind(run.manifest().task)
     check_options(kind, config)
     prices = given_prices(config)
-    if config.best_of == "critic":
+    if config.best_of_by == "critic":
         critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
         check_reference(critic, None, config.reference_context)
         check_turn_tokens(critic, None, config.turn_tokens)
@@ -100,7 +100,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
         if (cost := _cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
-        if config.best_of == "llm":
+        if config.best_of_by == "llm":
             budget = open_budget(run, attempt, prices, config)
             with JsonlWriter(attempt.metrics_path) as log:
                 recorded = partial(JudgedDialogues, run, draft.id, config, rows=log)
@@ -108,7 +108,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             if budget is not None:
                 best_of = best_of.model_copy(update={"cost": budget.cost_of(draft.id)})
             metrics = metrics.model_copy(update={"best_of": best_of})
-        elif config.best_of == "critic":
+        elif config.best_of_by == "critic":
             best_of = _chosen_by_critic(run, rollouts, tally.scores, config, reporter)
             metrics = metrics.model_copy(update={"best_of": best_of})
         attempt.metrics.update(metrics.as_json())
@@ -206,16 +206,16 @@ def check_options(kind: TaskKind, config: EvalConfig) -> None:
         if getattr(config, name) != EvalConfig.model_fields[name].default:
             check_scorer_option(kind, name)
     for name, chosen_by in _CHOSEN_BY.items():
-        if getattr(config, name) not in (None, []) and config.best_of != chosen_by:
+        if getattr(config, name) not in (None, []) and config.best_of_by != chosen_by:
             raise UsageError(
-                Hint(option(name), " is an option of ", option("best_of", chosen_by), "."),
+                Hint(option(name), " is an option of ", option("best_of_by", chosen_by), "."),
                 where=option(name),
-                fix=Hint("omit ", option(name), ", or ", option("best_of", chosen_by)),
+                fix=Hint("omit ", option(name), ", or ", option("best_of_by", chosen_by)),
             )
-    if config.best_of == "llm" and config.judge_model is None:
+    if config.best_of_by == "llm" and config.judge_model is None:
         raise UsageError(
             "A language model chooses, and none is named.",
-            where=option("best_of", "llm"),
+            where=option("best_of_by", "llm"),
             fix=option("judge_model", "MODEL"),
         )
 
@@ -224,7 +224,7 @@ _CHOSEN_BY = {
     **dict.fromkeys(("reference_context", "turn_tokens"), "critic"),
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt", "prices", "max_cost"), "llm"),
 }
-"""Options of what chooses the best of N dialogues, and the value of `best_of` that they belong to."""
+"""Options of what chooses the best of N dialogues, and the value of `best_of_by` that they belong to."""
 
 
 class _Tally:

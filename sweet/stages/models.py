@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
-from sweet.device import Device
-from sweet.llm.local import EngineChoice, LocalServing
+from sweet.llm.local import LocalServing
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter
-
-
-class EngineConfig(Protocol):
-    """The options that decide it."""
-
-    @property
-    def engine(self) -> EngineChoice: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def startup_timeout(self) -> float: ...
-    @property
-    def vllm_options(self) -> list[str]: ...
+from sweet.stages.options import LocalModelsConfig
 
 
 def plan_models(
-    config: EngineConfig,
+    config: LocalModelsConfig,
     models: Iterable[tuple[str, Sequence[str]]],
     reporter: Reporter,
     *,
@@ -40,7 +26,7 @@ def plan_models(
         images: maximum number of images of a prompt, for each model that receives any.
     """
     local = LocalServing(
-        engine=config.engine,
+        engine=config.local_engine,
         device=config.device,
         options=tuple(config.vllm_options),
         startup_timeout=config.startup_timeout,

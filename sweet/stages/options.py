@@ -201,7 +201,7 @@ class DeviceConfig(StageConfig):
 class LocalModelsConfig(DeviceConfig, RequestConfig):
     """How models are run that have an address or none."""
 
-    engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
+    local_engine: EngineChoice = Field(default="auto", json_schema_extra=about("Servers", OPERATIONAL))
     """Engine of a model without an address: auto (vllm if it is installed and suits the machine), vllm, or embedded. A
     vllm is started and stopped by this command. The agent micro is always embedded."""
     startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=about("Servers", OPERATIONAL))

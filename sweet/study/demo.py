@@ -8,7 +8,7 @@ is shown: a demo shows how success develops, and does not choose among actors.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -34,8 +34,8 @@ class DemoConfig(Sizes):
     """Unseen tasks of the evaluation before and after."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
     """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
-    critic: Literal["same", "retrained"] = Field(default="retrained", json_schema_extra=about("Method"))
-    """The critic from the second round on: retrained on the actors' dialogues too, or still the first, which overrates
+    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
+    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
     what later actors learn to say."""
 
 
@@ -54,7 +54,7 @@ def training(config: DemoConfig) -> LoopConfig:
         train_tasks=config.train_tasks,
         samples=config.samples,
         eval_tasks=config.eval_tasks,
-        critic=config.critic,
+        retrain_critic=config.retrain_critic,
         seed=config.seed,
     )
 

@@ -200,12 +200,12 @@ class StudySteps:
         the best of N by the method's critic."""
         config = EvalConfig(
             from_=self._validation().id,
-            best_of="critic",
+            best_of_by="critic",
             critic=self.critic(method).id,
             sandbox=self.sizes.sandbox,
             device=self.sizes.device,
         )
-        return self.cache.do(config, matching=("best_of", "critic"))
+        return self.cache.do(config, matching=("best_of_by", "critic"))
 
     def credit(self, method: Method) -> Step:
         """Return replies at turns of these dialogues, judged by the method's critic; their metrics have advantage and

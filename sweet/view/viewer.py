@@ -63,7 +63,7 @@ class ViewConfig(StageConfig):
     """With --against: only tasks that B solved and A did not, or lost, or whose reward is better, worse, or differs."""
     hidden: bool = Field(default=False, json_schema_extra=about("Output"))
     """Also show the hidden information."""
-    pictures: bool = Field(default=True, json_schema_extra=about("Output"))
+    screenshots: bool = Field(default=True, json_schema_extra=about("Output"))
     """Show screenshots, also of the reference page, in the HTML page and on terminals with colours; else name files."""
     print_: bool = Field(default=False, json_schema_extra=about("Output"))
     """Print the table and exit, also on a terminal."""
@@ -127,8 +127,8 @@ class Viewer:
 
     def __init__(self, run: Run, config: ViewConfig) -> None:
         self.run, self.config = run, config
-        self.a = Side.of(run, config.from_, draw=config.pictures)
-        self.b = None if config.against is None else open_side(run, config.against, draw=config.pictures)
+        self.a = Side.of(run, config.from_, draw=config.screenshots)
+        self.b = None if config.against is None else open_side(run, config.against, draw=config.screenshots)
 
     @property
     def records(self) -> Records:

@@ -75,7 +75,7 @@ def test_flips_are_limited(sweet: Program, runs: None) -> None:
         ("before after:scores-7", ("no scores named scores-7", "it has scores-1")),
         ("both both", ("Both sides are scores-2", "sweet compare both:scores-1 both:scores-2")),
         ("before after --flips many", ("--flips",)),
-        ("before after --repeats nowhere", ("There is no such run.",)),
+        ("before after --repeat-run nowhere", ("There is no such run.",)),
         ("before odd", ("scored by strict", "scored by upstream", "sweet eval before --from rollouts-1")),
         ("before apart", ("share no valid task",)),
     ],

@@ -152,3 +152,18 @@ def test_verbose_reports_artifacts_read_and_written(sweet: Program, imported: Pa
     outcome = sweet("label", str(imported), "--verbose", "--from", "scores-1")
     assert "named by --from" in outcome.err
     assert "setting from = scores-1  (--from)" in outcome.err
+
+
+def test_an_option_has_the_same_kind_of_value_in_all_commands() -> None:
+    """Only `--engine` is the server's in one command, and that of the trainings in others."""
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for name in COMMANDS:
+        for option in index.declaration(name).flags:
+            kind = "switch" if option.is_switch else option.metavar
+            kinds.setdefault(option.key, {}).setdefault(kind, []).append(name)
+    assert {key: by_kind for key, by_kind in kinds.items() if len(by_kind) > 1} == {
+        "engine": {
+            "scripted|embedded|vllm": ["serve-sim"],
+            "torch|deepspeed|openrlhf": ["train-actor", "train-critic"],
+        }
+    }

@@ -26,7 +26,7 @@ def test_the_newest_run_gets_a_page(sweet: Program, path: Path) -> None:
 
 
 def test_another_file_and_no_dialogues(sweet: Program, path: Path) -> None:
-    outcome = sweet("report", str(path), "--out", "page.html", "--no-dialogues")
+    outcome = sweet("report", str(path), "--out", "page.html", "--no-examples")
     assert (outcome.code, outcome.out) == (0, "page.html\n")
     assert not (path / "report.html").exists()
     assert 'class="trajectory"' not in Path("page.html").read_text(encoding="utf-8")

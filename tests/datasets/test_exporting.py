@@ -275,7 +275,7 @@ def test_thoughts_are_exported_only_if_they_are_asked_for(tmp_path: Path, agent:
     history += [first.dialogue_history[2], first.dialogue_history[3].model_copy(update={"token_ids": (4,)})]
     thinking = first.model_copy(update={"dialogue_history": tuple(history), "thoughts": thoughts})
     run = played(tmp_path, iter([thinking]), agent=agent)
-    [plain], [whole] = exported(run), exported(run, thoughts=True)
+    [plain], [whole] = exported(run), exported(run, include_thoughts=True)
     assert "wonder" not in json.dumps(plain)
     turn, last = plain["dialogue_history"][1::2]
     assert {"thought", "thought_tokens", "token_ids"}.isdisjoint(turn)
@@ -284,7 +284,7 @@ def test_thoughts_are_exported_only_if_they_are_asked_for(tmp_path: Path, agent:
     assert whole["dialogue_history"][1]["thought"] == "I wonder."
     assert whole["dialogue_history"][1]["token_ids"] == [1, 2, 3]
     file = tmp_path / "export.jsonl"
-    file.write_bytes(b"".join(export_lines(run, DataExportConfig(thoughts=True), SILENT)))
+    file.write_bytes(b"".join(export_lines(run, DataExportConfig(include_thoughts=True), SILENT)))
     again = take(file, tmp_path / "again")
     [read] = read_jsonl(again.file(again.artifact("rollouts-1")), Trajectory)
     assert (read.dialogue_history[1].thought, read.thoughts) == ("I wonder.", thoughts)

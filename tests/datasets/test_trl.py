@@ -84,7 +84,7 @@ def test_a_reply_without_a_rejected_one_is_not_exported(tmp_path: Path) -> None:
 
 
 def test_thoughts_are_exported_if_they_are_asked_for(tmp_path: Path) -> None:
-    preferences, _ = exported(tmp_path, PAIRS, thoughts=True)
+    preferences, _ = exported(tmp_path, PAIRS, include_thoughts=True)
     assert preferences[3]["chosen"] == [{"role": "assistant", "content": "4", "reasoning_content": "6 7"}]
     (tmp_path / "second").mkdir()
     preferences, _ = exported(tmp_path / "second", PAIRS)

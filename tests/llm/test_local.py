@@ -75,7 +75,7 @@ def test_the_server_is_started_used_and_stopped(vllm: StandIn, tmp_path: Path, m
     assert "loading" in (tmp_path / "log.vllm-agent.log").read_text()
     assert local.record["agent_engine"] == "vllm"
     assert local.record["agent_vllm_version"] == "9.8.7"
-    assert any("as --engine says" in line for line in output)
+    assert any("as --local-engine says" in line for line in output)
     assert any("9.8.7 answers at" in line for line in output)
 
 
@@ -257,7 +257,7 @@ def test_what_auto_selects(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.Mo
     assert chosen() == (True, "2 GPU(s)")
     assert chosen(device="cpu") == (False, "--device cpu, and vllm is no CPU build")
     assert chosen("micro") == chosen("micro", engine="vllm") == (False, "the packaged agent needs no server")
-    assert chosen(engine="embedded") == (False, "as --engine says")
+    assert chosen(engine="embedded") == (False, "as --local-engine says")
 
     small = tmp_path / "small"
     small.mkdir()

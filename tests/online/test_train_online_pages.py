@@ -179,7 +179,7 @@ def test_a_task_whose_reference_does_not_load_teaches_nothing(
     [
         ({"agent": "micro"}, "writes no pages", "--agent micro"),
         ({"human": "spec", "sim": "eyes"}, "sees pages", "--human spec"),
-        ({"sim": "eyes", "engine": "embedded"}, "must see pages", "--sim eyes"),
+        ({"sim": "eyes", "local_engine": "embedded"}, "must see pages", "--sim eyes"),
         ({"persona": ["unsure"]}, "unsure", "--persona unsure"),
         ({"task": "code", "tasks": "micro", "agent": "micro"}, "does not apply", "--similarity"),
         (

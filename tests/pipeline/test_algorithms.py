@@ -45,7 +45,7 @@ def played(**options: Any) -> tuple[Any, Scripted]:
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_round_has_the_steps_of_its_algorithm(name: str) -> None:
-    assert algorithm_of(LoopConfig(algorithm=name)).steps(1, "retrained") == LEARNING[name]
+    assert algorithm_of(LoopConfig(algorithm=name)).steps(1, True) == LEARNING[name]
 
 
 @pytest.mark.parametrize("judge", ["lookahead", "oracle"])
@@ -72,9 +72,9 @@ def test_the_judge_that_looks_ahead_asks_one_human() -> None:
         ("grpo", {}),
         ("rloo", {}),
         ("sweet-pg", {}),
-        ("multi-turn-dpo", {"rounds": 2, "critic": "same"}),
+        ("multi-turn-dpo", {"rounds": 2, "retrain_critic": False}),
         ("sweet-pg-candidates", {"rounds": 3, "early_stop": False}),
-        ("sweet-pg-candidates", {"rounds": 2, "critic": "same"}),
+        ("sweet-pg-candidates", {"rounds": 2, "retrain_critic": False}),
     ],
 )
 def test_the_outline_has_the_steps_of_every_algorithm(name: str, options: dict[str, Any]) -> None:

@@ -141,10 +141,10 @@ def test_critic_and_actor_learn_from_all_rounds_from_the_starting_model() -> Non
 
 
 def test_the_outline_has_the_steps_in_their_order() -> None:
-    for options in ({"rounds": 1}, {"rounds": 3}, {"rounds": 2, "critic": "same"}):
+    for options in ({"rounds": 1}, {"rounds": 3}, {"rounds": 2, "retrain_critic": False}):
         _, steps = loop([0.1, 0.2, 0.3, 0.4], **options)
         recipe = resolve(LoopConfig(**TINY | options), None)
-        assert outline(recipe, selects=options["rounds"] > 1) == steps.titles()  # type: ignore[operator]
+        assert outline(recipe, selects=options["rounds"] > 1) == steps.titles()
 
 
 def test_a_leak_rate_that_rises_along_the_rounds_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

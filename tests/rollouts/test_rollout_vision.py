@@ -120,8 +120,8 @@ def test_a_task_whose_reference_does_not_render_is_the_tasks_fault(
 
 
 def test_a_model_that_would_be_run_in_this_process_cannot_see(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"must see pages.*as --engine says") as error:
-        run_rollout(run, config(engine="embedded"), Silent())
+    with pytest.raises(UsageError, match=r"must see pages.*as --local-engine says") as error:
+        run_rollout(run, config(local_engine="embedded"), Silent())
     assert error.value.where == "--sim eyes"
     assert "--sim-url" in str(error.value.fix)
     assert not run.manifest().attempts
@@ -131,7 +131,7 @@ def test_the_vllm_that_is_started_takes_two_pictures(
     painted: None, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vllm = install(tmp_path, monkeypatch)
-    result = run_rollout(run, config(engine="vllm", num_tasks=1), Silent())
+    result = run_rollout(run, config(local_engine="vllm", num_tasks=1), Silent())
     args = vllm.started()["args"]
     assert args[args.index("--limit-mm-per-prompt") + 1] == '{"image": 2}'
     assert result.metrics.episodes == 1

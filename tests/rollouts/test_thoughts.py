@@ -194,7 +194,7 @@ def test_a_rollout_of_a_model_that_thinks(tmp_path: Path) -> None:
     client.engine.decoder.model.save_pretrained(folder)
     tasks.write_text(TASK.model_dump_json() + "\n")
     settings = {"tasks": str(tasks), "max_turns": 3, "max_tokens": 12, "max_thought_tokens": 4, "samples": 2}
-    given = {**settings, "device": "cpu", "engine": "embedded", "effort": "high", "split": "train"}
+    given = {**settings, "device": "cpu", "local_engine": "embedded", "effort": "high", "split": "train"}
     run, log = Run.create(tmp_path / "run", "code"), Log()
     result = run_rollout(run, RolloutConfig(agent=str(folder), **given), log)
     try:
@@ -235,7 +235,12 @@ def test_thoughts_that_a_template_removes_cannot_be_kept(tmp_path: Path) -> None
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(TASK.model_dump_json() + "\n")
     config = RolloutConfig(
-        agent=str(tmp_path / "model"), tasks=str(tasks), engine="embedded", device="cpu", thoughts="keep", max_tokens=4
+        agent=str(tmp_path / "model"),
+        tasks=str(tasks),
+        local_engine="embedded",
+        device="cpu",
+        thoughts="keep",
+        max_tokens=4,
     )
     with pytest.raises(UsageError, match="removes thoughts from the history"):
         run_rollout(Run.create(tmp_path / "run", "code"), config, Silent())

@@ -72,20 +72,20 @@ def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "agent")
     run = make_run(tmp_path, agent, tasks=3, samples=4)
     with pytest.raises(UsageError, match="critic"):
-        run_eval(run, EvalConfig(best_of="critic"), Silent())
+        run_eval(run, EvalConfig(best_of_by="critic"), Silent())
     with run.attempt("train-critic", EvalConfig(), inputs=[]) as attempt:
         draft = attempt.start_artifact("critic", suffix="", meta={"base": agent})
         for file in Path(make_agent(tmp_path / "trained", seed=3)).iterdir():
             (draft.path / file.name).write_bytes(file.read_bytes())
         attempt.finish_artifact(draft)
-    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics.as_json()["best_of"]
+    told = run_eval(run, EvalConfig(best_of_by="critic"), Silent()).metrics.as_json()["best_of"]
     assert told["critic"] == "critic-1"
     assert list(told["n"]) == ["1", "2", "4"]
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
     assert told["reference_context"] == "hidden"
-    asked = EvalConfig(best_of="critic", reference_context="dialogue")
+    asked = EvalConfig(best_of_by="critic", reference_context="dialogue")
     assert run_eval(run, asked, Silent()).metrics.as_json()["best_of"]["reference_context"] == "dialogue"
-    with pytest.raises(UsageError, match="best_of='critic'"):
+    with pytest.raises(UsageError, match="best_of_by='critic'"):
         run_eval(run, EvalConfig(reference_context="dialogue"), Silent())
 
 
@@ -100,7 +100,7 @@ def test_a_language_model_chooses_among_finished_dialogues(tmp_path: Path) -> No
 
     server, reporter = ChatServer("judge", answer), Heard()
     with server.running() as url, JsonlWriter(tmp_path / "log.jsonl") as log:
-        config = EvalConfig(best_of="llm", judge_model="judge", judge_url=[url])
+        config = EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url])
         rollouts, recorded = run.artifact("rollouts-1"), partial(JudgedDialogues, run, "scores-2", config, rows=log)
         found = measure_best_of_by_model(run, rollouts, graded, config, reporter, recorded).as_json()
         evaluated = run_eval(run, config, Silent()).metrics.as_json()["best_of"]
@@ -114,7 +114,7 @@ def test_a_language_model_chooses_among_finished_dialogues(tmp_path: Path) -> No
     assert question.count("return hours * 5\n") == 1, "the reference"
     assert "THE REPLY TO JUDGE" not in question
     assert {**evaluated, "n": {}} == {**found, "n": {}}
-    for options in ({"best_of": "llm"}, {"best_of": "critic", "judge_model": "m"}, {"judge_url": ["u"]}):
+    for options in ({"best_of_by": "llm"}, {"best_of_by": "critic", "judge_model": "m"}, {"judge_url": ["u"]}):
         with pytest.raises(UsageError, match="llm"):
             run_eval(run, EvalConfig.model_validate(options), Silent())
 
@@ -139,7 +139,7 @@ def test_a_model_that_chooses_stops_at_the_limit_and_is_asked_once_about_each_di
     run = make_run(tmp_path, "nobody", tasks=3, samples=4)
     server, reporter = ChatServer("judge", by_sample), Heard()
     with server.running() as url:
-        config = EvalConfig(best_of="llm", judge_model="judge", judge_url=[url], prices=prices, max_cost=4.5)
+        config = EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url], prices=prices, max_cost=4.5)
         with pytest.raises(Interrupted, match=r"cost is 5, and the limit is 4\.5\. .*Judged: 5 dialogues; missing: 7"):
             run_eval(run, config, Silent())
         with pytest.raises(Interrupted, match="Judged: 5 dialogues; missing: 7"):
@@ -165,7 +165,7 @@ def test_answers_to_another_question_do_not_count(
     server, other = ChatServer("judge", by_sample), tmp_path / "judge.txt"
     other.write_text("{reference}\n{dialogue}\nIs it good? End with SCORE: and a digit.\n")
     with server.running() as url:
-        config = EvalConfig(best_of="llm", judge_model="judge", judge_url=[url], prices=prices, max_cost=2)
+        config = EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url], prices=prices, max_cost=2)
         with pytest.raises(Interrupted):
             run_eval(run, config, Silent())
         changed = config.model_copy(update={"judge_prompt": other, "max_cost": 100.0})
@@ -184,10 +184,10 @@ def test_a_model_that_fails_half_way_is_not_asked_again_what_it_answered(tmp_pat
     run = make_run(tmp_path, "nobody", tasks=2, samples=2)
     server = ChatServer("judge", by_sample, lasts=2)
     with server.running() as url, pytest.raises(SweetError):
-        run_eval(run, EvalConfig(best_of="llm", judge_model="judge", judge_url=[url]), Silent())
+        run_eval(run, EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url]), Silent())
     again = ChatServer("judge", by_sample)
     with again.running() as url:
-        run_eval(run, EvalConfig(best_of="llm", judge_model="judge", judge_url=[url]), Silent())
+        run_eval(run, EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url]), Silent())
     assert len(again.asked) == 2
 
 
@@ -198,7 +198,7 @@ def test_a_damaged_log_of_scores_is_named(tmp_path: Path, damaged: str) -> None:
 
     def evaluate(server: ChatServer) -> None:
         with server.running() as url:
-            run_eval(run, EvalConfig(best_of="llm", judge_model="judge", judge_url=[url]), Silent())
+            run_eval(run, EvalConfig(best_of_by="llm", judge_model="judge", judge_url=[url]), Silent())
 
     with pytest.raises(SweetError):
         evaluate(ChatServer("judge", by_sample, lasts=2))
@@ -221,7 +221,7 @@ def test_the_command_stops_at_the_limit_and_names_the_one_that_goes_on(tmp_path:
     run = make_run(tmp_path, "nobody", tasks=2, samples=2)
     server = ChatServer("judge", by_sample)
     with server.running() as url:
-        words: list[str | Path] = ["-m", "sweet", "eval", run.path, "--best-of", "llm", "--judge-model", "judge"]
+        words: list[str | Path] = ["-m", "sweet", "eval", run.path, "--best-of-by", "llm", "--judge-model", "judge"]
         words += ["--judge-url", url, "--prices", prices]
         whole = programs.run([*words, "--max-cost", "0.000001"])
         assert whole.returncode == 0, "what is under way ends: all four are asked at once"
@@ -235,8 +235,10 @@ def test_the_command_stops_at_the_limit_and_names_the_one_that_goes_on(tmp_path:
     assert "Cost of the model's answers: 4.00" in again.stdout
     for options in (["--prices", str(prices)], ["--best-of", "critic", "--prices", str(prices)]):
         refused = programs.run(["-m", "sweet", "eval", run.path, *options])
-        assert (refused.returncode, "--best-of llm" in refused.stderr) == (2, True), refused.stderr
-    alone = programs.run(["-m", "sweet", "eval", run.path, "--best-of", "llm", "--judge-model", "m", "--max-cost", "1"])
+        assert (refused.returncode, "--best-of-by llm" in refused.stderr) == (2, True), refused.stderr
+    alone = programs.run(
+        ["-m", "sweet", "eval", run.path, "--best-of-by", "llm", "--judge-model", "m", "--max-cost", "1"]
+    )
     assert (alone.returncode, "needs the prices" in alone.stderr) == (2, True), alone.stderr
 
 

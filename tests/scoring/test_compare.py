@@ -220,7 +220,7 @@ def test_degrees_have_no_binomial_spread(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_repeats_of_named_runs_are_told(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", one_each("1100")), evaluate(tmp_path / "b", one_each("1110"), agent="other")
     more = evaluate(tmp_path / "more", one_each("1010"), seed=1)
-    metrics = run_compare(a.name, b.name, CompareConfig(repeats=[more.run.path])).metrics.as_json()
+    metrics = run_compare(a.name, b.name, CompareConfig(repeat_run=[more.run.path])).metrics.as_json()
     assert (metrics["repeats"]["a"]["repeats"], metrics["repeats"]["b"]["repeats"]) == (2, 1)
 
 

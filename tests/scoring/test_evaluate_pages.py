@@ -322,5 +322,5 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     assert tuned.metrics.examples == 4, "each task's best"
     with pytest.raises(UsageError, match="ever solved"):
         run_train_critic(run, TrainCriticConfig(variant="regression", target="binary"), Silent())
-    best_of = evaluate(run, best_of="critic", device="cpu")[0]["best_of"]["n"]
+    best_of = evaluate(run, best_of_by="critic", device="cpu")[0]["best_of"]["n"]
     assert best_of["2"]["oracle"] > best_of["1"]["random"]

@@ -86,7 +86,7 @@ def test_every_stage_that_judges_by_it_warns_before_it_loads_it(tmp_path: Path) 
     for work in (
         lambda heard: run_rank(run, rankable, heard),
         lambda heard: run_rollout(run, RolloutConfig(tasks="micro", num_tasks=1, best_of=2), heard),
-        lambda heard: run_eval(run, EvalConfig(best_of="critic"), heard),
+        lambda heard: run_eval(run, EvalConfig(best_of_by="critic"), heard),
     ):
         heard = Heard()
         with pytest.raises(Exception, match=r"cannot be loaded|no tokenizer"):

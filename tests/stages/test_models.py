@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Run:
 
 def config(**changes: Any) -> RolloutConfig:
     defaults: dict[str, Any] = {"num_tasks": 3, "max_turns": 2, "agent": "org/model", "retry_timeout": 1.0}
-    return RolloutConfig(**{**defaults, "engine": "vllm", **changes})
+    return RolloutConfig(**{**defaults, "local_engine": "vllm", **changes})
 
 
 def test_agent_and_human_on_one_server(vllm: StandIn, run: Run) -> None:
@@ -49,7 +49,7 @@ def test_agent_and_human_on_one_server(vllm: StandIn, run: Run) -> None:
     found = {name: attempt.environment[name] for name in ("agent_engine", "sim_engine", "agent_vllm_version")}
     assert found == {"agent_engine": "vllm", "sim_engine": "vllm", "agent_vllm_version": "9.8.7"}
     assert (run.path / "logs" / "rollout-1.vllm-agent.log").read_text()
-    assert any("org/model is run by vllm" in line and "as --engine says" in line for line in reporter.said)
+    assert any("org/model is run by vllm" in line and "as --local-engine says" in line for line in reporter.said)
     assert run_rollout(run, config(sim="org/model"), Silent()).metrics.episodes == 3
     assert len(vllm.starts()) == 1, "what is finished needs no server"
 
@@ -71,7 +71,7 @@ def test_auto_falls_back_to_this_process_and_says_so(run: Run, monkeypatch: pyte
 
     reporter = Heard()
     agent = model_path("micro")
-    run_rollout(run, config(engine="auto", agent=agent, num_tasks=1, max_turns=1, max_tokens=8), reporter)
+    run_rollout(run, config(local_engine="auto", agent=agent, num_tasks=1, max_turns=1, max_tokens=8), reporter)
     assert f"The agent {agent} is run in this process (embedded engine): no vllm is installed." in reporter.said
     environment = run.manifest().attempts[-1].environment
     assert environment["agent_engine"] == "embedded"
@@ -87,13 +87,24 @@ def test_vllm_that_is_not_installed_is_a_usage_error_before_anything_is_made(
     with pytest.raises(UsageError, match="not installed") as error:
         run_rollout(run, config(), Silent())
     assert error.value.exit_code == 2
-    assert "--engine embedded" in str(error.value.fix)
+    assert "--local-engine embedded" in str(error.value.fix)
     assert run.manifest().attempts == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_a_signal_to_the_program_ends_the_server(vllm: StandIn, workplace: Path, number: int, code: int) -> None:
-    words = ["rollout", "r", "--agent", "org/model", "--engine", "vllm", "--num-tasks", "2", "--", "--never-answer"]
+    words = [
+        "rollout",
+        "r",
+        "--agent",
+        "org/model",
+        "--local-engine",
+        "vllm",
+        "--num-tasks",
+        "2",
+        "--",
+        "--never-answer",
+    ]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with programs.start([*programs.SWEET, *words], text=True, **pipes) as program:
         vllm.wait_for(vllm.asked)

@@ -36,9 +36,9 @@ def learned_from(artifact: Artifact, kind: str) -> list[str]:
     return [ref.id for ref in artifact.inputs if ref.id.startswith(f"{kind}-")]
 
 
-@pytest.mark.parametrize("critic", ["same", "retrained"])
-def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> None:
-    metrics = play(run, rounds=2, critic=critic).metrics.as_json()
+@pytest.mark.parametrize("retrained", [False, True])
+def test_the_second_round_learns_from_the_first_actor(run: Run, retrained: bool) -> None:
+    metrics = play(run, rounds=2, retrain_critic=retrained).metrics.as_json()
     manifest = run.manifest()
     first, second = manifest.of_kind("actor")
 
@@ -53,10 +53,10 @@ def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> 
 
     critics = manifest.of_kind("critic")
     assert candidates.meta["critic"] == critics[-1].id
-    assert [one.meta["base"] for one in critics] == ["micro"] * (1 if critic == "same" else 2)
-    rounds = ["preferences-2", "preferences-1"] if critic == "retrained" else ["preferences-1"]
+    assert [one.meta["base"] for one in critics] == ["micro"] * (2 if retrained else 1)
+    rounds = ["preferences-2", "preferences-1"] if retrained else ["preferences-1"]
     assert learned_from(critics[-1], "preferences") == rounds
-    assert source(manifest, critics[-1], "rollouts") == (dialogues.id if critic == "retrained" else "rollouts-2")
+    assert source(manifest, critics[-1], "rollouts") == (dialogues.id if retrained else "rollouts-2")
 
     played = [one.meta["agent"] for one in manifest.of_kind("rollouts") if one.meta["split"] == "test"]
     assert played == ["micro", "actor-1", "actor-2"]

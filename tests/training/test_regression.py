@@ -175,7 +175,7 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any
             assert one.advantage == pytest.approx(one.score - usual, abs=5e-6)
             assert (one.logprob, one.reference) == (None, None)
     assert run_pair(run, PairConfig(), Silent()).metrics.pairs > 0
-    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics.as_json()["best_of"]
+    told = run_eval(run, EvalConfig(best_of_by="critic"), Silent()).metrics.as_json()["best_of"]
     assert told["critic"] == "critic-1"
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
 

@@ -120,7 +120,7 @@ def test_omitted_early_turns_are_reported(tmp_path: Path, protocol: ProtocolName
 def test_best_of_n_omits_dialogues_that_are_too_long(run: Run, variant: str) -> None:
     train(run, variant=variant)
     heard = Heard()
-    told = run_eval(run, EvalConfig(best_of="critic"), heard).metrics.as_json()["best_of"]
+    told = run_eval(run, EvalConfig(best_of_by="critic"), heard).metrics.as_json()["best_of"]
     assert told["left_out"] == 1
     assert told["n"]["1"]["tasks"] == 6
     assert any("1 dialogue" in text for text in heard.warnings)

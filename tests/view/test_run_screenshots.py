@@ -165,7 +165,7 @@ def console(**settings: Any) -> Console:
 def test_drawn_only_where_there_are_colours(pages: Run, settings: dict[str, Any], pictures: bool) -> None:
     for draw in (True, False):
         there = console(**settings)
-        there.print(Viewer(pages, ViewConfig(pictures=draw)).dialogue("t"))
+        there.print(Viewer(pages, ViewConfig(screenshots=draw)).dialogue("t"))
         shown = there.file.getvalue()  # type: ignore[attr-defined]
         assert ("▀" in shown) == (pictures and draw)
         named = re.sub(r"[\s│]", "", ESCAPES.sub("", shown))

@@ -70,7 +70,10 @@ COMMANDS = (
             ("sweet compare runs/before runs/after", "the newest scores of both"),
             ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
             ("sweet compare A B --markdown", "a table for a pull request"),
-            ("sweet compare A B --repeats OTHER", "the variation between seeds, OTHER being played with another seed"),
+            (
+                "sweet compare A B --repeat-run OTHER",
+                "the variation between seeds; OTHER was played with another",
+            ),
         ),
     ),
 )

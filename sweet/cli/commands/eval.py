@@ -39,7 +39,7 @@ COMMANDS = (
             ("sweet eval RUN --similarity clip", "pages by CLIP ViT-B/32, as in the paper"),
             ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its results"),
             ("sweet eval RUN --scorer both", "both scorers"),
-            ("sweet eval RUN --best-of critic", "how well the critic selects the best dialogue of a task"),
+            ("sweet eval RUN --best-of-by critic", "how well the critic selects the best dialogue of a task"),
         ),
     ),
 )

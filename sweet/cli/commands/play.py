@@ -49,8 +49,8 @@ class Play(StageCommand[PlayConfig]):
     def work(self, call: Call[PlayConfig]) -> None:
         if console.in_browser():
             sys.stdout = sys.stderr  # the driver writes packets to stdout
-        elif call.config.serve is not None:
-            self._serve(call.config.serve, call)
+        elif call.config.serve_at is not None:
+            self._serve(call.config.serve_at, call)
             return
         super().work(call)
 
@@ -86,7 +86,7 @@ COMMANDS = (
             ("sweet play RUN --as agent --name ada", "ask the scripted human"),
             ("sweet play RUN --agent MODEL --agent-url http://localhost:8000/v1", "against a served agent"),
             ("sweet play RUN --resume", "go on where you or a crash left off"),
-            ("sweet play RUN --name ada --serve 8080", "in a browser on this machine"),
+            ("sweet play RUN --name ada --serve-at 8080", "in a browser on this machine"),
         ),
         long_work=False,
     ),

@@ -30,7 +30,7 @@ class ReportCommand(Command[ReportConfig]):
         for problem in report.problems:
             call.reporter.warn(problem)
         if out is not None:
-            write_report(out, run, report, dialogues=config.dialogues)
+            write_report(out, run, report, dialogues=config.examples)
         if call.common.json:
             console.print_json({**report.as_json(), "run": str(run.path)})
         elif config.markdown:

@@ -14,7 +14,7 @@ from sweet.stages.options import LocalModelsConfig
 class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     main_options = (
         *("as_", "name", "task", "tasks", "agent", "agent_url"),
-        *("sim", "sim_url", "num_tasks", "plain", "serve", "resume"),
+        *("sim", "sim_url", "num_tasks", "plain", "serve_at", "resume"),
     )
 
     as_: Role = Field(default="human", json_schema_extra=about("Dialogue"))
@@ -28,7 +28,7 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     plain: bool = Field(default=False, json_schema_extra=about("Output", OPERATIONAL))
     """Read lines from stdin and print on stdout, instead of drawing on the terminal: for screen readers, scripts and
     pipes."""
-    serve: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
+    serve_at: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
     """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal. Whoever can reach the address
     can play, and read the references. Needs the package textual-serve."""
     concurrency: int = Field(default=1, ge=1, json_schema_extra=about("Machine", OPERATIONAL))

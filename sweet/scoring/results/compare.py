@@ -69,7 +69,7 @@ class ComparisonConfig(StageConfig):
 
 
 class CompareConfig(ComparisonConfig):
-    repeats: list[Path] = Field(default_factory=list)
+    repeat_run: list[Path] = Field(default_factory=list)
     """A further run whose evaluations count as repeats if they differ only in the seed; may be given several times."""
     markdown: bool = False
     """Print the comparison as Markdown, for a pull request."""
@@ -85,7 +85,7 @@ def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageRes
     options = scorer_options(other)
     fix = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
     check_comparable(baseline, kind=other.manifest.task, scorer=other.scorer, fix=fix, allow=config.allow_different)
-    runs = [Run.open(path) for path in config.repeats]
+    runs = [Run.open(path) for path in config.repeat_run]
     metrics = measure_comparison(baseline, other, flips=config.flips, runs=runs)
     return StageResult("compare", other.run.path, metrics)
 

@@ -140,7 +140,7 @@ class ViewerApp(TerminalApp):
         self.table.reopen()
 
     def _side(self, rollouts: str) -> Side:
-        side = Side.of(self.viewer.run, rollouts, draw=self.viewer.config.pictures)
+        side = Side.of(self.viewer.run, rollouts, draw=self.viewer.config.screenshots)
         side.records.summaries()
         return side
 

@@ -111,7 +111,18 @@ class Terminal:
 def page(tmp_path: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    words = ["play", str(tmp_path / "run"), "--name", "ada", "--as", "agent", "--num-tasks", "1", "--serve", str(port)]
+    words = [
+        "play",
+        str(tmp_path / "run"),
+        "--name",
+        "ada",
+        "--as",
+        "agent",
+        "--num-tasks",
+        "1",
+        "--serve-at",
+        str(port),
+    ]
     command = [sys.executable, "-m", "sweet", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
