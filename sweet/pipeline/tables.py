@@ -76,7 +76,7 @@ class ServerTable(Table):
 
 
 class ServersTable(Table):
-    """The table [servers] of a recipe. A role without a server is run as without `sweet train`: see `--local-engine`."""
+    """The table [servers] of a recipe. A role without a server is run by `--local-engine`."""
 
     sim: ServerTable | None = None
     """The simulated human."""

@@ -62,8 +62,11 @@ def check_choosing(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> 
         return
     judge = judge_name(config)
     if judge == LOOKAHEAD:
-        what = "What comes next is not known while a dialogue is played."
-        raise UsageError(what, where=option("judge", judge), fix=Hint(option("judge", "critic"), ", or a ranking"))
+        raise UsageError(
+            "What comes next is not known while a dialogue is played.",
+            where=option("judge", judge),
+            fix=Hint(option("judge", "critic"), ", or a ranking"),
+        )
     check_judge_options(judge, given, CHOOSERS_OF_OPTION)
     if config.temperature == 0:
         raise UsageError(
