@@ -1,17 +1,19 @@
-Register-ArgumentCompleter -Native -CommandName sweet -ScriptBlock {
+Import-Module PSReadLine
+Set-PSReadLineKeyHandler -Chord Tab -Function MenuComplete
+$scriptblock = {
     param($wordToComplete, $commandAst, $cursorPosition)
-    $line = $commandAst.ToString()
-    $length = $cursorPosition - $commandAst.Extent.StartOffset
-    if ($length -le $line.Length) { $line = $line.Substring(0, $length) } else { $line += ' ' }
-    $Env:_SWEET_COMPLETE = 'complete_powershell'
-    $Env:_SWEET_WORDS = $line
-    try {
-        sweet 2>$null | ForEach-Object {
-            $value, $help = $_ -split "`t", 2
-            if (-not $help) { $help = $value }
-            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
-        }
-    } finally {
-        Remove-Item Env:_SWEET_COMPLETE, Env:_SWEET_WORDS
+    $Env:_SWEET_COMPLETE = "complete_powershell"
+    $Env:_TYPER_COMPLETE_ARGS = $commandAst.ToString()
+    $Env:_TYPER_COMPLETE_WORD_TO_COMPLETE = $wordToComplete
+    sweet | ForEach-Object {
+        $commandArray = $_ -Split ":::"
+        $command = $commandArray[0]
+        $helpString = $commandArray[1]
+        [System.Management.Automation.CompletionResult]::new(
+            $command, $command, 'ParameterValue', $helpString)
     }
+    $Env:_SWEET_COMPLETE = ""
+    $Env:_TYPER_COMPLETE_ARGS = ""
+    $Env:_TYPER_COMPLETE_WORD_TO_COMPLETE = ""
 }
+Register-ArgumentCompleter -Native -CommandName sweet -ScriptBlock $scriptblock

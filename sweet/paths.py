@@ -1,4 +1,4 @@
-"""Default locations: of runs, and of downloaded data."""
+"""Default locations: of runs, of downloaded data, and of what can be computed again."""
 
 from __future__ import annotations
 
@@ -24,3 +24,12 @@ def _platform_folder() -> Path:
         return Path.home() / "Library" / "Application Support"
     folder = Path(os.environ.get("XDG_DATA_HOME", ""))
     return folder if folder.is_absolute() else Path.home() / ".local" / "share"
+
+
+def cache_folder(what: str) -> Path:
+    """Return the cache folder of one kind of result: under `$SWEET_CACHE`, else the user's cache folder."""
+    given = os.environ.get("SWEET_CACHE")
+    if given:
+        return Path(given).expanduser() / what
+    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / what

@@ -50,13 +50,7 @@ STREAMS = 3
 LARGEST = 1 << 20
 """Bytes of a request."""
 COMMANDS = (
-    *(
-        "sweet.cli.calls",
-        "sweet.cli.signals",
-        "sweet.cli.verbose",
-        "sweet.results.collect",
-        "sweet.results.report_page",
-    ),
+    *("sweet.cli.calls", "sweet.cli.stage", "sweet.cli.errors", "sweet.results.collect", "sweet.results.report_page"),
     *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
@@ -81,16 +75,17 @@ TESTING = (
 
 
 def import_commands() -> None:
-    from sweet.cli.app import declarations
+    from sweet.cli import group
     from sweet.cli.help import command_help
-    from sweet.cli.parser import parse
     from sweet.tasks.micro import load
     from sweet.tasks.micro.family import MICRO
 
-    for command in declarations():  # what is made of each by its first call is kept
-        needed = [word for option in command.flags if option.required for word in (option.flag, "-")]
-        parse(command, [*needed, *("-" for argument in command.arguments if argument.required)])
-    command_help(command, complete=False)
+    for name in group.names():  # what is made of each by its first call is kept
+        command = group.load(name)
+        needed = [word for option in command.spec.flags if option.required for word in (option.flag, "-")]
+        arguments = [one for one in command.spec.positional.values() if one.default is one.empty]
+        command.make_context(name, [*needed, *("-" for _ in arguments)])
+    command_help(group.load("rank"))
     for name in COMMANDS:
         import_module(name)
     for split in MICRO.splits:

@@ -6,12 +6,14 @@ stage runs.
 
 from __future__ import annotations
 
+from sweet import collector
+
 
 def main() -> None:
     """The entry point of the `sweet` program."""
     try:
-        from sweet.cli.app import main as program
-
+        with collector.paused():
+            from sweet.cli.app import main as program
         program()
     except KeyboardInterrupt:  # during start-up, or while the error was being shown
         raise SystemExit(130) from None

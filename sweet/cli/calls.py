@@ -1,114 +1,73 @@
-"""Runs one call of a command, from its words to the exit code.
+"""Runs one call of a command, from the values of its parameters to the exit code.
 
-The steps are always the same: parse the words, merge the settings, stop here for `--dry-run`, find or create the run,
-do the work, show the result.
+The steps are always the same: merge the settings, stop here for `--dry-run`, call the command's function, which finds
+or creates the run, does the work and shows the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
+import typer
+
 from sweet import collector
-from sweet.cli.command import Call, Command, Common
-from sweet.cli.config_file import read_config
-from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
-from sweet.cli.environment import NO, YES, from_environment
+from sweet.cli import console
+from sweet.cli.errors import unknown_variables
 from sweet.cli.exits import exit_code_of
-from sweet.cli.options import resolve
-from sweet.cli.parser import parse
-from sweet.cli.quiet import without_warnings
-from sweet.cli.registry import Registry
+from sweet.cli.fields import resolve, settings_of
+from sweet.cli.options import Setting
 from sweet.cli.reporter import ConsoleReporter
-from sweet.cli.settings import from_environment_of, from_words, with_current_values
-from sweet.cli.unknown import unknown_variables
-from sweet.cli.verbose import Verbose
+from sweet.cli.spec import SEPARATOR, Call, Common, Spec, words_after_separator
+from sweet.cli.verbosity import Verbose, without_warnings
 from sweet.errors import Interrupted, UsageError
 from sweet.hints import Hint
-from sweet.stages.base import Reporter, Silent, StageConfig
-
-Values = Mapping[str, Any]
-"""Arguments and options by field name, as `sweet.cli.parser.parse` returns them."""
+from sweet.stages.base import Reporter, Silent
 
 
-def call(registry: Registry, declaration: Declaration, words: Sequence[str]) -> int:
-    """Run a command and return the exit code.
-
-    Args:
-        words: those after the command's name.
-
-    Raises:
-        UsageError: the words cannot be parsed.
-    """
-    values = parse(declaration, words)
-    common = _common(declaration, values)
+def call(spec: Spec, context: typer.Context) -> int:
+    """Run a command and return the exit code."""
+    given = {option.key.replace("-", "_"): context.params[option.field] for option in spec.common}
+    common = Common(**{**given, "config": given["config"] and Path(given["config"])})
 
     def work() -> int:
         with without_warnings() if common.quiet and not common.verbose else nullcontext():
-            return _call(registry, declaration, common, values)
+            _call(spec, context, common)
+        return 0
 
     return exit_code_of(work, debug=common.debug, as_json=common.json)
 
 
-def _common(declaration: Declaration, values: Values) -> Common:
-    found = {option.key.replace("-", "_"): _common_value(option, values) for option in declaration.common}
-    return Common(**{**found, "config": None if found["config"] is None else Path(found["config"])})
-
-
-def _common_value(option: OptionSpec, values: Values) -> Any:
-    """Return the value of an option that has no field in a configuration, and so is validated here."""
-    if values[option.field] is not None:
-        return values[option.field]
-    text = from_environment(option)
-    if not option.is_switch:
-        return text
-    if text is None:
-        return False
-    word = str(text).strip().lower()
-    if word not in (*YES, *NO):
-        raise UsageError(
-            f"{option.envvar}: should be 1 or 0, not {text!r}.", where=option.envvar, fix="set it to 1 or 0"
-        )
-    return word in YES
-
-
-def _call(registry: Registry, declaration: Declaration, common: Common, values: Values) -> int:
+def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     if common.quiet and common.verbose:
         raise UsageError("--quiet and --verbose contradict each other.", where="--quiet, --verbose", fix="give one")
-    with collector.paused():  # the module of a stage that computes imports torch
-        command: Command[Any] = registry.load(declaration.name)
-    arguments = {argument.name: _argument(argument, values[argument.name]) for argument in declaration.positional}
-    settings = from_environment_of(declaration) | from_words(declaration, values)
-    if common.config is not None:
-        settings = read_config(common.config, declaration.name, _all_options(registry, declaration)) | settings
-    settings, warnings = with_current_values(declaration, settings)
-    config = resolve(command.config, declaration.options, settings, declaration.name)
+    program: Any = context.find_root().command
+    arguments = {name: context.params[name] for name in spec.arguments}
+    settings = settings_of(context, spec.options)
+    if spec.tail is not None:
+        arguments[spec.tail.field] = words = words_after_separator(context)
+        if words:
+            settings[spec.tail.field] = Setting(words, SEPARATOR)
+    with collector.paused():  # the module of a configuration may import many others
+        configuration = resolve_name(spec.configuration)
+    config = resolve(configuration, spec.options, settings, spec.name)
     flags = [
         word
-        for option in declaration.flags
+        for option in spec.flags
         if option.field in settings and settings[option.field].is_flag
         for word in option.render(settings[option.field].value)
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)
-    this: Call[StageConfig] = Call(command, config, arguments, common, flags, reporter)
-    for warning in (*warnings, *unknown_variables(registry)):
+    this: Call[Any] = Call(spec, config, arguments, common, flags, reporter)
+    for warning in unknown_variables(program):
         reporter.warn(warning)
     verbose = Verbose(this) if common.verbose else None
     if verbose:
-        verbose.settings(declaration, settings)
-    act = command.preview if common.dry_run else command.detach if common.detach else command.work
-    notifier = None
-    if declaration.long_work:
-        from sweet.cli.notify import Notifier, given_address
-
-        this.notify = given_address(common.notify, declaration.name)
-        if act == command.work:
-            notifier = Notifier(declaration.name, this.notify, reporter, quiet=common.quiet)
+        verbose.settings(settings)
     try:
-        with nullcontext() if notifier is None else notifier.of(this):
-            act(this)
+        act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
         needs = stop.needs if isinstance(stop, Interrupted) else None
@@ -117,14 +76,11 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
     finally:
         if verbose:
             verbose.finish()
-    return 0
 
 
-def _argument(argument: ArgumentSpec, value: Any) -> Any:
-    return Path(value) if argument.is_path and value is not None else value
-
-
-def _all_options(registry: Registry, declaration: Declaration) -> dict[str, tuple[OptionSpec, ...]]:
-    """Return the options of every command: a configuration file may have tables for all of them."""
-    own = {declaration.name: declaration.options}
-    return {name: registry.declaration(name, from_index=True).options for name in registry.summaries} | own
+def act(call: Call[Any]) -> None:
+    """Do what a call asks for, once its configuration is valid."""
+    if call.common.dry_run and not call.spec.is_stage:
+        console.print_json(call.config.model_dump(mode="json"))
+    else:
+        call.spec.function(call, **{name: call.arguments[name] for name in call.spec.positional})

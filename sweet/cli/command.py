@@ -1,130 +1,173 @@
-"""Defines commands: the base class, the common options and one call.
+"""Commands: functions whose options are the fields of a configuration.
 
-A command consists of a configuration class, a function and its texts. `declare` turns it into plain data, from which
-the parser, the help, the completion and the documentation are generated. `sweet.cli.calls` runs a call.
+    app = typer.Typer(add_completion=False)
+
+    @command(app, "report", "sweet.report:ReportConfig", examples=[("sweet report", "the newest run")])
+    def report(call: Call[ReportConfig], run: OptionalRun = None) -> None: ...
+
+The parameters of the function behind `call` are positional arguments, declared as in any program of Typer. The options
+are added by `command`: one for each field of the configuration, and the common ones. A call merges the settings
+(`sweet.cli.fields`), stops for `--dry-run`, calls the function and turns exceptions into exit codes.
 """
 
 from __future__ import annotations
 
-import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Generic
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-from sweet.cli import console
-from sweet.cli.declaration import ArgumentSpec, Declaration
-from sweet.cli.options import C, option_specs
-from sweet.stages.base import Reporter
+import typer
+from typer.core import TyperCommand
+
+from sweet.cli.completion import complete_run, completion_of
+from sweet.cli.config_file import use_config
+from sweet.cli.group import SETTINGS
+from sweet.cli.options import HELP_ALL, given_as, parameter
+from sweet.cli.spec import SEPARATOR, TAIL, Spec
+from sweet.cli.summaries import SUMMARIES
+from sweet.runs.stages import stage_named
+
+if TYPE_CHECKING:
+    pass
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+OptionalRun = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN", help="The run directory; default: the newest under runs/.", autocompletion=complete_run
+    ),
+]
+"""The argument of a command that continues with a run."""
+
+NewRun = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="RUN",
+        help="The run directory, created if it does not exist; default: a new one under runs/.",
+        autocompletion=complete_run,
+    ),
+]
+"""The argument of a command that may begin a run."""
 
 
-@dataclass(frozen=True)
-class Common:
-    """The options that every command has, and those of long work."""
+def command(
+    app: typer.Typer,
+    name: str,
+    configuration: str | None = None,
+    *,
+    examples: Sequence[tuple[str, str]] = (),
+    text: str = "",
+    summary: str | None = None,
+    is_stage: bool | None = None,
+    long_work: bool | None = None,
+) -> Callable[[Function], Function]:
+    """Make a function a command of `app`.
 
-    config: Path | None
-    dry_run: bool
-    json: bool
-    quiet: bool
-    verbose: bool
-    debug: bool
-    detach: bool = False
-    notify: str | None = None
-
-
-@dataclass
-class Call(Generic[C]):
-    """One call of a command.
-
-    Attributes:
-        arguments: the positional arguments, by name.
-        flags: the options of the command line, as its words.
-        run: the run directory, once it is known; the message of an interruption names it.
-        notify: the address that is notified of the end of the work, once it is checked.
+    Args:
+        configuration: see `Spec`, as the others; not given for a stage of the pipeline (`sweet.runs.stages`).
+        summary: by default that of `sweet.cli.commands`.
     """
+    if configuration is None:
+        configuration, is_stage = stage_named(name).config_reference, True  # type: ignore[union-attr]
 
-    command: Command[C]
-    config: C
-    arguments: dict[str, Any]
-    common: Common
-    flags: list[str]
-    reporter: Reporter
-    run: Path | None = None
-    notify: str | None = None
+    def register(function: Function) -> Function:
+        known = {name: text for members in SUMMARIES.values() for name, text in members.items()}
+        spec = Spec(
+            name=name,
+            configuration=configuration,
+            function=function,
+            summary=known[name] if summary is None else summary,
+            text=text,
+            examples=examples,
+            is_stage=bool(is_stage),
+            long_work=bool(is_stage if long_work is None else long_work),
+        )
 
-    def resume_command(self) -> str:
-        """Return the command line that resumes this call: that of `Command.resuming`, or this call again."""
-        if (known := self.command.resuming(self)) is not None:
-            return known
-        resume = ["--resume"] if getattr(self.config, "resume", None) is False else []
-        words = self.words(resume)
-        return shlex.join(["sweet", *(word for word in words if not resume or word != "--no-resume")])
+        def callback(context: typer.Context, **_: Any) -> int:
+            from sweet.cli.calls import call
 
-    def words(self, more: Sequence[str] = ()) -> list[str]:
-        """Return the words of this call behind `sweet`, on the run that is known now, with more options."""
-        words = self.command.name.split()
-        words += [str(self.run)] if self.run else [str(v) for v in self.arguments.values() if isinstance(v, str | Path)]
-        if self.common.config:
-            words += ["--config", str(self.common.config)]
-        words += [*self.flags, *more]
-        for rest in self.arguments.values():
-            words += ["--", *rest] if isinstance(rest, list) and rest else []
-        return words
+            return call(spec, context)
 
+        parameters = list(_parameters(spec))
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__annotations__ = {one.name: one.annotation for one in parameters}
+        callback.spec = spec  # type: ignore[attr-defined]
+        app.command(name.split()[-1], cls=Command, short_help=spec.summary, context_settings=SETTINGS)(callback)
+        return function
 
-@dataclass(frozen=True, kw_only=True)
-class Command(ABC, Generic[C]):
-    """A command: its texts and its configuration. Subclasses define its arguments and its work.
-
-    Attributes:
-        name: as typed; a second word makes it a subcommand (`data import`).
-        summary: one line for the list of commands.
-        text: further paragraphs of the help.
-        examples: (command line, description).
-        long_work: whether it does the work of a stage, which may be detached and notifies of its end.
-    """
-
-    name: str
-    config: type[C]
-    summary: str
-    text: str = ""
-    examples: tuple[tuple[str, str], ...] = ()
-    long_work: bool = False
-
-    def arguments(self) -> list[ArgumentSpec]:
-        """Return the positional arguments. One with the name of a configuration field replaces that field's option."""
-        return []
-
-    @abstractmethod
-    def work(self, call: Call[C]) -> None:
-        """Do the work and show the result."""
-
-    def detach(self, call: Call[C]) -> None:
-        """Do what `--detach` does instead of the work."""
-        raise NotImplementedError
-
-    def resuming(self, call: Call[C]) -> str | None:
-        """Return a shorter command line than the same call again that resumes an interrupted one; None without one."""
-        return None
-
-    def preview(self, call: Call[C]) -> None:
-        """Do what `--dry-run` does instead of the work."""
-        console.print_json(call.config.model_dump(mode="json"))
+    return register
 
 
-def declare(command: Command[Any]) -> Declaration:
-    """Return a command's declaration."""
-    options = tuple(option_specs(command.config, command.name))
-    tail = command.config.behind_dashes()
-    help = next((option.help for option in options if option.field == tail), "")
-    return Declaration(
-        name=command.name,
-        summary=command.summary,
-        text=command.text,
-        examples=command.examples,
-        arguments=tuple(command.arguments()),
-        tail=ArgumentSpec(tail, "-- VLLM_OPTIONS", help, required=False, is_path=False) if tail else None,
-        options=options,
-        long_work=command.long_work,
-    )
+def _parameters(spec: Spec) -> Iterator[inspect.Parameter]:
+    """Yield the parameters from which Typer makes a command."""
+    yield inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    own = {name: text for name, text in spec.function.__annotations__.items() if name in spec.arguments}
+    hints = get_type_hints(SimpleNamespace(__annotations__=own), spec.function.__globals__, include_extras=True)
+    for name, argument in spec.arguments.items():
+        yield argument.replace(kind=argument.KEYWORD_ONLY, annotation=hints.get(name, argument.annotation))
+    for option in (*spec.flags, *spec.common):
+        reads_file = {"callback": use_config, "is_eager": True} if option.field == "common_config" else {}
+        yield option.parameter(autocompletion=completion_of(spec.name, option), **reads_file)
+    yield parameter("help_all", bool, _HELP_ALL, default=False)
+
+
+def _show_complete_help(context: typer.Context, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from sweet.cli.help import command_help
+
+        typer.echo(command_help(context.command, complete=True), color=True)
+        raise typer.Exit
+
+
+_HELP_ALL = typer.Option(
+    HELP_ALL,
+    help="Show the help with every option.",
+    callback=_show_complete_help,
+    is_eager=True,
+    expose_value=False,
+)
+
+
+class Command(TyperCommand):
+    """A command of `command`: its help, and its tail."""
+
+    @property
+    def spec(self) -> Spec:
+        found: Spec = self.callback.spec  # type: ignore[union-attr]
+        return found
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self.spec.tail is not None and SEPARATOR in args:
+            at = args.index(SEPARATOR)
+            args, ctx.meta[TAIL] = args[:at], args[at + 1 :]
+        if not ctx.resilient_parsing:
+            try:
+                rest = super().parse_args(ctx, args)
+            except typer.TyperException as error:
+                error.ctx = ctx  # type: ignore[attr-defined]  # an option without a value does not have it
+                raise
+            if self.spec.tail is not None and given_as(ctx, self.spec.tail.field) == "COMMANDLINE":
+                ctx.fail(f"Got unexpected extra argument ({' '.join(ctx.params[self.spec.tail.field])}).")
+            return rest
+        if args and any(args[-1] in one.opts and not getattr(one, "is_flag", True) for one in self.params):
+            args = args[:-1]  # its value is what is completed: Typer would read no word of a call that ends here
+        words, rest, _ = self.make_parser(ctx).parse_args(args)
+        for declared in self.get_params(ctx):  # without converting the values
+            ctx.params[declared.name], origin = declared.consume_value(ctx, words)
+            ctx.set_parameter_source(declared.name, origin)
+        return rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from sweet.cli.help import command_help
+
+        formatter.write(command_help(self))
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the options, each with the first sentence of its help, in which Typer shall find no markup."""
+        found = super().shell_complete(ctx, incomplete)
+        for item in found:
+            item.help = (item.help or "").partition(". ")[0].replace("[", "\\[")
+        return found

@@ -1,207 +1,233 @@
-"""Completion: answers the shells that ask which words can follow.
+"""Completion: the candidates for arguments and options, and the process that answers a shell.
 
-A shell asks by running `sweet` with `_SWEET_COMPLETE=complete_SHELL` and the words so far in a variable. The answer is
-one candidate per line; for all shells but bash, a tab and the candidate's help follow. `_SWEET_COMPLETE=source_SHELL`
-prints the file that makes the shell ask. Nothing is printed on stderr and the exit code is 0, even after an error: the
-user is typing.
-
-The words before the cursor are read leniently (`read_words`), from the declaration in the index: an unknown option is
-skipped, a missing argument is no error. Typer and pydantic are not imported.
+Typer prints the completion file of a shell (`sweet --show-completion`), reads the words that the shell sends, and asks
+the functions below. A shell inserts a candidate into the user's command line, so only words that every shell reads as
+one plain word are offered; a file, an id or a model with other characters in its name has to be typed. Without
+candidates a shell offers files. After an error there are none: the user is typing, and there is no place to report it.
+Runs are neither locked nor changed nor trusted: a manifest may come from anywhere, so only well-formed ids of artifacts
+are read from it.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import os
-import shlex
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stdout
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
 
-from sweet.cli import candidates
-from sweet.cli.declaration import HELP, HELP_ALL, Declaration, OptionSpec, complete_help
-from sweet.cli.environment import from_environment
-from sweet.cli.registry import Registry
-from sweet.cli.shell_scripts import SCRIPTS
+import typer
 
-_BREAKS = (":", "=")
-"""Characters at which bash splits a word that other shells keep whole: `RUN:scores-2`, `http://host`, `--task=code`."""
+from sweet import collector
+from sweet.cli.options import Option
+from sweet.paths import RUNS
+from sweet.runs.stages import STAGES
+
+COMPLETE = "_SWEET_COMPLETE"
+"""The variable in which a shell asks for completions, or for its completion file."""
+PLAIN_WORD = re.compile(r"[\w./:@%+=-]+")
+"""Words without characters that are special in a shell. A leading hyphen would make the word an option."""
+ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
+LARGEST_MANIFEST = 16 * 2**20
+"""Bytes; a larger manifest would take too long to read."""
+MAX_CANDIDATES = 200
+"""The largest number of candidates."""
+
+Complete = Callable[[typer.Context, str], list[str]]
+Source = Callable[[typer.Context, str], Iterable[str]]
+"""Returns words for an option of a call, of which those are candidates that go on with the incomplete word."""
 
 
-class Candidate(NamedTuple):
-    """A word that may replace the one at the cursor."""
+def completion_of(command: str, option: Option) -> Complete | None:
+    """Return the function that completes an option's value; None for one that a shell completes with files."""
+    source = _source(command, option)
+    return None if source is None else safely(source)
 
-    value: str
-    help: str = ""
+
+def _source(command: str, option: Option) -> Source | None:
+    if option.choices:
+        return lambda _, __: option.choices
+    if kind := _artifact_kind(command, option.key):
+        return lambda context, _: _artifacts(_run_of(context), kind)
+    if option.key in _SERVERS:
+        return lambda context, _: _models(context, _SERVERS[option.key])
+    return _BY_KEY.get(option.key)
 
 
-def answer(instruction: str, registry: Registry) -> None:
-    """Print what `_SWEET_COMPLETE` asks for."""
-    what, _, shell = instruction.partition("_")
-    if what == "source" and shell in SCRIPTS:
-        sys.stdout.write(SCRIPTS[shell])
-        return
+_SERVERS = {"agent": "agent_url", "sim": "sim_url", "judge-model": "judge_url"}
+"""Options that name a model, and the field with the addresses of its servers."""
+
+_FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
+    "view": "rollouts",
+    "data export": "rollouts",
+}
+"""The kind of artifact that `--from` of a command names by default."""
+
+
+def _artifact_kind(command: str, key: str) -> str | None:
+    if key == "from":
+        return _FROM.get(command)
+    return {"critic": "critic", "rollouts": "rollouts", "replies": "candidates"}.get(key)
+
+
+def safely(source: Source) -> Complete:
+    """Return a completion that offers the plain words of a source, and none after an error."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            words = (word for word in dict.fromkeys(source(ctx, incomplete)) if word.startswith(incomplete))
+            return list(islice(filter(is_plain_word, words), MAX_CANDIDATES))
+        except Exception:  # the user is typing: there is no place to report it
+            return []
+
+    return complete
+
+
+def is_plain_word(word: str) -> bool:
+    """Return whether every shell reads the text as one plain word."""
+    return PLAIN_WORD.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "=", "@", "%"))
+
+
+def _runs(_: typer.Context, incomplete: str) -> Iterator[str]:
+    """Yield the runs under `runs/`, and the runs in the folder that is being typed."""
+    if not incomplete or str(RUNS).startswith(incomplete) or incomplete.startswith(f"{RUNS}/"):
+        found = [path for path in _entries(RUNS) if str(path).startswith(incomplete) and _is_run(path)]
+        yield from sorted(map(str, found), reverse=True)
+    folder, _slash, prefix = incomplete.rpartition("/")
+    shown = f"{folder}/" if "/" in incomplete else ""
+    for path in _entries(Path(shown or ".").expanduser()):
+        if path.name.startswith(prefix) and _is_run(path):
+            yield shown + path.name
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
+def _run_of(context: typer.Context) -> Path | None:
+    """Return the run among the given arguments; without one the newest, which the command would use."""
+    given = context.params.get("run")
+    if given:
+        return Path(given).expanduser()
+    runs = [path for path in _entries(RUNS) if _is_run(path)]
+    return max(runs, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _artifacts(run: Path | None, kind: str) -> list[str]:
+    """Return the ids of a run's artifacts of a kind, newest first."""
+    if run is None:
+        return []
+    file = run / "manifest.json"
+    if not file.is_file() or file.stat().st_size > LARGEST_MANIFEST:
+        return []
+    listed = json.loads(file.read_bytes()).get("artifacts", [])
+    ids = [str(artifact.get("id", "")) for artifact in listed]
+    return [id for id in reversed(ids) if ID.fullmatch(id) and id.rpartition("-")[0] == kind]
+
+
+def _comparable(context: typer.Context, incomplete: str) -> Iterable[str]:
+    """Return runs, and after `RUN:` the artifacts of that run that can be compared."""
+    run, colon, _beginning = incomplete.rpartition(":")
+    if not colon:
+        return _runs(context, incomplete)
+    return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
+
+
+def _models(context: typer.Context, field: str) -> list[str]:
+    """Return the models of the server at the first of the given addresses."""
+    urls: Any = context.params.get(field) or ()
+    if not urls:
+        return []
+    from sweet.cli.server_models import models
+
+    return models(str(urls[0]))
+
+
+def _tasks(_: typer.Context, __: str) -> Iterable[str]:
+    from sweet.plugins import plugins
+
+    return plugins()
+
+
+def _rules(_: typer.Context, __: str) -> Iterable[str]:
+    from sweet.credit.names import rule_names
+
+    return rule_names()
+
+
+def _datasets(context: typer.Context, _: str) -> Iterable[str]:
+    code = ("micro", "micro-long", "micro-parts", "colbench")
+    return ("pages", "websight") if context.params.get("task") == "html" else code
+
+
+_BY_KEY: dict[str, Source] = {
+    "task": _tasks,
+    "tasks": _datasets,
+    "method": _rules,
+    "algorithm": _rules,
+    "compare": _comparable,
+    "split": lambda _, __: ("train", "validation", "test"),
+    "similarity": lambda _, __: ("clip", "pixels"),
+    "window": lambda _, __: ("1280x720", "1366x682"),
+    "agent-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+    "sim-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+    "judge-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+}
+
+complete_run = safely(_runs)
+complete_comparable = safely(_comparable)
+
+
+def complete(answer: Callable[[], object]) -> NoReturn:
+    """Answer a shell, silently whatever happens, and exit.
+
+    Args:
+        answer: prints what the variable asks for, as Typer does it.
+    """
+    text = io.StringIO()
     try:
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 2)
-        text = "".join(f"{line}\n" for line in _lines(shell, registry)) if what == "complete" else ""
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.environ["COLUMNS"] = "1000"  # where Typer breaks the help of a candidate, a shell would see another one
+        omitted = join_words_of_bash(os.environ) if os.environ.get(COMPLETE) == "complete_bash" else 0
+        try:
+            with collector.paused(), redirect_stdout(text):
+                answer()
+        except SystemExit:
+            sys.stdout.buffer.write("".join(line[omitted:] for line in text.getvalue().splitlines(True)).encode())
+            sys.stdout.flush()
     except BaseException:  # an interrupt too: there is no place to report it
         os._exit(0)
+    sys.exit(0)
 
 
-def _lines(shell: str, registry: Registry) -> list[str]:
-    if shell == "bash":
-        words, strip = bash_words(os.environ["COMP_WORDS"], int(os.environ["COMP_CWORD"]))
-        return [item.value[strip:] for item in completions(registry, words)]
-    line = os.environ["_SWEET_WORDS"]
-    words = split_words(line)
-    if not words or line[-1:].isspace():
-        words.append("")
-    flag, equals, _ = words[-1].partition("=")
-    before = flag + equals if flag.startswith("--") and equals else ""  # these shells replace the whole word
-    return [f"{before}{item.value}\t{' '.join(item.help.split())}" for item in completions(registry, words)]
+def join_words_of_bash(environment: Any) -> int:
+    """Join the words that bash splits at `:` and `=` and other shells keep whole: `RUN:scores-2`, `http://host`.
 
-
-def completions(registry: Registry, words: Sequence[str]) -> list[Candidate]:
-    """Return the candidates for the last word. The first word is the program's name."""
-    before, typed = list(words[1:-1]), words[-1]
-    group = before.pop(0) if before and before[0] in registry.groups else None
-    if not before:
-        flags = [*HELP, *(["--version"] if group is None else [])]
-        return _starting_with(typed, [*map(Candidate, flags)] if typed.startswith("-") else _commands(registry, group))
-    name = before[0] if group is None else f"{group} {before[0]}"
-    try:
-        declaration = registry.declaration(name, from_index=True)
-    except (ImportError, KeyError):
-        return []
-    return _of_command(declaration, before[1:], typed)
-
-
-def _commands(registry: Registry, group: str | None) -> list[Candidate]:
-    return [Candidate(name, help) for name, help in registry.members(group).items()]
-
-
-def _of_command(declaration: Declaration, before: Sequence[str], typed: str) -> list[Candidate]:
-    flag, equals, value = typed.partition("=")
-    if equals and flag.startswith("--"):
-        before, typed = [*before, flag], value
-    line = read_words(declaration, before)
-    if line.awaiting is not None:
-        complete = candidates.for_option(declaration, line.awaiting)
-    elif typed.startswith("-") and not line.after_separator:
-        return _starting_with(typed, _flags(declaration, line))
-    elif line.next_argument < len(declaration.arguments):
-        complete = candidates.for_argument(declaration, declaration.arguments[line.next_argument])
-    else:
-        return []
-    return [Candidate(word) for word in complete(line.values, typed)]
-
-
-def _flags(declaration: Declaration, line: WordsRead) -> Iterator[Candidate]:
-    """The options that can still be given."""
-    for option in declaration.accepted:
-        if not option.hidden and (option.is_list or option.field not in line.given):
-            yield from (Candidate(flag, option.help) for flag in option.flags)
-    yield from (Candidate(flag, "Show this help.") for flag in HELP)
-    if complete_help(declaration.options) == HELP_ALL:
-        yield Candidate(HELP_ALL, "Show the help with every option.")
-
-
-def _starting_with(typed: str, items: Sequence[Candidate] | Iterator[Candidate]) -> list[Candidate]:
-    return [item for item in items if item.value.startswith(typed)]
-
-
-@dataclass
-class WordsRead:
-    """The meaning of the words before the cursor.
-
-    Attributes:
-        values: arguments and options by field name, also those from the environment.
-        given: the fields of the options among the words.
-        awaiting: the option whose value comes next.
-        next_argument: the number of arguments so far.
-        after_separator: whether `--` is among the words, so that no option follows.
+    Returns:
+        The number of characters of the last word that bash has already, and expects to be omitted from the answer.
     """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    given: set[str] = field(default_factory=set)
-    awaiting: OptionSpec | None = None
-    next_argument: int = 0
-    after_separator: bool = False
-
-
-def read_words(declaration: Declaration, words: Sequence[str]) -> WordsRead:
-    """Read a command's words before the cursor. Unknown options are skipped."""
-    by_flag = {
-        flag: option
-        for option in declaration.accepted
-        for spelling in (option, option.former)
-        if spelling is not None
-        for flag in spelling.flags
-    }
-    line = WordsRead({o.field: text for o in declaration.flags if (text := from_environment(o)) is not None})
-    remaining = iter(words)
-    for word in remaining:
-        if word == "--" and not line.after_separator:
-            line.after_separator = True
-            if declaration.tail is not None:
-                line.next_argument = len(declaration.arguments)
-                break
-        elif word.startswith("-") and not line.after_separator:
-            flag, equals, value = word.partition("=")
-            if (option := by_flag.get(flag)) is None:
-                continue
-            if not option.is_switch and not equals:
-                following = next(remaining, None)
-                if following is None:
-                    line.awaiting = option
-                    break
-                value = following
-            _keep(line, option, value)
-        else:
-            if line.next_argument < len(declaration.arguments):
-                line.values[declaration.arguments[line.next_argument].name] = word
-            line.next_argument += 1
-    return line
-
-
-def _keep(line: WordsRead, option: OptionSpec, value: str) -> None:
-    earlier = line.values.get(option.field, []) if option.is_list and option.field in line.given else []
-    line.values[option.field] = [*earlier, value] if option.is_list else value
-    line.given.add(option.field)
-
-
-def split_words(line: str) -> list[str]:
-    """Split a command line as a shell does; a quotation that is still open ends with the line."""
-    lexer = shlex.shlex(line, posix=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    words: list[str] = []
-    try:
-        for word in lexer:
-            words.append(word)  # noqa: PERF402 (keeps the words before the error)
-    except ValueError:  # the open quotation, or a backslash at the end
-        words.append(lexer.token)
-    return words
-
-
-def bash_words(line: str, position: int) -> tuple[list[str], int]:
-    """Return the words up to the one at `position` as other shells split them, and the number of characters of the last
-    word that bash already has before the cursor and expects to be omitted from the answer."""
-    given = split_words(line)[: position + 1]
+    position = int(environment["COMP_CWORD"])
+    given = environment["COMP_WORDS"].split("\n")[: position + 1]
     given += [""] * (position + 1 - len(given))
     words: list[str] = []
-    joined = False
+    is_joined = False
     for word in given:
-        breaks = word in _BREAKS or word.strip(":=") == ""
-        if words[1:] and word and (breaks or joined):
+        separates = bool(word) and not word.strip(":=")
+        if words[1:] and word and (separates or is_joined):
             words[-1] += word
         else:
             words.append(word)
-        joined = breaks and bool(word)
+        is_joined = separates
+    environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(words), str(len(words) - 1)
     last = words[-1]
     value = last.partition("=")[2] if last.startswith("--") and "=" in last else last
-    kept = "" if joined else given[-1]
-    return words, max(len(value) - len(kept), 0) if last != given[-1] or joined else 0
+    return len(value) - (0 if is_joined else len(given[-1])) if last != given[-1] else 0

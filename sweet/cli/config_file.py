@@ -1,4 +1,4 @@
-"""Reads `--config FILE`: options from a TOML file that several commands share.
+"""`--config FILE`: options from a TOML file that several commands share, as the defaults of Typer (`default_map`).
 
 A table applies to the command with its name (`[train-critic]`; `[data-import]` for `sweet data import`), keys above the
 tables to every command with such an option. Every command checks the whole file, so that a misspelt key is reported
@@ -7,61 +7,88 @@ before hours of work with a default instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet.cli.declaration import OptionSpec
-from sweet.cli.options import Setting
+import typer
+
+from sweet.cli.options import Option, Setting, given_as
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
 
+_SETTINGS = "sweet.config_file"
+"""The key of a context under which the settings of its file are."""
 
-def table_name(command: str) -> str:
-    return command.replace(" ", "-")
+
+def use_config(context: typer.Context, path: str | None) -> str | None:
+    """Make the settings of the file the defaults of the command that is called: the callback of `--config`."""
+    if path is not None and not context.resilient_parsing:
+        program: Any = context.find_root().command
+        settings = read_config(Path(path), program.name_of(context), program.names(), program.options)
+        context.default_map = {field: setting.value for field, setting in settings.items()}
+        context.meta[_SETTINGS] = settings
+    return path
 
 
-def read_config(path: Path, command: str, commands: Mapping[str, Sequence[OptionSpec]]) -> dict[str, Setting]:
+def source(context: typer.Context, option: Option) -> str:
+    """Return where the value of an option comes from: the flag, the variable, or the file and the key; empty for its
+    default."""
+    kind = given_as(context, option.field)
+    if kind == "DEFAULT_MAP":
+        settings: dict[str, Setting] = context.meta[_SETTINGS]
+        return settings[option.field].where
+    return {"COMMANDLINE": option.flag, "ENVIRONMENT": option.envvar}.get(kind, "")
+
+
+def read_config(
+    path: Path, command: str, commands: Iterable[str], options_of: Callable[[str], Sequence[Option]]
+) -> dict[str, Setting]:
     """Return the settings of one command, by field.
 
     Args:
-        commands: the options of every command.
+        commands: the names of all commands.
+        options_of: returns the options of a command. Commands that the file does not concern are not asked for.
 
     Raises:
         InputError: no such file, or not TOML.
         UsageError: a table or key that no command has; suggests the most similar one.
     """
     document = parse_toml(read_text(path, "configuration file", path.read_bytes), path)
-    tables = {table_name(name): specs for name, specs in commands.items()}
-    every = [option for options in commands.values() for option in options]
-    shared: dict[str, Any] = {}
-    for name, value in document.items():
-        if not isinstance(value, dict):
-            shared[_known_key(name, name, every, path)] = value
+    tables = {_table_name(name): name for name in commands}
+    own = {option.key: option for option in options_of(command)}
+    settings: dict[str, Setting] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            table = _known(key, key, tables, path, "table ")
+            _check_keys(value, f"{table}.", {option.key for option in options_of(tables[table])}, path)
+        elif spelled(key) in own:
+            _put(settings, own[spelled(key)], value, f"{path}, key {spelled(key)}")
         else:
-            table = _known(spelled(name), name, tables, path, "table ")
-            for key in value:
-                _known_key(key, f"{name}.{key}", tables[table], path)
-    own: dict[str, Any] = next((value for name, value in document.items() if spelled(name) == table_name(command)), {})
-    found: dict[str, Setting] = {}
-    for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
-        by_key = {spelled(key): value for key, value in values.items()}
-        for spec in commands[command]:
-            for key, renamed_to in ((spec.former_key, spec.key), (spec.key, "")):
-                if key in by_key:
-                    found[spec.field] = Setting(by_key[key], f"{path}, key {prefix}{key}", renamed_to=renamed_to)
-    return found
+            _check_keys({key: value}, "", {option.key for name in tables.values() for option in options_of(name)}, path)
+    table = _table_name(command)
+    for key, value in next((found for name, found in document.items() if spelled(name) == table), {}).items():
+        _put(settings, own[spelled(key)], value, f"{path}, key {table}.{spelled(key)}")
+    return settings
 
 
-def _known_key(key: str, shown: str, options: Iterable[OptionSpec], path: Path) -> str:
-    """Return the key with dashes. Former keys are accepted, and not suggested."""
-    name, options = spelled(key), list(options)
-    if name not in {option.former_key for option in options} - {""}:
-        _known(name, shown, {option.key for option in options}, path, "key ")
-    return name
+def _put(settings: dict[str, Setting], option: Option, value: Any, where: str) -> None:
+    """Add a setting. One value of an option that accepts several is a list of one, as Typer expects it."""
+    single = option.is_list and not isinstance(value, list)
+    settings[option.field] = Setting([value] if single else value, where)
 
 
-def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str) -> str:
-    allowed = list(allowed)
-    if name not in allowed:
-        raise unknown_name("configuration", shown, allowed, str(path), what, alike=name)
+def _table_name(command: str) -> str:
+    return command.replace(" ", "-")
+
+
+def _check_keys(values: Mapping[str, Any], prefix: str, known: Iterable[str], path: Path) -> None:
+    for key in values:
+        _known(key, f"{prefix}{key}", known, path, "key ")
+
+
+def _known(name: str, shown: str, known: Iterable[str], path: Path, what: str) -> str:
+    """Return a name with dashes. Raises UsageError if it is not known."""
+    name, names = spelled(name), list(known)
+    if name not in names:
+        raise unknown_name("configuration", shown, names, str(path), what, alike=name)
     return name

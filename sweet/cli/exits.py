@@ -1,21 +1,28 @@
-"""Turns every exception into a panel on stderr and an exit code (`sweet.errors` lists them).
+"""How a call ends: exceptions become a panel on stderr and an exit code (`sweet.errors` lists them); signals.
 
 With `--json` the failure is an object on stdout, too: `{"error", "where", "fix", "exit_code"}`. A call prints one
 object, so what it found in spite of the failure has these keys besides its own, and a failure after the result has been
 printed adds none.
+
+SIGTERM and SIGHUP are treated as Ctrl-C: finished work is kept and the exit code is 130. A second Ctrl-C also stops the
+clean-up; one that arrives after the error was shown ends the process at once.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import NoReturn
 
+from sweet import collector
 from sweet.cli import console
-from sweet.cli.declaration import env_prefix
-from sweet.cli.environment import YES
+from sweet.cli.options import variable
 from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.full_disk import full_disk
 
@@ -23,8 +30,12 @@ from sweet.full_disk import full_disk
 def asks_for_json(words: Sequence[str]) -> bool:
     """Return whether the words of a call, which may be invalid, or the variable of its command ask for `--json`."""
     own = list(takewhile(lambda word: word != "--", words))
-    variables = (f"{env_prefix(' '.join(own[:count]))}_JSON" for count in (1, 2))
-    return "--json" in own or any(os.environ.get(name, "").strip().lower() in YES for name in variables)
+    variables = (variable(" ".join(own[:count]), "json") for count in (1, 2))
+    return "--json" in own or any(os.environ.get(name, "").strip().lower() in _YES for name in variables)
+
+
+_YES = ("1", "true", "t", "yes", "y", "on")
+"""Values of the variable of a switch."""
 
 
 def exit_code_of(work: Callable[[], int], *, debug: bool = False, as_json: bool = False) -> int:
@@ -88,3 +99,72 @@ def _has_working_directory() -> bool:
     except OSError:
         return False
     return True
+
+
+TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that are treated as Ctrl-C. Windows has no SIGHUP."""
+
+
+def exit_with(work: Callable[[], int]) -> NoReturn:
+    """Do the work of the process and exit with its exit code."""
+    _fill_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    for number in TERMINATING:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
+    atexit.register(_ignore_signals)  # only the interpreter's own shutdown remains
+    try:
+        code = exit_code_of(work)
+        code = exit_code_of(lambda: _flush(failed=code != 0)) or code
+    except KeyboardInterrupt:  # the second one
+        code = Interrupted.exit_code
+    if code == Interrupted.exit_code:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(Interrupted.exit_code))
+    collector.before_exit()
+    sys.exit(code)
+
+
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _ignore_signals() -> None:
+    for number in (*TERMINATING, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _fill_closed_streams() -> None:
+    """Open the null device for each stream that the caller has closed (`>&-`).
+
+    Otherwise the next file to be opened, such as a manifest, would get the number of the stream, and a child process
+    would print into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (open until the process exits)
+
+
+def _flush(*, failed: bool) -> int:
+    """Write what is still buffered. What cannot be written is dropped: the interpreter would try again when it exits.
+
+    Args:
+        failed: an error was shown already, and an output that cannot be written is not a second one.
+
+    Raises:
+        OSError: stdout cannot be written.
+    """
+    try:
+        sys.stderr.flush()
+    except OSError:  # narration that cannot be written is not an error
+        console.drop_output(sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        console.drop_output()
+        if not failed:
+            raise
+    return 0

@@ -1,4 +1,4 @@
-"""Generates files of the repository: the index, docs/commands.md and the completion files.
+"""Generates files of the repository: docs/commands.md and the completion files.
 
 `python -m sweet.cli.generated`, run in the repository, writes them. Tests check that they are current.
 """
@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweet.cli import index
-from sweet.cli.app import MODULES, declarations
-from sweet.cli.declaration import COMMON, HELP_ALL, LONG_WORK, Declaration, OptionSpec, by_topic
+from sweet.cli.command import Command
+from sweet.cli.group import load
+from sweet.cli.help import positional, usage
+from sweet.cli.options import COMMON, HELP_ALL, LONG_WORK, Option, by_topic, main_options
 from sweet.cli.reference import VARIABLES, metrics_of
+from sweet.cli.summaries import SUMMARIES
 
 COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
 """Shell and the file under `completions/`."""
@@ -37,21 +39,12 @@ computed.
 """
 
 
-def chapters() -> dict[str, list[Declaration]]:
-    """Return the commands under the titles of the help, in the order of the pipeline."""
-    declared = declarations()
-    return {
-        title: [one for name in names for one in declared if one.name.split()[0] == name.replace("_", "-")]
-        for title, names in MODULES.items()
-    }
-
-
 def command_table() -> str:
     """Return a Markdown table of all commands with their summaries."""
     rows = [
-        f"| [`sweet {one.name}`](#sweet-{one.name.replace(' ', '-')}) | {one.summary} |"
-        for commands in chapters().values()
-        for one in commands
+        f"| [`sweet {name}`](#sweet-{name.replace(' ', '-')}) | {summary} |"
+        for members in SUMMARIES.values()
+        for name, summary in members.items()
     ]
     return "\n".join(["| | |", "|---|---|", *rows]) + "\n"
 
@@ -65,44 +58,47 @@ def command_pages() -> str:
     parts += ["Every stage has these, too:\n", "| option | |\n|---|---|"]
     parts += [f"| `{f'--{key} {value}'.strip()}` | {help} |" for key, value, help in LONG_WORK]
     parts.append("")
-    for title, commands in chapters().items():
+    for title, names in SUMMARIES.items():
         parts.append(f"## {title}\n")
-        parts += [part for command in commands for part in _command(command)]
+        parts += [part for name in names for part in _command(load(name))]
     parts += ["## Environment variables\n", "| variable | |\n|---|---|"]
     parts += [f"| `{name}` | {what} |" for name, what in VARIABLES.items()]
     return "\n".join(parts) + "\n"
 
 
-def _command(command: Declaration) -> Iterator[str]:
-    yield f"### sweet {command.name}\n"
-    yield f"```text\n{command.usage}\n```\n"
-    yield "\n\n".join(filter(None, (command.summary, command.text))) + "\n"
-    width = max((len(line) for line, _ in command.examples if len(line) <= _ALIGNED), default=0)
-    yield from ["```console", *(f"$ {line:{width}}    # {what}" for line, what in command.examples), "```\n"]
-    for argument in command.positional:
+def _command(command: Command) -> Iterator[str]:
+    spec = command.spec
+    yield f"### sweet {spec.name}\n"
+    yield f"```text\n{usage(command)}\n```\n"
+    yield "\n\n".join(filter(None, (spec.summary, spec.text))) + "\n"
+    width = max((len(line) for line, _ in spec.examples if len(line) <= _ALIGNED), default=0)
+    yield from ["```console", *(f"$ {line:{width}}    # {what}" for line, what in spec.examples), "```\n"]
+    for argument in positional(command):
         yield f"- `{argument.metavar}`: {argument.help}"
-    if command.positional:
+    if positional(command):
         yield ""
-    for title, options in by_topic(command.shown).items():
-        yield from _options("Option" if title == "Options" else title, options)
-    if command.shown:
-        yield f"`{command.main[0].envvar}` is the variable of `{command.main[0].flag}`, and so on."
-        free = [f"`{option.flag}`" for option in command.shown if option.operational]
+    options = spec.flags
+    for title, members in by_topic(options).items():
+        yield from _options("Option" if title == "Options" else title, members)
+    if options:
+        first = main_options(spec.flags)[0]
+        yield f"`{first.envvar}` is the variable of `{first.flag}`, and so on."
+        free = [f"`{option.flag}`" for option in options if option.operational]
         yield f"The outcome does not depend on {', '.join(free)}.\n" if free else ""
-    if metrics := metrics_of(command.name):
+    if metrics := metrics_of(spec.name):
         yield "| metric | |\n|---|---|"
         yield from (f"| `{name}` | {what} |" for name, what in metrics.items())
         yield ""
 
 
-def _options(title: str, specs: list[OptionSpec]) -> Iterator[str]:
+def _options(title: str, specs: list[Option]) -> Iterator[str]:
     if specs:
         yield f"| {title} | default | |\n|---|---|---|"
         yield from map(_row, specs)
         yield ""
 
 
-def _row(spec: OptionSpec) -> str:
+def _row(spec: Option) -> str:
     form = f"{spec.flag}` / `--no-{spec.key}" if spec.is_switch else f"{spec.flag} {spec.metavar}"
     if spec.is_switch:
         default = "yes" if spec.default else "no"
@@ -123,12 +119,11 @@ def completion(shell: str) -> str:
     """Return the completion file of a shell, as the installed program prints it."""
     environment = {**os.environ, "_SWEET_COMPLETE": f"source_{shell}"}
     made = subprocess.run([sys.executable, "-m", "sweet"], env=environment, capture_output=True, text=True, check=True)
-    return made.stdout
+    return f"{made.stdout.strip()}\n"  # zsh reads the first line of a file
 
 
 def main(root: Path) -> None:
     """Write the files under the repository's root."""
-    index.PATH.write_text(index.render(declarations()), encoding="utf-8")
     (root / "docs" / "commands.md").write_text(command_pages(), encoding="utf-8")
     (root / "completions").mkdir(exist_ok=True)
     for shell, name in COMPLETIONS.items():

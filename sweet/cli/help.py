@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from sweet.cli import console
-from sweet.cli.declaration import (
-    HELP,
-    HELP_ALL,
-    LONG,
-    Declaration,
-    OptionSpec,
-    by_topic,
-    complete_help,
-    env_prefix,
-)
+from sweet.cli.options import HELP_ALL, LONG, Option, by_topic, complete_help, main_options, variable
+from sweet.cli.spec import Spec
 from sweet.units import count
 
 MAX_WIDTH = 100
@@ -37,81 +30,86 @@ MAX_LEFT_COLUMN = 30
 Rows = Iterable[tuple[str, str]]
 
 
-def program_help(introduction: str, examples: Rows, panels: Mapping[str, Rows]) -> str:
-    """Return the help of `sweet`: its commands in panels."""
-    out = _console()
-    with out.capture() as drawn:
-        _usage(out, "sweet COMMAND [OPTIONS] [ARGUMENTS]")
-        _examples(out, examples)
-        _paragraphs(out, introduction)
-        for title, rows in panels.items():
-            _list(out, title, rows)
-        _list(out, "Options", (("-h, --help", "Show this help."), ("--version", "Print the version.")))
-        _paragraphs(out, "sweet COMMAND -h shows the options of a command.")
-    return drawn.get().rstrip()
-
-
-def group_help(name: str, summary: str, rows: Rows) -> str:
-    """Return the help of a group of commands."""
-    out = _console()
-    with out.capture() as drawn:
-        _usage(out, f"sweet {name} COMMAND [OPTIONS] [ARGUMENTS]")
-        _paragraphs(out, summary)
-        _list(out, "Commands", rows)
-        _list(out, "Options", (("-h, --help", "Show this help."),))
-        _paragraphs(out, f"sweet {name} COMMAND -h shows the options of a command.")
-    return drawn.get().rstrip()
-
-
-def command_help(command: Declaration, *, complete: bool = False) -> str:
-    """Return the help of one command.
+def group_help(path: str, examples: Rows, introduction: str, panels: Mapping[str, Mapping[str, str]], own: Rows) -> str:
+    """Return the help of the program or of a group: its commands in panels.
 
     Args:
-        complete: list every option, by topic, and not only the main ones.
+        own: the group's own options.
     """
     out = _console()
     with out.capture() as drawn:
-        _usage(out, command.usage)
-        _examples(out, command.examples)
-        _paragraphs(out, command.summary, command.text)
-        _list(out, "Arguments", ((argument.metavar, argument.help) for argument in command.positional))
-        left_out = len(command.shown) - len(command.main)
-        common = command.common
+        _usage(out, f"{path} COMMAND [OPTIONS] [ARGUMENTS]")
+        _examples(out, examples)
+        _paragraphs(out, introduction)
+        for title, commands in panels.items():
+            _list(out, title, commands.items())
+        _list(out, "Options", own)
+        _paragraphs(out, f"{path} COMMAND -h shows the options of a command.")
+    return drawn.get().rstrip()
+
+
+def command_help(command: Any, *, complete: bool = False) -> str:
+    """Return the help of one command.
+
+    Args:
+        command: a `sweet.cli.command.Command`.
+        complete: list every option, by topic, and not only the main ones.
+    """
+    spec: Spec = command.spec
+    out = _console()
+    with out.capture() as drawn:
+        _usage(out, usage(command))
+        _examples(out, spec.examples)
+        _paragraphs(out, spec.summary, spec.text)
+        _list(out, "Arguments", ((one.metavar, one.help) for one in positional(command)))
+        main = main_options(spec.flags)
+        left_out = len(spec.flags) - len(main)
         if left_out and not complete:
-            short = by_topic(command.main) if len(command.shown) <= LONG else {"Main options": command.main}
+            short = by_topic(main) if len(spec.flags) <= LONG else {"Main options": main}
             for title, options in short.items():
                 _list(out, title, _options(options))
             _paragraphs(
                 out,
-                f"sweet {command.name} {HELP_ALL} shows {count(left_out, 'more option')}. The command also has "
-                f"{', '.join(option.flag for option in common)}.",
+                f"sweet {spec.name} {HELP_ALL} shows {count(left_out, 'more option')}. The command also has "
+                f"{', '.join(option.flag for option in spec.common)}.",
             )
         else:
-            for title, options in by_topic(command.shown).items():
+            for title, options in by_topic(spec.flags).items():
                 _list(out, title, _options(options))
-            _list(out, "Common", [*_options(common), *_help_rows(command)])
+            _list(out, "Common", [*_options(spec.common), *_help_rows(spec)])
             _paragraphs(
                 out,
-                f"Every option can also be set by a variable named {env_prefix(command.name)}_OPTION, and every option "
+                f"Every option can also be set by a variable named {variable(spec.name, 'option')}, and every option "
                 "except the common ones by --config FILE.",
             )
     return drawn.get().rstrip()
 
 
-def _help_rows(command: Declaration) -> Iterator[tuple[str, str]]:
-    short = complete_help(command.options) == HELP_ALL
-    yield ", ".join(HELP), "Show the examples and the main options." if short else "Show this help."
+def positional(command: Any) -> list[Any]:
+    """Return the arguments of a command that are no options."""
+    return [one for one in command.params if one.param_type_name == "argument"]
+
+
+def usage(command: Any) -> str:
+    """Return `sweet rollout [OPTIONS] [RUN] [-- VLLM_OPTIONS]`."""
+    words = [str(one.metavar) if one.required else f"[{one.metavar}]" for one in positional(command)]
+    return " ".join(["sweet", command.spec.name, "[OPTIONS]", *words])
+
+
+def _help_rows(spec: Spec) -> Iterator[tuple[str, str]]:
+    short = complete_help(spec.flags) == HELP_ALL
+    yield "-h, --help", "Show the examples and the main options." if short else "Show this help."
     if short:
         yield HELP_ALL, "Show this help."
 
 
-def _options(options: Iterable[OptionSpec]) -> Iterator[tuple[str, str]]:
+def _options(options: Iterable[Option]) -> Iterator[tuple[str, str]]:
     for option in options:
-        form = f"{option.flag} / --no-{option.key}" if option.two_sided else f"{option.flag} {option.metavar}".strip()
+        form = " / ".join(option.flags) if option.is_switch else f"{option.flag} {option.metavar}"
         yield form + ("…" if option.is_list else ""), " ".join(filter(None, (option.help, _remarks(option))))
 
 
-def _remarks(option: OptionSpec) -> str:
+def _remarks(option: Option) -> str:
     """Return the text that follows an option's help: bounds and default."""
     default = _shown_default(option)
     remarks = [option.bounds, "required" if option.required else "", f"default: {default}" if default else ""]
@@ -119,7 +117,7 @@ def _remarks(option: OptionSpec) -> str:
     return f"({text})" if text else ""
 
 
-def _shown_default(option: OptionSpec) -> str:
+def _shown_default(option: Option) -> str:
     """Return the default as text; an empty text if there is none to show."""
     if option.is_switch:
         return "on" if option.default else ""

@@ -1,31 +1,103 @@
-"""Derives a command's options from its configuration class, and a configuration from the settings that were given.
+"""The options of a command as plain data, and the parameters of Typer that are made from them.
 
-One field is one option. The field defines it: its name (`num_tasks` is `--num-tasks`, `from_` is `--from`), type,
-default, bounds and docstring, which is the help. `option_specs` reads the fields. `resolve` validates the settings,
-which are merged in this order of precedence: flag, environment variable (`SWEET_ROLLOUT_NUM_TASKS`), configuration
-file, default. Pydantic validates every value, whatever its source.
+An option is a field of the command's configuration (`sweet.cli.fields`) or one of the common options below.
 """
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
+import typer
 
-from sweet.cli.declaration import OptionSpec, complete_help, env_prefix, variable_part
-from sweet.errors import UsageError
-from sweet.stages.base import StageConfig, has_mark, option_key, recorded
-from sweet.suggestions import did_you_mean
+from sweet.topics import TOPICS
 
-C = TypeVar("C", bound=StageConfig)
+HELP_ALL = "--help-all"
+LONG = 15
+"""Options of a command above which `--help` shows only the main ones."""
 
-METAVARS: dict[Any, str] = {bool: "", int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+@dataclass(frozen=True)
+class Option:
+    """One option of one command.
+
+    Attributes:
+        field: the name in the configuration class, and of the parameter.
+        envvar: the environment variable.
+        metavar: the placeholder of a value in the help.
+        choices: the valid values, if the type lists them.
+        default: as a JSON value; None if there is none to show.
+        bounds: in words; empty if there are none.
+        operational: whether it changes how the work is done, not its outcome.
+        topic: the heading under which it is listed (`sweet.topics`); empty if it has none.
+        main: whether the short help of a command with many options shows it.
+        rare: whether only the complete help shows it.
+        is_tail: whether it is given by the words after `--` instead of a flag.
+    """
+
+    field: str
+    envvar: str
+    help: str
+    metavar: str = ""
+    choices: Sequence[str] = ()
+    is_switch: bool = False
+    is_list: bool = False
+    default: Any = None
+    bounds: str = ""
+    required: bool = False
+    operational: bool = False
+    topic: str = ""
+    main: bool = False
+    rare: bool = False
+    is_tail: bool = False
+
+    @property
+    def is_common(self) -> bool:
+        """Whether it is an option of every command, and no field of its configuration."""
+        return self.field.startswith(_COMMON_FIELD)
+
+    @property
+    def key(self) -> str:
+        """The name in a configuration file, and without the dashes on the command line."""
+        return self.field.removeprefix(_COMMON_FIELD).rstrip("_").replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The words that give the option: `--nll` and `--no-nll`; a common option can only be turned on."""
+        return [self.flag, f"--no-{self.key}"] if self.is_switch and not self.is_common else [self.flag]
+
+    def render(self, value: Any) -> list[str]:
+        """Return the words of a command line that give the option this value."""
+        if self.is_switch:
+            return [self.flag if value else f"--no-{self.key}"]
+        values = value if isinstance(value, list | tuple) else [value]
+        return [word for item in values for word in (self.flag, str(item))]
+
+    def parameter(self, **more: Any) -> inspect.Parameter:
+        """Return the parameter of a function from which Typer makes this option. Typer splits words and reads variables
+        and defaults; the configuration validates every value, whatever its source.
+
+        Args:
+            more: further arguments of `typer.Option`.
+        """
+        declared = typer.Option(
+            "/".join(self.flags),
+            help=self.help,
+            metavar=self.metavar or None,
+            envvar=self.envvar,
+            rich_help_panel=self.topic or None,
+            show_default=False if self.default is None else str(self.default),
+            parser=None if self.is_switch else _unchanged,
+            **more,
+        )
+        kind: Any = bool if self.is_switch else list[str] if self.is_list else str
+        return parameter(self.field, kind | None, declared, default=None)
 
 
 @dataclass(frozen=True)
@@ -35,101 +107,81 @@ class Setting:
     Attributes:
         where: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`.
         is_flag: whether it comes from the command line.
-        renamed_to: the current name, if the value was given under a former one.
     """
 
     value: Any
     where: str
     is_flag: bool = False
-    renamed_to: str = ""
 
 
-def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
-    """Return the options of a command, in the order of the fields."""
-    return [_spec(config, name, info, command) for name, info in config.model_fields.items()]
-
-
-def _spec(config: type[StageConfig], name: str, info: FieldInfo, command: str) -> OptionSpec:
-    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-    required = info.is_required()
-    kind, is_list = _value_type(info.annotation)
-    choices = tuple(str(choice) for choice in typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
-    return OptionSpec(
-        field=name,
-        key=option_key(name),
-        envvar=f"{env_prefix(command)}_{variable_part(option_key(name))}",
-        metavar="|".join(choices) or METAVARS[kind],
-        choices=choices,
-        is_switch=kind is bool and not is_list,
-        is_list=is_list,
-        default=None if required else recorded(info.get_default(call_default_factory=True)),
-        help=" ".join((info.description or "").split()),
-        bounds=_bounds(info),
-        required=required,
-        operational=name in config.operational(),
-        topic=str(extra.get("topic", "")),
-        main=name in config.main_options,
-        rare=has_mark(info, "rare"),
-        hidden=has_mark(info, "hidden"),
-        former_key="",
-        former_values={},
+def parameter(name: str, annotation: Any, declared: Any, **default: Any) -> inspect.Parameter:
+    """Return a parameter of a function that is annotated with an option or argument of Typer."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[annotation, declared], **default
     )
 
 
-def _value_type(annotation: Any) -> tuple[Any, bool]:
-    """Return the type of one value, and whether there may be several. None in a union only means "optional"."""
-    origin = typing.get_origin(annotation)
-    arguments = typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        members = [member for member in arguments if member is not type(None)]
-        if members == [str, list[str]]:  # one or several (sweet.stages.base.OneOrMore)
-            return str, True
-        return _value_type(members[0]) if len(members) == 1 else (str, False)
-    if origin in (list, tuple):
-        return _value_type(arguments[0])[0], True
-    if origin is Annotated:
-        return _value_type(arguments[0])
-    if origin is Literal or annotation in METAVARS:
-        return annotation, False
-    raise TypeError(f"A field of type {annotation} cannot be an option.")
+def given_as(context: typer.Context, field: str) -> str:
+    """Return how the value of a parameter was given: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP (a file), or DEFAULT."""
+    source = context.get_parameter_source(field)
+    return "DEFAULT" if source is None else source.name
 
 
-def _bounds(info: FieldInfo) -> str:
-    words = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
-    limits = [(word, getattr(item, name)) for name, word in words for item in info.metadata if hasattr(item, name)]
-    return " and ".join(f"{word} {limit:g}" for word, limit in limits)
+def _unchanged(value: Any) -> Any:
+    return value
 
 
-def resolve(config: type[C], specs: Sequence[OptionSpec], settings: Mapping[str, Setting], command: str) -> C:
-    """Return the configuration with the given settings, by field.
-
-    Raises:
-        UsageError: a value is invalid or a required one is missing; names the source of each.
-    """
-    try:
-        return config.model_validate({name: item.value for name, item in settings.items()})
-    except ValidationError as error:
-        by_field = {spec.field: spec for spec in specs}
-        problems, sources = [], []
-        for problem in error.errors(include_url=False):
-            name = str(problem["loc"][0]) if problem["loc"] else ""
-            spec = by_field.get(name)
-            source = settings[name].where if name in settings else spec.flag if spec else ""
-            if problem["type"] == "missing" and spec:
-                problems.append(f"{spec.flag} is required.")
-            else:
-                meant = did_you_mean(str(problem["input"]), spec.choices) if spec else ""
-                problems.append(": ".join(filter(None, (source, _sentence(problem)))) + meant)
-            if source and source not in sources:
-                sources.append(source)
-        raise UsageError(
-            "\n".join(problems),
-            where=", ".join(sources) or None,
-            fix=f"sweet {command} {complete_help(specs)} shows what is allowed",
-        ) from error
+def variable(command: str, key: str) -> str:
+    """Return the variable of a command's option: `SWEET_DATA_IMPORT_NUM_TASKS`."""
+    return f"SWEET_{command}_{key}".upper().replace("-", "_").replace(" ", "_")
 
 
-def _sentence(problem: Mapping[str, Any]) -> str:
-    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ").rstrip(".")
-    got = f", not {problem['input']!r}" if isinstance(problem["input"], str | int | float) else ""
-    return f"{message}{got}."
+_COMMON_FIELD = "common_"
+
+COMMON = (
+    ("config", "PATH", "TOML file of options: one table per command, or keys above the tables."),
+    ("dry-run", "", "Print the resolved configuration as JSON, for a stage also its plan, and do nothing."),
+    ("json", "", "Print the result as one JSON object."),
+    ("quiet", "", "Print only errors on stderr."),
+    ("verbose", "", "Also print on stderr the source of each setting, the files read and written, and the time."),
+    ("debug", "", "Show the traceback of an error."),
+)
+"""The options that every command has: key, placeholder of the value, help."""
+
+LONG_WORK = (
+    ("detach", "", "Go on without the terminal: return when the work has begun, and print how to follow and stop it."),
+    ("notify", "URL", "Send a JSON object to this address when the work ends. off: not even the bell of the terminal."),
+)
+"""The options that every stage has besides."""
+
+
+def common_options(command: str, *, long_work: bool) -> list[Option]:
+    """Return the options of a command that are no field of its configuration."""
+    return [
+        Option(
+            field=_COMMON_FIELD + key.replace("-", "_"),
+            envvar=variable(command, key),
+            help=help,
+            metavar=metavar,
+            is_switch=not metavar,
+        )
+        for key, metavar, help in (*COMMON, *(LONG_WORK if long_work else ()))
+    ]
+
+
+def main_options(options: Iterable[Option]) -> list[Option]:
+    """Return the options of the short help, in the order of the topics: all but the rare, of a long list the main."""
+    in_order = [option for members in by_topic(options).values() for option in members]
+    return [option for option in in_order if (option.main if len(in_order) > LONG else not option.rare)]
+
+
+def complete_help(options: Sequence[Option]) -> str:
+    """Return the flag of the help that lists every option of a command."""
+    return HELP_ALL if len(main_options(options)) < len(options) else "--help"
+
+
+def by_topic(options: Iterable[Option]) -> dict[str, list[Option]]:
+    """Return options under their headings: those without a topic under "Options", then the topics in their order."""
+    options = list(options)
+    members = {topic or "Options": [option for option in options if option.topic == topic] for topic in ("", *TOPICS)}
+    return {title: found for title, found in members.items() if found}

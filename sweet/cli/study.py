@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sweet.cli import console
-from sweet.cli.command import Call
+from sweet.cli.spec import Call
 from sweet.errors import TooManyFailures
 from sweet.results.study_facts import methods_table, tables
 from sweet.stages.base import StageResult

@@ -26,7 +26,8 @@ from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import write_whole
 from sweet.hints import Hint, option
 from sweet.installation import VERSION
-from sweet.runs.cache import cache_folder, prune
+from sweet.paths import cache_folder
+from sweet.runs.cache import prune
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import TaskConfig, WorkersConfig

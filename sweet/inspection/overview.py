@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.inspection.disk_use import size_below
-from sweet.runs.cache import cache_folder
+from sweet.paths import cache_folder
 from sweet.runs.manifest import Attempt, Manifest, now
 from sweet.runs.run import Run
 from sweet.runs.store import Store

@@ -33,7 +33,8 @@ from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.tokens import TokenSequence
 from sweet.llm.weights import weights_digest
-from sweet.runs.cache import cache_folder, prune
+from sweet.paths import cache_folder
+from sweet.runs.cache import prune
 
 FORMAT = 1
 """Increased when the computed values or the file format change."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from sweet.files import write_whole
+from sweet.paths import cache_folder
 from sweet.runs.content import file_sha256
 
 _SETTLED = 2.0
@@ -22,15 +22,6 @@ clock would not show."""
 _DIGESTS = "sums"
 _MAX_DIGEST_BYTES = 1 << 20
 """Bytes of cached digests: about ten thousand."""
-
-
-def cache_folder(what: str) -> Path:
-    """Return the cache folder of one kind of result: under `$SWEET_CACHE`, else the user's cache folder."""
-    given = os.environ.get("SWEET_CACHE")
-    if given:
-        return Path(given).expanduser() / what
-    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / what
 
 
 def prune(folder: Path, max_bytes: int, ours: Callable[[Path], bool]) -> None:

@@ -34,9 +34,6 @@ BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 RARE: JsonDict = {"rare": True}
 """Mark of a configuration field whose option is only in `--help-all`, of every command."""
 
-HIDDEN: JsonDict = {"hidden": True}
-"""Mark of a configuration field whose option is accepted, and neither shown nor completed."""
-
 
 def about(topic: Topic, *marks: JsonDict) -> JsonDict:
     """Mark a configuration field (`json_schema_extra`) with the topic of its option, and with further marks."""
@@ -67,13 +64,13 @@ training may also go through a tree segment by segment (sweet.learn.segments).""
 
 
 class StageConfig(BaseModel):
-    """Base of the configurations of stages: each field is one option of its command (see sweet.cli.options)."""
+    """Base of the configurations of stages: each field is one option of its command (see sweet.cli.fields)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     main_options: ClassVar[tuple[str, ...]] = ()
     """The fields whose options are in `--help` where a command has so many options that the others are only in
-    `--help-all` (`sweet.cli.declaration.LONG`)."""
+    `--help-all` (`sweet.cli.options.LONG`)."""
 
     def digest(self) -> str:
         """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""

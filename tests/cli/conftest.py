@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweet.cli.app import run
-from tests.cli.toy import registry
+from sweet.cli.app import app, run
+from tests.cli import toy as toys
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def sweet(workplace: Any, capsys: pytest.CaptureFixture[str]) -> Program:
 
 def _program(capsys: pytest.CaptureFixture[str], *, toy: bool) -> Program:
     def call(*words: str) -> Outcome:
-        code = run(words, registry() if toy else None)
+        code = run(words, toys.program() if toy else app)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.app import build, run
-from sweet.cli.stage_command import StageCommand
+from sweet.cli.app import run
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from tests.cli.conftest import Program
-from tests.cli.toy import PlayConfig, ToyMetrics
+from tests.cli.toy import PlayConfig, ToyMetrics, program
 
 ESC = "\x1b"
 
@@ -165,11 +164,10 @@ def test_quiet_silences_the_warnings_of_libraries_too(
 
     logger = logging.getLogger("transformers.modeling")
     monkeypatch.setattr(logger, "filters", [handled])
-    play = StageCommand(name="play", config=PlayConfig, stage=noisy, name_run=lambda _: ("code", "t"), summary="x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for loudness in ((), ("--quiet",), ()):
-            assert run(["play", "r", *loudness], build([play])) == 0
+            assert run(["play", "r", *loudness], program(noisy)) == 0
             shown = capsys.readouterr().err + "".join(str(one.message) for one in caught)
             caught.clear()
             found = [words in shown for words in ("from a logger", "from python", "from a child")]

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.cli.app import build
-from sweet.cli.candidates import MAX_CANDIDATES, is_plain_word
-from sweet.cli.completion import bash_words, completions
-from sweet.cli.shell_scripts import SCRIPTS
+from sweet.cli.completion import MAX_CANDIDATES, is_plain_word, join_words_of_bash
+from sweet.cli.generated import COMPLETIONS
+from tests.cli.completing import offered
 from tests.local_server import QuietHandler, serving
+
+ROOT = Path(__file__).parents[2]
 
 HOSTILE = [
     "$(touch hacked)",
@@ -55,11 +56,6 @@ def runs(workplace: Path) -> Path:
     return workplace
 
 
-def offered(*words: str) -> list[str]:
-    """The candidates for the last word."""
-    return [item.value for item in completions(build(), ["sweet", *words])]
-
-
 def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("ro") == ["rollout"]
     assert set(offered("data", "")) >= {"import", "export", "colbench"}
@@ -73,13 +69,12 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("rollout", "--task", "html", "--tasks", "w") == ["websight"]
 
 
-def test_runs_and_paths(runs: Path) -> None:
-    assert offered("label", "") == ["runs/two", "runs/one", "runs/"]
+def test_runs(runs: Path) -> None:
+    assert offered("label", "") == ["runs/two", "runs/one"]
     assert offered("label", "runs/o") == ["runs/one"]
-    assert offered("label", "runs/n") == ["runs/notes/"]
+    assert offered("label", "runs/n") == [], "the shell offers the folder"
     assert offered("label", f"{runs}/runs/o") == [f"{runs}/runs/one"]
-    assert offered("rollout", "--config", "s") == ["settings.toml"]
-    assert offered("rollout", "--tasks", "t") == ["tasks.jsonl"]
+    assert offered("rollout", "--config", "s") == [], "the shell offers the file"
 
 
 def test_artifacts_of_the_given_run(runs: Path) -> None:
@@ -166,21 +161,26 @@ def test_a_server_that_does_not_answer_offers_nothing_quickly(workplace: Path, s
 
 
 @pytest.mark.parametrize(
-    ("line", "position", "words", "strip"),
+    ("given", "words", "omitted"),
     [
-        ("sweet ro", 1, ["sweet", "ro"], 0),
-        ("sweet rollout ", 2, ["sweet", "rollout", ""], 0),
-        ("sweet compare a runs/b : sc", 5, ["sweet", "compare", "a", "runs/b:sc"], 7),
-        ("sweet compare a runs/b :", 4, ["sweet", "compare", "a", "runs/b:"], 7),
-        ("sweet compare a runs/b:sc", 3, ["sweet", "compare", "a", "runs/b:sc"], 0),
-        ("sweet rollout --task = co", 4, ["sweet", "rollout", "--task=co"], 0),
-        ("sweet rollout --task =", 3, ["sweet", "rollout", "--task="], 0),
-        ("sweet rollout --agent-url http : //h : 8000/v1 --agent ", 9, None, 0),
+        (["sweet", "ro"], ["sweet", "ro"], 0),
+        (["sweet", "rollout", ""], ["sweet", "rollout", ""], 0),
+        (["sweet", "compare", "a", "runs/b", ":", "sc"], ["sweet", "compare", "a", "runs/b:sc"], 7),
+        (["sweet", "compare", "a", "runs/b", ":"], ["sweet", "compare", "a", "runs/b:"], 7),
+        (["sweet", "compare", "a", "runs/b:sc"], ["sweet", "compare", "a", "runs/b:sc"], 0),
+        (["sweet", "rollout", "--task", "=", "co"], ["sweet", "rollout", "--task=co"], 0),
+        (["sweet", "rollout", "--task", "="], ["sweet", "rollout", "--task="], 0),
+        (
+            ["sweet", "rollout", "--agent-url", "http", ":", "//h", ":", "8000/v1", "--agent", ""],
+            ["sweet", "rollout", "--agent-url", "http://h:8000/v1", "--agent", ""],
+            0,
+        ),
     ],
 )
-def test_words_that_bash_splits_are_joined(line: str, position: int, words: list[str] | None, strip: int) -> None:
-    expected = words or ["sweet", "rollout", "--agent-url", "http://h:8000/v1", "--agent", ""]
-    assert bash_words(line, position) == (expected, strip)
+def test_words_that_bash_splits_are_joined(given: list[str], words: list[str], omitted: int) -> None:
+    environment = {"COMP_WORDS": "\n".join(given), "COMP_CWORD": str(len(given) - 1)}
+    assert join_words_of_bash(environment) == omitted
+    assert environment == {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
 
 
 def answer_to(instruction: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -194,16 +194,23 @@ def answer_to(instruction: str, **environment: str) -> subprocess.CompletedProce
 
 
 def test_answers_to_shells(runs: Path) -> None:
-    result = answer_to("complete_bash", COMP_WORDS="sweet eval --compare runs/one : sc", COMP_CWORD="5")
+    words = "sweet eval --compare runs/one : sc".replace(" ", "\n")
+    result = answer_to("complete_bash", COMP_WORDS=words, COMP_CWORD="5")
     assert (result.returncode, result.stdout, result.stderr) == (0, "scores-2\nscores-1\n", "")
-    for shell in ("zsh", "fish", "powershell"):
-        result = answer_to(f"complete_{shell}", _SWEET_WORDS="sweet rollo")
-        assert result.stdout == "rollout\tPlay dialogues between the agent and the simulated human.\n"
+    summary = "Play dialogues between the agent and the simulated human."
+    line = {"_TYPER_COMPLETE_ARGS": "sweet rollo", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert answer_to("complete_zsh", **line).stdout == f'_arguments \'*: :(("rollout":"{summary}"))\'\n'
+    assert answer_to("complete_fish", **line).stdout == f"rollout\t{summary}\n"
+    line |= {"_TYPER_COMPLETE_WORD_TO_COMPLETE": "rollo"}
+    assert answer_to("complete_powershell", **line).stdout == f"rollout:::{summary}\n"
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish", "powershell"])
-def test_a_value_after_an_equals_sign_keeps_its_option(runs: Path, shell: str) -> None:
-    assert answer_to(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=col").stdout == "--tasks=colbench\t\n"
+def test_the_help_of_a_candidate_is_one_line_without_markup(runs: Path) -> None:
+    for command in ("train-critic", "rollout"):
+        line = {"_TYPER_COMPLETE_ARGS": f"sweet {command} --", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        shown = answer_to("complete_fish", COLUMNS="40", **line).stdout.splitlines()
+        assert len(shown) > 50
+        assert all(line.startswith("-") for line in shown)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +219,9 @@ def test_a_value_after_an_equals_sign_keeps_its_option(runs: Path, shell: str) -
         ("complete_bash", {}),
         ("complete_bash", {"COMP_WORDS": "sweet x", "COMP_CWORD": "many"}),
         ("complete_bash", {"COMP_WORDS": "sweet 'x", "COMP_CWORD": "7"}),
-        ("complete_zsh", {"_SWEET_WORDS": ""}),
-        ("complete_zsh", {"_SWEET_WORDS": "sweet rollout --seed x --nothing --tasks"}),
-        ("complete_nothing", {"_SWEET_WORDS": "sweet "}),
+        ("complete_zsh", {"_TYPER_COMPLETE_ARGS": ""}),
+        ("complete_zsh", {"_TYPER_COMPLETE_ARGS": "sweet rollout --seed x --nothing --tasks"}),
+        ("complete_nothing", {"_TYPER_COMPLETE_ARGS": "sweet "}),
         ("nonsense", {}),
     ],
 )
@@ -224,37 +231,50 @@ def test_errors_are_silent(workplace: Path, instruction: str, environment: dict[
     assert "Traceback" not in result.stdout
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_completion_in_bash(runs: Path) -> None:
-    """Bash sources the file and gets the candidates; nothing is executed."""
-    script = runs / "sweet.bash"
-    script.write_text(SCRIPTS["bash"])
+@pytest.fixture
+def installed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program called `sweet` on the path."""
     (runs / "bin").mkdir()
     program = runs / "bin" / "sweet"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sweet "$@"\n')
     program.chmod(0o755)
-    result = subprocess.run(
-        [
-            "bash",
-            "--norc",
-            "-c",
-            f"source {script}; COMP_WORDS=(sweet label 'runs/'); COMP_CWORD=2; "
-            "_sweet_completion sweet; printf '%s\\n' \"${COMPREPLY[@]}\"",
-        ],
-        env={**os.environ, "PATH": f"{runs / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.split() == ["runs/two", "runs/one", "runs/notes/"]
-    assert result.stderr == ""
-    assert not (runs / "hacked").exists()
+    monkeypatch.setenv("PATH", str(runs / "bin"), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
-@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "-n")])
-def test_the_completion_files_have_valid_syntax(tmp_path: Path, shell: str, check: str) -> None:
+def in_shell(shell: str, script: str) -> str:
+    """Return what a script prints in a shell in which completion is installed; nothing may be executed by it."""
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")
-    (tmp_path / "file").write_text(SCRIPTS[shell])
-    subprocess.run([program, check, str(tmp_path / "file")], check=True)
+    flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    source = "compdef() { :; }\n" if shell == "zsh" else ""
+    source += f"source {ROOT / 'completions' / COMPLETIONS[shell]}\n"
+    result = subprocess.run([program, *flags, "-c", source + script], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert not Path("hacked").exists()
+    return result.stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_completion_in_bash() -> None:
+    ask = "_sweet_completion sweet; printf '%s\\n' \"${COMPREPLY[@]}\""
+    assert in_shell("bash", f"COMP_WORDS=(sweet label 'runs/'); COMP_CWORD=2; {ask}").split() == [
+        "runs/two",
+        "runs/one",
+    ]
+    words = "COMP_WORDS=(sweet eval --compare runs/one : sc); COMP_CWORD=5"
+    assert in_shell("bash", f"{words}; {ask}").split() == ["scores-2", "scores-1"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_completion_in_fish() -> None:
+    lines = in_shell("fish", "complete -C 'sweet label runs/'").splitlines()
+    assert {"runs/two", "runs/one"} <= {line.split("\t")[0] for line in lines}
+    assert "rank\tSample candidate replies at turns" in in_shell("fish", "complete -C 'sweet ran'")
+
+
+@pytest.mark.usefixtures("installed")
+def test_completion_in_zsh() -> None:
+    functions = "_arguments() { print -l -- $@ }; words=(sweet rank --judge ''); CURRENT=4; "
+    assert '"critic"' in in_shell("zsh", f"{functions} _sweet_completion")

@@ -116,7 +116,7 @@ def test_a_new_run_without_content_is_deleted(workplace: Path) -> None:
 
 
 def test_a_call_that_is_wrong_starts_nothing(sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.cli.stage_command.detach", None)
+    monkeypatch.setattr("sweet.cli.stage.detach", None)
     assert sweet("rollout", "runs/new", "--samples", "x", "--detach").code == 2
     assert sweet("demo", "--study", "--detach").code == 2
     assert sweet("status", "--detach").code == 2
@@ -134,6 +134,6 @@ def test_modules_of_the_folder_are_not_imported(imported: Run) -> None:
 
 
 def test_a_script_for_slurm_is_printed_here(sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.cli.stage_command.detach", None)
+    monkeypatch.setattr("sweet.cli.stage.detach", None)
     outcome = sweet("train", "runs/x", "--slurm", "--detach")
     assert (outcome.code, outcome.out.startswith("#!")) == (0, True)

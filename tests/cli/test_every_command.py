@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli import index
-from sweet.cli.declaration import COMMON, LONG, Declaration
+from sweet.cli.group import load, names
+from sweet.cli.options import COMMON, LONG, main_options
+from sweet.cli.spec import Spec
 from sweet.units import count
 from tests.cli.conftest import Program
 from tests.cli.test_commands import imported, trajectories  # noqa: F401
 
-COMMANDS = sorted(index.summaries())
+COMMANDS = sorted(names())
 PLANNED = ("eval", "label", "train-critic", "rank", "pair", "train-actor")
 """Commands whose --dry-run reads the run; that of rollout does not need one."""
 
@@ -23,11 +24,17 @@ GIVEN = "some-name"
 ESC = "\x1b"
 
 
+def spec_of(name: str) -> Spec:
+    spec: Spec = load(name).spec
+    return spec
+
+
 def call_of(name: str) -> list[str]:
     """The words of a call with all required arguments and options."""
-    declared: Declaration = index.declaration(name)
-    options = [word for option in declared.options if option.required for word in (option.flag, GIVEN)]
-    return [*name.split(), *(f"a-{argument.name}" for argument in declared.arguments if argument.required), *options]
+    spec = spec_of(name)
+    options = [word for option in spec.options if option.required for word in (option.flag, GIVEN)]
+    needed = [argument.name for argument in spec.positional.values() if argument.default is argument.empty]
+    return [*name.split(), *(f"a-{argument}" for argument in needed), *options]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -50,7 +57,7 @@ def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> No
 def test_verbose_reports_the_source_of_each_setting(sweet: Program, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("c.toml").write_text("seed = 5\n")
     outcome = sweet(*call_of(name), "--dry-run", "--verbose", "--config", "c.toml")
-    for option in index.declaration(name).options:
+    for option in spec_of(name).options:
         (line,) = [line for line in outcome.err.splitlines() if f"setting {option.key} = " in line]
         source = "c.toml, key seed" if option.key == "seed" else option.flag if option.required else "default"
         assert line.endswith(f"({source})")
@@ -89,9 +96,9 @@ def test_colours_follow_the_environment(
 ) -> None:
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    for shown in (sweet(*name.split(), "-h").out, sweet(*name.split(), "--nonsense").err):
-        assert (ESC in shown) is escapes
-        assert (f"{ESC}[31m" in shown or f"{ESC}[1;36m" in shown) is colours
+    for text in (sweet(*name.split(), "-h").out, sweet(*name.split(), "--nonsense").err):
+        assert (ESC in text) is escapes
+        assert (f"{ESC}[31m" in text or f"{ESC}[1;36m" in text) is colours
 
 
 @pytest.mark.parametrize("name", ["", "data", *COMMANDS])
@@ -100,39 +107,41 @@ def test_help_fits_the_terminal_and_starts_with_examples(
     sweet: Program, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    shown, complete = sweet(*name.split(), "-h").out, sweet(*name.split(), "--help-all").out
-    assert shown == sweet(*name.split(), "--help").out
-    lines = shown.splitlines()
+    short = sweet(*name.split(), "-h").out
+    complete = sweet(*name.split(), "--help-all").out if name in COMMANDS else short
+    assert short == sweet(*name.split(), "--help").out
+    lines = short.splitlines()
     for line in (*lines, *complete.splitlines()):
         assert len(line) <= columns
         assert line == line.rstrip()
     if name in COMMANDS:
-        declared = index.declaration(name)
+        spec = spec_of(name)
         words = " ".join(complete.split())
-        for option in declared.shown:
+        for option in spec.flags:
             assert option.flag in words
             assert option.help in words
         for key, _, help in COMMON:
             assert f"--{key}" in words
             assert help in words
         example = next(at for at, line in enumerate(lines) if line.startswith("  # "))
-        assert example < next(at for at, line in enumerate(lines) if line.startswith(declared.summary[:20]))
+        assert example < next(at for at, line in enumerate(lines) if line.startswith(spec.summary[:20]))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_long_help_shows_the_main_options_and_counts_the_others(sweet: Program, name: str) -> None:
-    declared = index.declaration(name)
-    if len(declared.shown) <= LONG:
-        assert {option.key for option in declared.main} == {o.key for o in declared.shown if not o.rare}
+    flags = spec_of(name).flags
+    listed, main = flags, main_options(flags)
+    if len(listed) <= LONG:
+        assert {option.key for option in main} == {o.key for o in listed if not o.rare}
     else:
-        assert 6 <= len(declared.main) <= 12
-        assert all(option.topic for option in declared.shown)
-    left_out = len(declared.shown) - len(declared.main)
+        assert 6 <= len(main) <= 12
+        assert all(option.topic for option in listed)
+    left_out = len(listed) - len(main)
     if not left_out:
         return
-    shown = {word for line in sweet(*name.split(), "--help").out.splitlines() for word in line.split()[:1]}
-    for option in declared.shown:
-        assert (option.flag in shown) is (option in declared.main)
+    printed = {word for line in sweet(*name.split(), "--help").out.splitlines() for word in line.split()[:1]}
+    for option in listed:
+        assert (option.flag in printed) is (option in main)
     words = " ".join(sweet(*name.split(), "--help").out.split())
     assert f"sweet {name} --help-all shows {count(left_out, 'more option')}." in words
     assert f"sweet {name} --help-all shows what is allowed" in " ".join(sweet(*call_of(name), "--nonsense").err.split())
@@ -158,7 +167,7 @@ def test_an_option_has_the_same_kind_of_value_in_all_commands() -> None:
     """Only `--engine` is the server's in one command, and that of the trainings in others."""
     kinds: dict[str, dict[str, list[str]]] = {}
     for name in COMMANDS:
-        for option in index.declaration(name).flags:
+        for option in spec_of(name).flags:
             kind = "switch" if option.is_switch else option.metavar
             kinds.setdefault(option.key, {}).setdefault(kind, []).append(name)
     assert {key: by_kind for key, by_kind in kinds.items() if len(by_kind) > 1} == {

@@ -128,7 +128,7 @@ def test_130_sigterm_and_sighup_stop_at_once(blocked: subprocess.Popen[str], num
 
 def test_130_sigterm_stops_a_background_job_that_ignores_ctrl_c() -> None:
     work = "import time; print('at it', flush=True); time.sleep(60)"
-    code = f"from sweet.cli.signals import exit_with; exit_with(lambda: exec({work!r}) or 0)"
+    code = f"from sweet.cli.exits import exit_with; exit_with(lambda: exec({work!r}) or 0)"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.app import build, run
-from sweet.cli.stage_command import StageCommand
+from sweet.cli.app import run
 from sweet.errors import TooManyFailures
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from tests.cli.conftest import Program
-from tests.cli.toy import PlayConfig, ToyMetrics
+from tests.cli.toy import PlayConfig, ToyMetrics, program
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,7 @@ def _partly(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
 
 
 def test_what_was_found_has_the_keys_of_the_error_besides(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    partly = StageCommand(name="play", config=PlayConfig, stage=_partly, name_run=lambda _: ("code", "t"), summary="x")
-    assert run(["play", "r", "--json"], build([partly])) == 4
+    assert run(["play", "r", "--json"], program(_partly)) == 4
     found = json.loads(capsys.readouterr().out)
     assert found["metrics"] == {"episodes": 6}
     assert {key: found[key] for key in ("error", "where", "fix", "exit_code")} == {
@@ -89,7 +87,7 @@ def test_what_was_found_has_the_keys_of_the_error_besides(workplace: Path, capsy
         "fix": "again",
         "exit_code": 4,
     }
-    assert run(["play", "r"], build([partly])) == 4
+    assert run(["play", "r"], program(_partly)) == 4
     assert "dialogues" in capsys.readouterr().out
 
 
@@ -100,13 +98,12 @@ def test_a_failure_after_the_result_adds_no_second_object(
         shutil.rmtree(run.path)  # so that the next commands cannot be found after the result was printed
         return StageResult("play", run.path, ToyMetrics(episodes=6))
 
-    gone = StageCommand(name="play", config=PlayConfig, stage=vanishing, name_run=lambda _: ("code", "t"), summary="x")
-    assert run(["play", "r", "--json"], build([gone])) != 0
+    assert run(["play", "r", "--json"], program(vanishing, next_commands=())) != 0
     assert json.loads(capsys.readouterr().out)["metrics"] == {"episodes": 6}
 
 
 def test_doctor_says_what_is_missing_beside_its_checks(sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweet.cli.commands import doctor
+    from sweet.inspection import doctor
     from sweet.inspection.doctor import Check
 
     missing = Check("firefox", "missing", "none", "rendering", "apt install firefox", required=True)

@@ -1,12 +1,9 @@
-"""The end of long work is notified to an address, the terminal and the desktop, and never fails the work."""
+"""The end of long work is notified to an address and the terminal, and never fails the work."""
 
 from __future__ import annotations
 
 import http.server
 import json
-import os
-import re
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweet.cli import notify
+from sweet.cli import long_work
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -138,7 +135,7 @@ def test_an_address_that_fails_is_a_warning(
     why: str,
 ) -> None:
     receiver.status = status
-    monkeypatch.setattr(notify, "TIME_LIMIT", 0.3 if status is None else 10.0)
+    monkeypatch.setattr(long_work, "TIME_LIMIT", 0.3 if status is None else 10.0)
     outcome = sweet(*EVAL, "--notify", address)
     assert outcome.code == 0
     assert f"127.0.0.1 was not notified: {why}" in outcome.err
@@ -164,50 +161,14 @@ def test_what_is_no_address_is_refused_without_being_shown(run: Run, sweet: Prog
     assert len(run.manifest().attempts) == 1, "nothing was begun"
 
 
-@pytest.fixture
-def desktop(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The arguments that `notify-send` was called with, one a line."""
-    programs, called = workplace / "bin", workplace / "called"
-    programs.mkdir()
-    program = programs / "notify-send"
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {called}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    monkeypatch.setenv("DISPLAY", ":9")
-    return called
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="notify-send is a program of Linux")
-def test_long_work_rings_and_is_shown_on_the_desktop(
-    run: Run, sweet: Program, desktop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notify, "LONG_SECONDS", 0.0)
+def test_long_work_rings(run: Run, sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_work, "LONG_SECONDS", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert sweet(*EVAL).err.endswith("\a")
-    _, end, title, text = desktop.read_text().splitlines()
-    assert (end, text) == ("--", "runs/r")
-    assert re.fullmatch(r"sweet eval: done, [0-9.]+ s", title)
-    desktop.unlink()
     for flags in (("--quiet",), ("--notify", "off"), ("--dry-run",)):
         assert "\a" not in sweet(*EVAL, *flags).err
-        assert not desktop.exists()
 
 
-def test_short_work_is_silent(run: Run, sweet: Program, desktop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_is_silent(run: Run, sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert "\a" not in sweet(*EVAL).err
-    assert not desktop.exists()
-
-
-def test_there_is_not_always_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    assert notify.desktop_command("title", "text") is None
-    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    assert notify.desktop_command("-title", "text") == ["/bin/notify-send", "--app-name=sweet", "--", "-title", "text"]
-    monkeypatch.setattr(sys, "platform", "darwin")
-    script = notify.desktop_command('" & (do shell script "id")', "text")
-    assert script is not None
-    assert script[-2:] == ['" & (do shell script "id")', "text"], "texts are arguments, never a part of the script"

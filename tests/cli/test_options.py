@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from sweet.cli.options import option_specs
+from sweet.cli.fields import options_of_class
 from sweet.stages.base import StageConfig
 from tests.cli.conftest import Program
 from tests.cli.toy import PlayConfig
@@ -158,4 +158,4 @@ def test_a_type_that_cannot_be_an_option_is_refused() -> None:
         inner: Inner = Inner()
 
     with pytest.raises(TypeError, match="cannot be an option"):
-        option_specs(Strange, "strange")
+        options_of_class(Strange, "strange")

@@ -7,68 +7,60 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
-import sweet
-from sweet.cli.command import declare
-from sweet.cli.declaration import ArgumentSpec, Declaration
-from sweet.cli.parser import parse
-from sweet.errors import UsageError
-from tests.cli.toy import PlayConfig, registry
+import sweet as package
+from sweet.cli.group import load
+from sweet.cli.options import given_as
+from sweet.cli.spec import words_after_separator
+from tests.cli.conftest import Program
+from tests.cli.toy import program
 
-PLAY = declare(registry().load("play"))
 NOT_UTF_8 = "a\udcff"
 
 
-def given(*words: str, declaration: Declaration = PLAY) -> dict[str, Any]:
-    """The values that are not None."""
-    return {name: value for name, value in parse(declaration, words).items() if value is not None}
-
-
-def with_tail() -> Declaration:
-    """The toy command, with a tail for the options of vllm."""
-    tail = ArgumentSpec("vllm_options", "-- VLLM_OPTIONS", "Options of vllm.", required=False, is_path=False)
-    return Declaration(**{**vars(PLAY), "tail": tail})
+def given(*words: str, command: Any = None) -> dict[str, Any]:
+    """The values that words of a call give to the parameters of a command, of which the toy is one."""
+    declared = command or get_command(program()).commands["play"]  # type: ignore[attr-defined]
+    with declared.make_context("play", list(words)) as context:
+        tail = words_after_separator(context)
+        values = {name: value for name, value in context.params.items() if given_as(context, name) == "COMMANDLINE"}
+        return values | ({} if tail is None else {"tail": tail})
 
 
 @pytest.mark.parametrize(
     ("words", "values"),
     [
         ("", {}),
-        ("r", {"run": "r"}),
-        ("--samples 3 r", {"samples": "3", "run": "r"}),
+        ("r", {"run": Path("r")}),
+        ("--samples 3 r", {"samples": "3", "run": Path("r")}),
         ("--samples=3", {"samples": "3"}),
         ("--samples --json", {"samples": "--json"}),
         ("--agent-url a --agent-url b", {"agent_url": ["a", "b"]}),
         ("--nll", {"nll": True}),
         ("--no-nll", {"nll": False}),
         ("--no-nll --nll", {"nll": True}),
-        ("--json --config c.toml", {"common_json": True, "common_config": "c.toml"}),
-        ("-- -r", {"run": "-r"}),
+        ("-- -r", {"run": Path("-r")}),
     ],
 )
 def test_values_are_text_lists_and_switches(words: str, values: dict[str, Any]) -> None:
     assert given(*words.split()) == values
 
 
-def test_every_field_has_a_value_or_none() -> None:
-    assert set(PlayConfig.model_fields) < set(parse(PLAY, []))
-    assert set(parse(PLAY, []).values()) == {None}
-
-
 def test_words_that_are_not_utf_8_are_unchanged() -> None:
-    assert given(NOT_UTF_8, "--compare", NOT_UTF_8) == {"run": NOT_UTF_8, "compare": NOT_UTF_8}
+    assert given(NOT_UTF_8, "--compare", NOT_UTF_8) == {"run": Path(NOT_UTF_8), "compare": NOT_UTF_8}
 
 
 @pytest.mark.parametrize(
     ("words", "values"),
     [
-        ("r --", {"run": "r"}),
-        ("-- --max-model-len 16 x", {"vllm_options": ["--max-model-len", "16", "x"]}),
-        ("--json -- -- --json", {"common_json": True, "vllm_options": ["--", "--json"]}),
+        ("r --", {"run": Path("r")}),
+        ("-- --max-model-len 16 x", {"tail": ["--max-model-len", "16", "x"]}),
+        ("--json -- -- --json", {"common_json": True, "tail": ["--", "--json"]}),
     ],
 )
 def test_words_after_the_separator_are_the_tail(words: str, values: dict[str, Any]) -> None:
-    assert given(*words.split(), declaration=with_tail()) == values
+    assert given(*words.split(), command=load("rank")) == values
 
 
 @pytest.mark.parametrize(
@@ -81,21 +73,22 @@ def test_words_after_the_separator_are_the_tail(words: str, values: dict[str, An
         ("a b", "unexpected extra argument"),
     ],
 )
-def test_an_error_names_the_word_and_the_help(words: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        given(*words.split())
-    assert message in caught.value.what
-    assert str(caught.value.fix).startswith("sweet play --help")
+def test_an_error_names_the_word_and_the_help(toy: Program, words: str, message: str) -> None:
+    outcome = toy("play", *words.split())
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert "sweet play --help" in outcome.err
 
 
-def test_an_argument_too_many_says_where_the_options_of_vllm_belong() -> None:
-    with pytest.raises(UsageError, match="vllm's options go after --"):
-        given("a", "b", declaration=with_tail())
+def test_an_argument_too_many_says_where_the_options_of_vllm_belong(sweet: Program) -> None:
+    outcome = sweet("rank", "a", "b")
+    assert outcome.code == 2
+    assert "vllm's options go after --" in outcome.err
 
 
 def test_only_public_names_of_typer_are_imported() -> None:
     private = []
-    for path in Path(sweet.__file__).parent.rglob("*.py"):
+    for path in Path(package.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [f"{node.module}.{item.name}" for item in node.names]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.app import declarations
 from sweet.cli.generated import COMPLETIONS, completion
+from sweet.cli.group import load, names
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
@@ -30,22 +30,20 @@ def sweet(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_option_has_a_help_and_every_command_an_example() -> None:
-    result = declarations()
-    assert [f"{item.name} --{option.key}" for item in result for option in item.options if not option.help] == []
-    assert [item.name for item in result if not item.examples] == []
+    specs = [load(name).spec for name in names()]
+    assert [f"{spec.name} {option.flag}" for spec in specs for option in spec.options if not option.help] == []
+    assert [spec.name for spec in specs if not spec.examples] == []
 
 
 def test_an_interrupt_ends_with_130_and_the_command_to_resume(tmp_path: Path) -> None:
     program = """
 import sys, time
 from tests.cli import toy
-from sweet.cli.app import build, run
-from sweet.cli.stage_command import StageCommand
+from sweet.cli.app import run
 def wait(run, config, reporter):
     reporter.say("waiting")
     time.sleep(60)
-command = StageCommand(name="play", config=toy.PlayConfig, stage=wait, name_run=lambda c: ("code", "x"), summary="x")
-sys.exit(run(["play", "r", "--samples", "2"], build([command])))
+sys.exit(run(["play", "r", "--samples", "2"], toy.program(wait)))
 """
     process = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""Start-up: help and completion read the index and import no heavy modules."""
+"""Start-up: help and completion import no heavy modules, once the options of a command are stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli import index
-from sweet.cli.app import declarations
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.stages.base import Silent
 from tests.cli.test_commands import row
@@ -24,12 +22,12 @@ HEAVY = (
     "torch",
     "transformers",
     "textual",
-    "typer",
     "asyncio",
 )
-LIGHT = ("sweet.runs", "sweet.runs.stages")
+LIGHT = ("sweet.runs", "sweet.runs.stages", "sweet.cli.commands")
 """The table of the stages, which imports no heavy modules."""
-ROOMS = ("stages", "runs", "tasks", "llm", "learn", "humans", "render", "sandbox", "cli.commands")
+ROOMS = ("stages", "runs", "tasks", "llm", "learn", "humans", "render", "sandbox")
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import json, sys
@@ -68,6 +66,7 @@ def heavy_modules(modules: set[str]) -> list[str]:
 
 @pytest.mark.parametrize("words", ["", "-h", "--help", "rollout -h", "train-critic --help", "data", "data import -h"])
 def test_help_imports_no_heavy_modules(tmp_path: Path, words: str) -> None:
+    loaded_by(words.split(), tmp_path)
     modules, shown = loaded_by(words.split(), tmp_path)
     assert heavy_modules(modules) == []
     assert shown.startswith("Usage: sweet")
@@ -77,10 +76,11 @@ def test_help_imports_no_heavy_modules(tmp_path: Path, words: str) -> None:
     "line", ["sweet ", "sweet ro", "sweet rollout --ta", "sweet label RUN --from ", "sweet data i"]
 )
 def test_completion_imports_no_heavy_modules(tmp_path: Path, line: str) -> None:
-    position = str(len(line.split(" ")) - 1)
-    modules, _ = loaded_by([], tmp_path, _SWEET_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=position)
+    words = line.split(" ")
+    asked = {"_SWEET_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    loaded_by([], tmp_path, **asked)
+    modules, _ = loaded_by([], tmp_path, **asked)
     assert heavy_modules(modules) == []
-    assert not [name for name in modules if name.startswith("rich")]
 
 
 def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
@@ -98,8 +98,20 @@ def test_an_export_that_needs_no_tokenizer_imports_no_torch(tmp_path: Path) -> N
     assert not {"torch", "transformers"} & modules
 
 
-def test_the_index_is_current() -> None:
-    result = declarations()
-    assert index.PATH.read_text(encoding="utf-8") == index.render(result), "run: python -m sweet.cli.generated"
-    for declared in result:
-        assert index.declaration(declared.name) == declared
+def test_options_are_stored_until_a_module_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "cache"))
+    first, shown = loaded_by(["pair", "--help"], tmp_path)
+    (stored,) = (tmp_path / "cache" / "options").iterdir()
+    again, shown_again = loaded_by(["pair", "--help"], tmp_path)
+    assert ("sweet.preferences.config" in first, "sweet.preferences.config" in again) == (True, False)
+    assert shown_again == shown
+    content = json.loads(stored.read_text())
+    assert content["files"][str(ROOT / "sweet" / "preferences" / "config.py")]
+    content["files"][str(ROOT / "sweet" / "preferences" / "config.py")][0] -= 1
+    stored.write_text(json.dumps(content | {"options": []}))
+    assert loaded_by(["pair", "--help"], tmp_path)[1] == shown, "a module is newer"
+    for text in ("", "[]", '{"files": {}}', '{"files": {}, "options": [{"unknown": 1}]}'):
+        stored.write_text(text)
+        assert loaded_by(["pair", "--help"], tmp_path)[1] == shown, "the file is damaged"
+    monkeypatch.setenv("SWEET_CACHE", "/dev/null")
+    assert loaded_by(["pair", "--help"], tmp_path)[1] == shown, "nothing can be stored"

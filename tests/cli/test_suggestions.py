@@ -81,10 +81,10 @@ def test_a_variable_that_no_command_reads_is_warned_of(
 def test_variables_of_every_command_and_setting_and_of_other_programs_are_not_warned_of(
     sweet: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweet.cli.app import declarations
+    from sweet.cli.group import load, names
     from sweet.cli.reference import VARIABLES
 
-    for option in (option for one in declarations() for option in (*one.accepted, *one.former)):
+    for option in (option for name in names() for option in (*load(name).spec.options, *load(name).spec.common)):
         monkeypatch.setenv(option.envvar, "")
     for name in VARIABLES:
         monkeypatch.setenv(name, "x")
@@ -94,6 +94,6 @@ def test_variables_of_every_command_and_setting_and_of_other_programs_are_not_wa
 
 
 def test_variables_of_the_options_of_a_command_are_not_warned_of(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SWEET_PLAY_SAMPLES", "SWEET_PLAY_PATIENCE", "SWEET_LEARN_QUIET"):
+    for name in ("SWEET_PLAY_SAMPLES", "SWEET_LEARN_QUIET"):
         monkeypatch.setenv(name, "")
     assert "is ignored" not in toy("play", "--dry-run").err

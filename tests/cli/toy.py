@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import typer
 from pydantic import Field, model_validator
 
-from sweet.cli.app import build
-from sweet.cli.registry import Registry
-from sweet.cli.stage_command import StageCommand
+from sweet.cli.app import sweet
+from sweet.cli.command import NewRun, OptionalRun, command
+from sweet.cli.group import SETTINGS, Group
+from sweet.cli.spec import Call
+from sweet.cli.stage import run_stage
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
@@ -95,18 +99,26 @@ def learn(run: Run, config: LearnConfig, reporter: Reporter) -> StageResult:
     return StageResult("learn", run.path, ToyMetrics(steps=config.seed))
 
 
-def registry() -> Registry:
-    return build(
-        [
-            StageCommand(
-                name="play",
-                config=PlayConfig,
-                stage=play,
-                name_run=lambda config: ("code", "toy"),
-                summary="Play.",
-                examples=(("sweet play RUN [x]", "an example"),),
-                next_commands=("sweet learn {run}",),
-            ),
-            StageCommand(name="learn", config=LearnConfig, stage=learn, summary="Learn."),
-        ]
+def program(
+    work: Callable[..., StageResult] = play, next_commands: tuple[str, ...] = ("sweet learn {run}",)
+) -> typer.Typer:
+    """The program with a command that plays, and one that learns."""
+    app = typer.Typer(name="sweet", cls=Group, context_settings=SETTINGS)
+    app.callback()(sweet)
+
+    @command(
+        app,
+        "play",
+        "tests.cli.toy:PlayConfig",
+        summary="Play.",
+        examples=[("sweet play RUN [x]", "an example")],
+        is_stage=True,
     )
+    def run_play(call: Call[PlayConfig], run: NewRun = None) -> None:
+        run_stage(call, run, work=work, plan=None, new_run=("code", "toy"), next_commands=next_commands)
+
+    @command(app, "learn", "tests.cli.toy:LearnConfig", summary="Learn.", is_stage=True)
+    def run_learn(call: Call[LearnConfig], run: OptionalRun = None) -> None:
+        run_stage(call, run, work=learn)
+
+    return app

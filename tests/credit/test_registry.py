@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.app import build
 from sweet.cli.app import run as sweet
-from sweet.cli.completion import completions
 from sweet.credit.names import RULES, rule_names
 from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
@@ -19,6 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training.config import TrainActorConfig
 from sweet.training.stage import run_train_actor
+from tests.cli.completing import offered
 from tests.learn.builders import build_trajectory
 from tests.packages import write_package
 from tests.stages.learn_runs import make_agent, make_run, put
@@ -89,7 +88,7 @@ def test_it_is_completed_and_listed(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     [check] = check_rules()
     assert (check.name, check.status, check.found) == ("--method thirds", "ok", "sweet-thirds 1.0")
-    assert [item.value for item in completions(build(), ["sweet", "train-actor", "--method", "t"])] == ["thirds"]
+    assert offered("train-actor", "--method", "t") == ["thirds"]
 
 
 def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(

@@ -13,19 +13,19 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sweet.cli import declaration
-from sweet.cli.app import build, declarations, load, run
-from sweet.cli.command import Call, Command
-from sweet.cli.declaration import Declaration
+from sweet.cli.app import run
+from sweet.cli.group import load, names
+from sweet.cli.options import COMMON as COMMON_OPTIONS
+from sweet.cli.options import LONG_WORK
+from sweet.cli.spec import Spec
 from tests.docs.pages import Piece
 
-COMMON = {f"--{key}" for key, *_ in (*declaration.COMMON, *declaration.LONG_WORK)} | {"--help", "--help-all"}
+COMMON = {f"--{key}" for key, *_ in (*COMMON_OPTIONS, *LONG_WORK)} | {"--help", "--help-all"}
 """Options of every command, or of every stage."""
 
 _PUNCTUATION = "|&;<>()"
@@ -103,16 +103,19 @@ class Parser:
     """The program, whose commands do nothing after their words have been parsed.
 
     Attributes:
-        commands: the declarations of the commands, by name.
+        commands: what the commands are made of, by name.
         words: the names, and the first words of names with two.
         flags: the options of all commands.
     """
 
     def __init__(self) -> None:
-        self.commands = {one.name: one for one in declarations()}
+        self.commands: dict[str, Spec] = {name: load(name).spec for name in names()}
         self.words = {word for name in self.commands for word in (name, name.split()[0])}
-        self.flags = COMMON | {"--version"} | {flag for one in self.commands.values() for flag in _flags(one)}
-        self._line = replace(build(), load=lambda name: _idle(load(name)), indexed=None)
+        self.flags = (
+            COMMON
+            | {"--version", "--install-completion", "--show-completion"}
+            | {flag for one in self.commands.values() for flag in _flags(one)}
+        )
 
     def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
         """Return the error for a call, whose `words` start with `sweet`; None if it is valid."""
@@ -122,8 +125,9 @@ class Parser:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (environment or {}).items():
                 patch.setenv(name, value)
+            patch.setattr("sweet.cli.calls.act", lambda _: None)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr):
-                code = run(self._filled(words[1:]), self._line)
+                code = run(self._filled(words[1:]))
         return stderr.getvalue() if code else None
 
     def of_some_command(self, words: list[str]) -> str | None:
@@ -132,7 +136,7 @@ class Parser:
         if flag not in self.flags:
             return f"no command has {flag}"
         for name, command in self.commands.items():
-            needed = [argument.metavar for argument in command.arguments if argument.required]
+            needed = ["X" for argument in command.positional.values() if argument.default is argument.empty]
             needed += [
                 word for spec in command.flags if spec.required and spec.flag != flag for word in (spec.flag, "m")
             ]
@@ -158,17 +162,8 @@ class Parser:
         return kept[:-1] if kept[-1:] == ["X"] else kept
 
 
-def _flags(command: Declaration) -> set[str]:
-    switches = {f"--no-{spec.key}" for spec in command.flags if spec.is_switch}
-    return switches | {spec.flag for spec in command.flags}
-
-
-def _idle(command: Command[Any]) -> Command[Any]:
-    def nothing(self: Command[Any], call: Call[Any]) -> None: ...
-
-    kind = type(command)
-    idle = type(kind.__name__, (kind,), {"work": nothing, "preview": nothing, "detach": nothing})
-    return idle(**{item.name: getattr(command, item.name) for item in fields(command)})  # type: ignore[no-any-return]
+def _flags(command: Spec) -> set[str]:
+    return {flag for option in command.flags for flag in option.flags}
 
 
 def touch_configurations(commands: list[Simple], folder: Path) -> None:

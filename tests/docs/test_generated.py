@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from docs.tools.credit import with_rules
-from sweet.cli.app import declarations
-from sweet.cli.generated import chapters, command_pages
+from sweet.cli.generated import command_pages
+from sweet.cli.group import load, names
 from sweet.cli.reference import RECORDS, VARIABLES, metrics_of
 from tests.docs.pages import ROOT
 
@@ -23,15 +23,14 @@ def test_the_list_of_credit_rules_is_current() -> None:
 
 
 def test_every_command_is_in_the_reference_and_every_metric_has_its_command() -> None:
-    names = [one.name for one in declarations()]
-    assert sorted(one.name for commands in chapters().values() for one in commands) == sorted(names)
-    assert {name for name in names if not metrics_of(name)} == {"doctor"}
-    assert set(RECORDS) <= set(names)
+    assert {load(name).spec.name for name in names()} == set(names())
+    assert {name for name in names() if not metrics_of(name)} == {"doctor"}
+    assert set(RECORDS) <= set(names())
 
 
 def test_every_variable_that_the_program_reads_is_documented() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
-    options = {option.envvar for command in declarations() for option in command.options}
+    options = {option.envvar for name in names() for option in load(name).spec.options}
     read = set(re.findall(r'"((?:SWEET|OPENAI|HF)_[A-Z_]*[A-Z])"', source))
     assert read - options - VARIABLES.keys() == set()
     assert {name for name in VARIABLES if name.startswith("SWEET_") and name not in read} == set()

@@ -8,12 +8,12 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
-from sweet.cli.app import load
 from sweet.cli.config_file import read_config
-from sweet.cli.options import resolve
+from sweet.cli.fields import resolve
 from sweet.pipeline.recipe import parse
 from tests.docs.command_lines import Parser, Simple, alternatives, simple_commands, touch_configurations
 from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
@@ -165,11 +165,10 @@ def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path)
             continue
         file = tmp_path / "sweet.toml"
         file.write_text(block.text, encoding="utf-8")
-        options = {name: command.options for name, command in parser.commands.items()}
-        for name, command in parser.commands.items():
-            given = read_config(file, name, options)
-            if not any(option.required for option in command.options):
-                resolve(load(name).config, command.options, given, name)
+        for name, spec in parser.commands.items():
+            given = read_config(file, name, parser.commands, lambda name: parser.commands[name].options)
+            if not any(option.required for option in spec.options):
+                resolve(resolve_name(spec.configuration), spec.options, given, name)
 
 
 def test_blocks_of_data_and_python_have_valid_syntax(page: Page) -> None:

@@ -16,11 +16,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sweet.cli.app import build
-from sweet.cli.declaration import Declaration
-from sweet.cli.options import resolve
-from sweet.cli.parser import parse
-from sweet.cli.settings import from_words
+from sweet.cli.fields import resolve, settings_of
+from sweet.cli.group import load
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
 from sweet.inspection.next_commands import suggest_next
@@ -275,19 +272,14 @@ def fresh(folder: Path, task: str = "code", *, splits: bool = True) -> World:
 
 
 @cache
-def _declaration(name: str) -> Declaration:
-    return build().declaration(name, from_index=True)
-
-
-@cache
 def parsed(words: tuple[str, ...]) -> tuple[str, Any]:
     """Return the stage and the configuration of a command line, by the program's parser; refuses what is not one."""
     assert words[0] == "sweet", words
     name = words[1]
-    declaration = _declaration(name)
-    values = parse(declaration, words[2:])
-    stage = stage_named(name)
-    if stage is None:
-        return name, None
-    assert values["run"] == "RUN", words
-    return name, resolve(stage.config, declaration.options, from_words(declaration, values), name)
+    command = load(name)
+    with command.make_context(name, list(words[2:])) as context:
+        stage = stage_named(name)
+        if stage is None:
+            return name, None
+        assert context.params["run"] == Path("RUN"), words
+        return name, resolve(stage.config, command.spec.options, settings_of(context, command.spec.options), name)

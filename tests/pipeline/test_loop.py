@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from sweet.cli.commands.train import COMMANDS
+from sweet.cli.commands.train import show_rounds
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
@@ -154,7 +154,7 @@ def test_a_leak_rate_that_rises_along_the_rounds_is_warned_of(capsys: pytest.Cap
     (warned,) = [text for text in reporter.warnings if "leaked" in text]
     assert "Round 2: the human leaked the solution in 46.0 % [36.0, 56.0]" in warned
     assert "10.0 % [0.0, 20.0] at the start" in warned, "round 1 may be chance"
-    COMMANDS[0].show(StageResult("train", Path("runs/x"), metrics))
+    show_rounds(StageResult("train", Path("runs/x"), metrics))
     shown = " ".join(capsys.readouterr().out.split())
     assert "human" in shown
     assert "46.0 %" in shown
@@ -163,7 +163,7 @@ def test_a_leak_rate_that_rises_along_the_rounds_is_warned_of(capsys: pytest.Cap
 @pytest.mark.parametrize("leaks", [[], [0.0, 0.0]])
 def test_a_human_that_never_leaks_has_no_column(leaks: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     metrics = Loop(resolve(LoopConfig(**TINY), None), Scripted([], leaks), Silent()).play()
-    COMMANDS[0].show(StageResult("train", Path("runs/x"), metrics))
+    show_rounds(StageResult("train", Path("runs/x"), metrics))
     assert "leaked" not in capsys.readouterr().out
     assert ("leak_rate" in metrics.as_json()["rounds"][0]) == bool(leaks)
 

@@ -9,8 +9,7 @@ from typing import get_args
 
 import pytest
 
-from sweet.cli.app import load
-from sweet.cli.stage_command import StageCommand
+from sweet.cli.group import load
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
 from sweet.rollouts.play.stage import run_play
@@ -63,10 +62,8 @@ def test_references_resolve(stage: Stage) -> None:
 
 @each_stage
 def test_the_command_of_a_stage_is_the_one_in_the_table(stage: Stage) -> None:
-    command = load(stage.name)
-    assert isinstance(command, StageCommand)
-    assert (command.config, command.plan) == (stage.config, stage.plan)
-    assert stage.run in (command.stage, run_play), "the command of play opens the person's interface"
+    spec = load(stage.name).spec
+    assert (spec.configuration, spec.is_stage) == (stage.config_reference, True)
 
 
 def test_an_actor_learns_from_the_kinds_that_the_table_says() -> None:

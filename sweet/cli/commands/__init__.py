@@ -1,1 +1,1 @@
-"""One module for each command, with its `COMMANDS`, which `sweet.cli.app` lists."""
+"""One module for the commands with the same first word; `sweet.cli.summaries` lists them."""

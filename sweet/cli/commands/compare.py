@@ -5,37 +5,69 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command
-from sweet.cli.declaration import ArgumentSpec
+from sweet.cli.command import command
+from sweet.cli.completion import complete_comparable
+from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.scoring.results.compare import CompareConfig, run_compare
-from sweet.stages.base import StageResult
-from sweet.view.comparison import as_markdown, sections, trained_on
+
+if TYPE_CHECKING:
+    from sweet.scoring.results.compare import CompareConfig
+    from sweet.stages.base import StageResult
+
+app = typer.Typer(add_completion=False)
 
 
-class Compare(Command[CompareConfig]):
-    def arguments(self) -> list[ArgumentSpec]:
-        return [
-            ArgumentSpec(
-                "a", "A", "The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.", required=True
-            ),
-            ArgumentSpec("b", "B", "The run or artifact to compare with it, in the same form.", required=True),
-        ]
+@command(
+    app,
+    "compare",
+    "sweet.scoring.results.compare:CompareConfig",
+    examples=(
+        ("sweet compare runs/before runs/after", "the newest scores of both"),
+        ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
+        ("sweet compare A B --markdown", "a table for a pull request"),
+        ("sweet compare A B --repeat-run OTHER", "the variation between seeds; OTHER was played with another"),
+    ),
+    text="Every difference is B - A. Nothing is written into either run. Two evaluations in one run are named by "
+    "their artifacts: RUN:scores-1 RUN:scores-3.",
+)
+def compare(
+    call: Call[CompareConfig],
+    a: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A",
+            help="The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.",
+            autocompletion=complete_comparable,
+        ),
+    ],
+    b: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B",
+            help="The run or artifact to compare with it, in the same form.",
+            autocompletion=complete_comparable,
+        ),
+    ],
+) -> None:
+    from sweet.scoring.results.compare import run_compare
+    from sweet.view.comparison import as_markdown
 
-    def work(self, call: Call[CompareConfig]) -> None:
-        if call.config.markdown and call.common.json:
-            raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="omit one")
-        result = run_compare(call.arguments["a"], call.arguments["b"], call.config)
-        metrics = result.as_json()["metrics"]
-        if call.config.markdown:
-            sys.stdout.write(as_markdown(metrics))
-        else:
-            console.print_result(result, as_json=call.common.json, draw=_show)
-        if (line := view_command(metrics)) is not None:
-            call.reporter.say(f"next: {line}")
+    if call.config.markdown and call.common.json:
+        raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="omit one")
+    result = run_compare(a, b, call.config)
+    metrics = result.as_json()["metrics"]
+    if call.config.markdown:
+        sys.stdout.write(as_markdown(metrics))
+    else:
+        console.print_result(result, as_json=call.common.json, draw=_show)
+    if (line := view_command(metrics)) is not None:
+        call.reporter.say(f"next: {line}")
 
 
 def _show(result: StageResult) -> None:
@@ -43,6 +75,8 @@ def _show(result: StageResult) -> None:
 
 
 def show_comparison(metrics: Mapping[str, Any]) -> None:
+    from sweet.view.comparison import sections, trained_on
+
     console.show(console.safe_text(trained_on(metrics)))
     for section in sections(metrics):
         console.show(section)
@@ -57,23 +91,3 @@ def view_command(metrics: Mapping[str, Any]) -> str | None:
     other = of_b["rollouts"] if of_a["run"] == of_b["run"] else f"{of_b['run']}:{of_b['rollouts']}"
     words = ["sweet", "view", of_a["run"], "--from", of_a["rollouts"], "--against", other, "--changed", "differs"]
     return shlex.join(words)
-
-
-COMMANDS = (
-    Compare(
-        name="compare",
-        config=CompareConfig,
-        summary="Compare two evaluations on the same tasks: paired differences, p-values, flipped tasks.",
-        text="Every difference is B - A. Nothing is written into either run. Two evaluations in one run are named by "
-        "their artifacts: RUN:scores-1 RUN:scores-3.",
-        examples=(
-            ("sweet compare runs/before runs/after", "the newest scores of both"),
-            ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
-            ("sweet compare A B --markdown", "a table for a pull request"),
-            (
-                "sweet compare A B --repeat-run OTHER",
-                "the variation between seeds; OTHER was played with another",
-            ),
-        ),
-    ),
-)

@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.text import Text
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command
+from sweet.cli.command import command
+from sweet.cli.spec import Call
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
-from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 from sweet.view.text import printable
+
+if TYPE_CHECKING:
+    from sweet.inspection.doctor import Check, DoctorConfig
 
 STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
 
+app = typer.Typer(add_completion=False)
 
-class Doctor(Command[DoctorConfig]):
-    def work(self, call: Call[DoctorConfig]) -> None:
-        if call.config.ray is not None:
-            if call.config.report:
-                what = "The report for a bug is of this machine alone."
-                raise UsageError(what, where=option("report", True), fix=Hint("omit ", option("ray")))
-            _check_nodes(call, call.config.ray)
-            return
-        call.reporter.say("Checking this machine.")
-        checks = run_doctor(call.config)
+
+@command(
+    app,
+    "doctor",
+    "sweet.inspection.doctor:DoctorConfig",
+    examples=(
+        ("sweet doctor", "check everything"),
+        ("sweet doctor --ray auto", "check every node of this machine's Ray cluster"),
+        ("sweet doctor --json", "the same as JSON"),
+        ("sweet doctor --report", "versions and checks as Markdown, for a bug report"),
+    ),
+    text="Exits with 1 if a requirement of the pipeline on the packaged agent and tasks is missing.",
+)
+def doctor(call: Call[DoctorConfig]) -> None:
+    from sweet.inspection.doctor import as_json, run_doctor
+
+    if call.config.ray is not None:
         if call.config.report:
-            _report(call, checks)
-            return
-        if not call.common.json:
-            console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
-        _end(call, as_json(checks), _missing(checks))
+            what = "The report for a bug is of this machine alone."
+            raise UsageError(what, where=option("report", True), fix=Hint("omit ", option("ray")))
+        _check_nodes(call, call.config.ray)
+        return
+    call.reporter.say("Checking this machine.")
+    checks = run_doctor(call.config)
+    if call.config.report:
+        _report(call, checks)
+        return
+    if not call.common.json:
+        console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
+    _end(call, as_json(checks), _missing(checks))
 
 
 def _report(call: Call[DoctorConfig], checks: list[Check]) -> None:
     """Print the checks for a bug report. A requirement that is missing is part of it and no error."""
     from sweet.inspection.bug_report import bug_report
+    from sweet.inspection.doctor import as_json
 
     report = bug_report(checks)
     if call.common.json:
@@ -83,19 +103,3 @@ def _row(check: Check) -> list[object]:
     if check.status != "ok":
         found = found.append(f"\nfor {printable(check.why)}", "dim").append(f"\n{printable(check.fix)}", "bold")
     return [check.name, status, found]
-
-
-COMMANDS = (
-    Doctor(
-        name="doctor",
-        config=DoctorConfig,
-        summary="Check this machine and show the commands that install what is missing.",
-        text="Exits with 1 if a requirement of the pipeline on the packaged agent and tasks is missing.",
-        examples=(
-            ("sweet doctor", "check everything"),
-            ("sweet doctor --ray auto", "check every node of this machine's Ray cluster"),
-            ("sweet doctor --json", "the same as JSON"),
-            ("sweet doctor --report", "versions and checks as Markdown, for a bug report"),
-        ),
-    ),
-)

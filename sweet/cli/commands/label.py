@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from sweet.cli.stage_command import StageCommand
-from sweet.preferences.config import LabelConfig
-from sweet.preferences.label import plan_label, run_label
+from typing import TYPE_CHECKING
 
-COMMANDS = (
-    StageCommand(
-        name="label",
-        config=LabelConfig,
-        stage=run_label,
-        plan=plan_label,
-        summary="Pair better and worse dialogues of the same task.",
-        text="The critic is trained on these preferences, with access to the reference solution.",
-        examples=(("sweet label RUN", "pair the dialogues that sweet eval scored"),),
-    ),
+import typer
+
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
+
+if TYPE_CHECKING:
+    from sweet.preferences.config import LabelConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "label",
+    examples=(("sweet label RUN", "pair the dialogues that sweet eval scored"),),
+    text="The critic is trained on these preferences, with access to the reference solution.",
 )
+def label(call: Call[LabelConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.stage import run_stage
+
+    run_stage(call, run)

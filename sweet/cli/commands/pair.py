@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from sweet.cli.stage_command import StageCommand
-from sweet.preferences.config import PairConfig
-from sweet.preferences.pair import plan_pair, run_pair
+from typing import TYPE_CHECKING
 
-COMMANDS = (
-    StageCommand(
-        name="pair",
-        config=PairConfig,
-        stage=run_pair,
-        plan=plan_pair,
-        summary="Make step-level pairs, chosen and rejected, from the ranked candidates.",
-        examples=(("sweet pair RUN --pairs 4", "four pairs for each turn"),),
-    ),
+import typer
+
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
+
+if TYPE_CHECKING:
+    from sweet.preferences.config import PairConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "pair",
+    examples=(("sweet pair RUN --pairs 4", "four pairs for each turn"),),
 )
+def pair(call: Call[PairConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.stage import run_stage
+
+    run_stage(call, run)

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import typer
+
 from sweet.cli import console
-from sweet.cli.stage_command import StageCommand
-from sweet.ranking.config import RankConfig
-from sweet.ranking.plan import plan_rank
-from sweet.ranking.stage import run_rank
-from sweet.stages.base import StageResult
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
 from sweet.units import format_value, percent, plain_bounds
+
+if TYPE_CHECKING:
+    from sweet.ranking.config import RankConfig
+    from sweet.stages.base import StageResult
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "rank",
+    examples=(
+        ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),
+        (
+            "sweet rank RUN --judge llm --judge-model MODEL --judge-url URL",
+            "a language model instead of the critic",
+        ),
+        (
+            "sweet rank RUN --replies candidates-1 --judge oracle",
+            "the same replies, ranked by the tasks' own knowledge",
+        ),
+    ),
+)
+def rank(call: Call[RankConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.stage import run_stage
+
+    run_stage(call, run, show=_show)
 
 
 def _show(result: StageResult) -> None:
@@ -33,26 +61,3 @@ def _show(result: StageResult) -> None:
         ]
         console.heading("Share of couples in which the judge prefers the better reply")
         console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])
-
-
-COMMANDS = (
-    StageCommand(
-        name="rank",
-        config=RankConfig,
-        stage=run_rank,
-        plan=plan_rank,
-        show=_show,
-        summary="Sample candidate replies at turns and let the critic, or another judge, rank them.",
-        examples=(
-            ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),
-            (
-                "sweet rank RUN --judge llm --judge-model MODEL --judge-url URL",
-                "a language model instead of the critic",
-            ),
-            (
-                "sweet rank RUN --replies candidates-1 --judge oracle",
-                "the same replies, ranked by the tasks' own knowledge",
-            ),
-        ),
-    ),
-)

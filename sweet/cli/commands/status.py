@@ -4,56 +4,70 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import typer
 from rich.text import Text
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command
-from sweet.cli.declaration import ArgumentSpec
-from sweet.cli.follow import follow, progress_text, raise_unless_done
-from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.inspection.command_words import to_fill_in
-from sweet.inspection.disk_use import DiskUse
-from sweet.inspection.overview import Headline, Overview, RunSummary, overview
-from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 from sweet.paths import RUNS
-from sweet.runs.manifest import now
 from sweet.units import count, format_bytes, format_duration, format_metric, metric_name, rate
+
+if TYPE_CHECKING:
+    from sweet.inspection.disk_use import DiskUse
+    from sweet.inspection.overview import Headline, Overview, RunSummary
+    from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
+app = typer.Typer(add_completion=False)
 
-class Status(Command[StatusConfig]):
-    def arguments(self) -> list[ArgumentSpec]:
-        return [newest_run_argument()]
 
-    def work(self, call: Call[StatusConfig]) -> None:
-        given: Path | None = call.arguments["run"]
-        if call.config.follow and (call.config.schema_ or call.config.all_):
-            other = "--schema" if call.config.schema_ else "--all"
-            raise UsageError(f"{other} shows nothing that can be followed.", where=f"--follow {other}", fix="give one")
-        if call.config.schema_:
-            console.print_json(json_schema())
-        elif call.config.all_:
-            every = overview(given or RUNS)
-            if call.common.json:
-                console.print_json(every.as_json())
-            else:
-                _show_overview(every)
+@command(
+    app,
+    "status",
+    "sweet.inspection.status:StatusConfig",
+    examples=(
+        ("sweet status", "the newest run"),
+        ("sweet status --follow", "the progress of what runs, until it ends"),
+        ("sweet status --all", "every run under runs/, one line each"),
+        ("sweet status --schema", "the JSON Schema of manifest.json"),
+    ),
+    text="Also shows its size on the disk, what could be deleted, and how far the attempts are that run.",
+)
+def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.follow import follow, raise_unless_done
+    from sweet.cli.stage import newest_run
+    from sweet.inspection.overview import overview
+    from sweet.inspection.status import json_schema, report
+
+    if call.config.follow and (call.config.schema_ or call.config.all_):
+        other = "--schema" if call.config.schema_ else "--all"
+        raise UsageError(f"{other} shows nothing that can be followed.", where=f"--follow {other}", fix="give one")
+    if call.config.schema_:
+        console.print_json(json_schema())
+    elif call.config.all_:
+        every = overview(run or RUNS)
+        if call.common.json:
+            console.print_json(every.as_json())
         else:
-            run = newest_run(given, call.reporter)
-            ended = follow(run, quiet=call.common.json) if call.config.follow else None
-            one = report(run)
-            if call.common.json:
-                console.print_json(one.as_json())
-            elif ended is None:
-                _show(one)
-            else:
-                console.show_rows(["attempt", "", "time", "metrics"], [_attempt(ended)], right=["time"])
-                _show_next(one)
-            if ended is not None:
-                raise_unless_done(ended)
+            _show_overview(every)
+    else:
+        opened = newest_run(run, call.reporter)
+        ended = follow(opened, quiet=call.common.json) if call.config.follow else None
+        one = report(opened)
+        if call.common.json:
+            console.print_json(one.as_json())
+        elif ended is None:
+            _show(one)
+        else:
+            console.show_rows(["attempt", "", "time", "metrics"], [_attempt(ended)], right=["time"])
+            _show_next(one)
+        if ended is not None:
+            raise_unless_done(ended)
 
 
 def _show(found: StatusReport) -> None:
@@ -71,8 +85,10 @@ def _show(found: StatusReport) -> None:
 
 
 def _show_next(found: StatusReport) -> None:
-    for command in found.next:
-        console.show_command(Text("next: ").append_text(console.safe_text(command, "bold")))
+    from sweet.inspection.command_words import to_fill_in
+
+    for line in found.next:
+        console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))
     for line in to_fill_in(found.next):
         console.show(console.safe_text(line))
 
@@ -96,6 +112,8 @@ def _show_disk(disk: DiskUse) -> None:
 def _attempt(attempt: AttemptStatus) -> list[object]:
     seconds = "" if attempt.seconds is None else format_duration(attempt.seconds)
     metrics = ", ".join(f"{metric_name(name)} {format_metric(name, value)}" for name, value in attempt.metrics.items())
+    from sweet.cli.follow import progress_text
+
     shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
     if attempt.progress is not None:
         shown = progress_text(attempt.progress)
@@ -151,24 +169,10 @@ def _headline(result: Headline) -> str:
 
 def _age(since: datetime) -> str:
     """Return how long ago it was, in the unit that suits it: `3 d`."""
+    from sweet.runs.manifest import now
+
     seconds = max((now() - since).total_seconds(), 0)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-COMMANDS = (
-    Status(
-        name="status",
-        config=StatusConfig,
-        summary="Show the contents of a run, what is stale, and the next command.",
-        text="Also shows its size on the disk, what could be deleted, and how far the attempts are that run.",
-        examples=(
-            ("sweet status", "the newest run"),
-            ("sweet status --follow", "the progress of what runs, until it ends"),
-            ("sweet status --all", "every run under runs/, one line each"),
-            ("sweet status --schema", "the JSON Schema of manifest.json"),
-        ),
-    ),
-)

@@ -6,68 +6,89 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.table import Table
 
 from sweet.cli import console
-from sweet.cli.command import Call
-from sweet.cli.stage_command import StageCommand, slug
+from sweet.cli.command import NewRun, command
+from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.plan import plan_train
-from sweet.pipeline.recipe import resolve
-from sweet.pipeline.slurm import batch_script
-from sweet.pipeline.stage import run_train
-from sweet.runs.run import Run
-from sweet.stages.base import StageResult
-from sweet.stages.rounds import RECIPE
 from sweet.units import format_duration, price
 from sweet.view.text import printable_line
 
+if TYPE_CHECKING:
+    from sweet.pipeline.config import LoopConfig
+    from sweet.stages.base import StageResult
 
-class TrainCommand(StageCommand[LoopConfig]):
-    def work(self, call: Call[LoopConfig]) -> None:
-        if call.config.slurm:
-            sys.stdout.write(_script(call))
-        else:
-            super().work(call)
+app = typer.Typer(add_completion=False)
 
-    def detach(self, call: Call[LoopConfig]) -> None:
-        if call.config.slurm:  # a script is printed here
-            self.work(call)
-        else:
-            super().detach(call)
 
-    def resuming(self, call: Call[LoopConfig]) -> str | None:
+@command(
+    app,
+    "train",
+    "sweet.pipeline.config:LoopConfig",
+    is_stage=True,
+    examples=(
+        ("sweet train runs/mine --tasks FILE --agent MODEL --rounds 3", "your tasks and your model"),
+        ("sweet train runs/mine", "continue, with the run's recipe"),
+        ("sweet train runs/mine --dry-run", "what is done, what is next, and what it takes"),
+        ("sweet train runs/b --recipe runs/mine/recipe.toml --set rank.fraction=0.2", "another run, one change"),
+    ),
+    text="Evaluates the agent, lets it play, scores and labels the dialogues, trains the critic, ranks candidates, "
+    "pairs them, trains the actor and evaluates it on the same unseen tasks; the next round begins with that "
+    "actor. The options of every stage are in one recipe, which is written to RUN/recipe.toml. Called again on "
+    "the same run, it continues where it stopped, whatever stopped it.",
+)
+def train(call: Call[LoopConfig], run: NewRun = None) -> None:
+    from sweet.cli.stage import run_stage, slug
+    from sweet.pipeline.recipe import resolve
+    from sweet.pipeline.stage import run_train
+    from sweet.stages.rounds import RECIPE
+
+    if call.common.dry_run:
+        _preview(call, run)
+        return
+    if call.config.slurm:
+        sys.stdout.write(_script(call, run))
+        return
+    train = resolve(call.config, None).train
+    new_run = (train.task, f"train-{slug(train.tasks or train.task)}-{slug(train.agent)}")
+
+    def resuming() -> str | None:
         """Return `sweet train RUN`, once the run has the recipe of this call."""
         made = call.run is not None and (call.run / RECIPE).exists()
         return shlex.join(["sweet", "train", str(call.run)]) if made else None
 
-    def preview(self, call: Call[LoopConfig]) -> None:
-        given: Path | None = call.arguments["run"]
-        run = Run.open(given) if given is not None and given.exists() else None
-        settings = resolve(call.config, given).outcome()
-        plan = plan_train(run, call.config, call.reporter).as_json()
-        if call.common.json:
-            console.print_json({"stage": self.name, "run": given and str(given), "config": settings, "plan": plan})
-        else:
-            console.print_json(settings)
-            _show_plan(given, plan)
+    run_stage(call, run, work=run_train, new_run=new_run, show=show_rounds, resuming=resuming)
 
 
-def _script(call: Call[LoopConfig]) -> str:
+def _preview(call: Call[LoopConfig], given: Path | None) -> None:
+    from sweet.pipeline.plan import plan_train
+    from sweet.pipeline.recipe import resolve
+    from sweet.runs.run import Run
+
+    run = Run.open(given) if given is not None and given.exists() else None
+    settings = resolve(call.config, given).outcome()
+    plan = plan_train(run, call.config, call.reporter).as_json()
+    if call.common.json:
+        console.print_json({"stage": "train", "run": given and str(given), "config": settings, "plan": plan})
+    else:
+        console.print_json(settings)
+        _show_plan(given, plan)
+
+
+def _script(call: Call[LoopConfig], run: Path | None) -> str:
     """Return the script for sbatch, whose options are those of this call."""
-    recipe, run = resolve(call.config, call.arguments["run"]), call.arguments["run"]
+    from sweet.pipeline.recipe import resolve
+    from sweet.pipeline.slurm import batch_script
+
+    recipe = resolve(call.config, run)
     if run is None:
         raise UsageError("A job needs the name of its run.", where="--slurm", fix="sweet train RUN --slurm")
     words = [word for word in call.flags if word not in ("--slurm", "--no-slurm")]
     return batch_script(run, recipe.slurm, words=words)
-
-
-def _name(config: LoopConfig) -> tuple[str, str]:
-    train = resolve(config, None).train
-    return train.task, f"train-{slug(train.tasks or train.task)}-{slug(train.agent)}"
 
 
 def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
@@ -92,7 +113,8 @@ def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else ""
 
 
-def _show(result: StageResult) -> None:
+def show_rounds(result: StageResult) -> None:
+    """Print the rounds of a training as a table."""
     console.heading(f"sweet train · {result.run}")
     metrics = result.as_json()["metrics"]
     validated = any("validation" in one for one in metrics["rounds"])
@@ -129,26 +151,3 @@ def _show(result: StageResult) -> None:
     ]
     table.add_row("all", *[""] * (len(heads) - 1), *totals, *([price(metrics["cost"])] if priced else []))
     console.show(table)
-
-
-COMMANDS = (
-    TrainCommand(
-        name="train",
-        config=LoopConfig,
-        stage=run_train,
-        plan=plan_train,
-        name_run=_name,
-        show=_show,
-        summary="Train an agent on your tasks: all stages, round after round, in one command.",
-        text="Evaluates the agent, lets it play, scores and labels the dialogues, trains the critic, ranks candidates, "
-        "pairs them, trains the actor and evaluates it on the same unseen tasks; the next round begins with that "
-        "actor. The options of every stage are in one recipe, which is written to RUN/recipe.toml. Called again on "
-        "the same run, it continues where it stopped, whatever stopped it.",
-        examples=(
-            ("sweet train runs/mine --tasks FILE --agent MODEL --rounds 3", "your tasks and your model"),
-            ("sweet train runs/mine", "continue, with the run's recipe"),
-            ("sweet train runs/mine --dry-run", "what is done, what is next, and what it takes"),
-            ("sweet train runs/b --recipe runs/mine/recipe.toml --set rank.fraction=0.2", "another run, one change"),
-        ),
-    ),
-)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from sweet.cli.stage_command import StageCommand
-from sweet.training.config import TrainActorConfig
-from sweet.training.stage import plan_train_actor, run_train_actor
+from typing import TYPE_CHECKING
 
-COMMANDS = (
-    StageCommand(
-        name="train-actor",
-        config=TrainActorConfig,
-        stage=run_train_actor,
-        plan=plan_train_actor,
-        summary="Train the agent on the pairs.",
-        text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
-        examples=(
-            ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
-            ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
-            ("sweet train-actor RUN --push me/agent", "and push the model with its card to the model hub"),
-            ("sweet train-actor RUN --method sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
-        ),
+import typer
+
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
+
+if TYPE_CHECKING:
+    from sweet.training.config import TrainActorConfig
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "train-actor",
+    examples=(
+        ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
+        ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
+        ("sweet train-actor RUN --push me/agent", "and push the model with its card to the model hub"),
+        ("sweet train-actor RUN --method sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
     ),
+    text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
 )
+def train_actor(call: Call[TrainActorConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.stage import run_stage
+
+    run_stage(call, run)

@@ -4,53 +4,74 @@ from __future__ import annotations
 
 import secrets
 import sys
+from typing import TYPE_CHECKING
+
+import typer
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command
-from sweet.cli.declaration import ArgumentSpec
-from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.cli.command import OptionalRun, command
+from sweet.cli.spec import Call
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.runs.run import Run
 from sweet.units import count
-from sweet.view.viewer import ViewConfig, Viewer, ViewMetrics
+
+if TYPE_CHECKING:
+    from sweet.runs.run import Run
+    from sweet.view.viewer import ViewConfig, Viewer
+
+app = typer.Typer(add_completion=False)
 
 
-class View(Command[ViewConfig]):
-    def arguments(self) -> list[ArgumentSpec]:
-        return [newest_run_argument()]
+@command(
+    app,
+    "view",
+    "sweet.view.viewer:ViewConfig",
+    examples=(
+        ("sweet view", "browse the newest run"),
+        ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
+        ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
+        ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
+        ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
+        ("sweet view RUN --serve", "in a browser on this machine"),
+        ("sweet view RUN --html dialogues.html", "one self-contained page"),
+    ),
+    text="On a terminal this is an application; ? lists its keys. In a pipe or a file, and with --print, --id or "
+    "--json, the dialogues are printed.",
+)
+def view(call: Call[ViewConfig], run: OptionalRun = None) -> None:
+    from sweet.cli.stage import newest_run
+    from sweet.view.viewer import Viewer
 
-    def work(self, call: Call[ViewConfig]) -> None:
-        config = call.config
-        run = newest_run(call.arguments["run"], call.reporter)
-        if config.changed is not None and config.against is None:
-            what = "--changed compares two rollouts, and --against names no other one."
-            raise UsageError(what, where=option("changed", config.changed), fix=option("against", "ROLLOUTS"))
-        if console.in_browser():
-            from sweet.view.app import browse
+    config = call.config
+    opened = newest_run(run, call.reporter)
+    if config.changed is not None and config.against is None:
+        what = "--changed compares two rollouts, and --against names no other one."
+        raise UsageError(what, where=option("changed", config.changed), fix=option("against", "ROLLOUTS"))
+    if console.in_browser():
+        from sweet.view.app import browse
 
-            sys.stdout = sys.stderr  # the driver writes packets to stdout
-            browse(run, config, served=True)
-            return
-        if config.serve:
-            _serve(run, call)
-            return
-        printed = config.print_ or config.id is not None or call.common.json
-        written = config.html is not None or config.export is not None
-        if not printed and not written and _is_interactive():
-            from sweet.view.app import browse
+        sys.stdout = sys.stderr  # the driver writes packets to stdout
+        browse(opened, config, served=True)
+        return
+    if config.serve:
+        _serve(opened, call)
+        return
+    printed = config.print_ or config.id is not None or call.common.json
+    written = config.html is not None or config.export is not None
+    if not printed and not written and _is_interactive():
+        from sweet.view.app import browse
 
-            browse(run, config)
-            return
-        viewer = Viewer(run, config)
-        if written:
-            _write(viewer, call)
-        elif call.common.json:
-            console.print_json(viewer.as_json())
-        elif config.id is not None:
-            console.show_page(viewer.dialogue(config.id))
-        else:
-            console.show_page(viewer.table())
+        browse(opened, config)
+        return
+    viewer = Viewer(opened, config)
+    if written:
+        _write(viewer, call)
+    elif call.common.json:
+        console.print_json(viewer.as_json())
+    elif config.id is not None:
+        console.show_page(viewer.dialogue(config.id))
+    else:
+        console.show_page(viewer.table())
 
 
 def _is_interactive() -> bool:
@@ -63,6 +84,7 @@ def _is_interactive() -> bool:
 def _serve(run: Run, call: Call[ViewConfig]) -> None:
     """Serve the application until Ctrl-C, on this machine alone."""
     from sweet.view.app.browser import LOOPBACK, serve
+    from sweet.view.viewer import Viewer
 
     Viewer(run, call.config)  # what cannot be viewed is an error here, not on each page
     call.run = run.path.absolute()
@@ -76,10 +98,11 @@ def _serve(run: Run, call: Call[ViewConfig]) -> None:
 
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
     """Write the requested files; `--json` lists them."""
+    from sweet.results.dialogues_page import write_dialogues
+    from sweet.view.viewer import ViewMetrics
+
     metrics = ViewMetrics()
     if (page := call.config.html) is not None:
-        from sweet.results.dialogues_page import write_dialogues
-
         written, left_out = write_dialogues(page, viewer)
         call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
         if left_out:
@@ -93,23 +116,3 @@ def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
         console.print_json(
             {"stage": "view", "run": str(viewer.run.path), "metrics": metrics.as_json(), "artifacts": []}
         )
-
-
-COMMANDS = (
-    View(
-        name="view",
-        config=ViewConfig,
-        summary="Browse dialogues in the terminal, or write them as one page.",
-        text="On a terminal this is an application; ? lists its keys. In a pipe or a file, and with --print, --id or "
-        "--json, the dialogues are printed.",
-        examples=(
-            ("sweet view", "browse the newest run"),
-            ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
-            ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
-            ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
-            ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
-            ("sweet view RUN --serve", "in a browser on this machine"),
-            ("sweet view RUN --html dialogues.html", "one self-contained page"),
-        ),
-    ),
-)

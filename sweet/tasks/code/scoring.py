@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.runs.cache import cache_folder
+from sweet.paths import cache_folder
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Execution, Program, Result

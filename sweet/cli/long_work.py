@@ -1,0 +1,263 @@
+"""Long work: `--detach`, by which it goes on without the terminal, and `--notify`, which says that it has ended.
+
+The command with `--detach` starts itself again, without the option, in a process that leads a session of its own: stdin
+is empty, narration goes to `logs/detached-N.log` of the run, and the result, or the error as an object, to
+`logs/detached-N.json`. It returns when the process has begun its attempt. A process that ends before that has found an
+error in the options, the inputs or the machine: the error is raised here, with its exit code.
+
+Work of a minute or more rings the bell of the terminal. The address of `--notify` is sent a JSON object for any work
+that has begun. What cannot be sent is a warning and never fails the work. The object names the stage, the run and how
+it ended, never what a model or a server said. An address may hold a secret, so it is removed from whatever is shown or
+recorded (`sweet.redaction`), and no redirect is followed with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sweet.cli.exits import as_sweet_error
+from sweet.cli.options import variable
+from sweet.cli.spec import Call
+from sweet.errors import InputError, Interrupted, SweetError, UsageError
+from sweet.inspection.status import AttemptStatus, attempt_status
+from sweet.installation import VERSION
+from sweet.redaction import hide
+from sweet.regular import make_folder, open_descriptor, read_regular
+from sweet.runs.manifest import LOGS, Attempt, next_id, now
+from sweet.runs.process import host
+from sweet.runs.run import Run
+
+NAME = "detached"
+POLL_SECONDS = 0.1
+LARGEST = 1 << 26
+"""Most bytes of a result that is read."""
+
+
+@dataclass(frozen=True)
+class Detached:
+    """Work that goes on.
+
+    Attributes:
+        attempt: the id of its first attempt.
+        log: where its narration goes, and `result` what it prints.
+    """
+
+    run: Path
+    attempt: str
+    pid: int
+    log: Path
+    result: Path
+
+    @property
+    def follow(self) -> str:
+        return shlex.join(["sweet", "status", str(self.run), "--follow"])
+
+    @property
+    def stop(self) -> str:
+        return shlex.join(["sweet", "control", str(self.run), "stop"])
+
+    def as_json(self, stage: str) -> dict[str, Any]:
+        files = {"log": str(self.log), "result": str(self.result)}
+        shown = {"stage": stage, "run": str(self.run), "attempt": self.attempt, "pid": self.pid}
+        return {**shown, **files, "follow": self.follow, "metrics": {}, "artifacts": []}
+
+
+def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> Detached:
+    """Start `sweet WORDS`, which have `--json`, and return when it has begun its work in the run.
+
+    Raises:
+        SweetError: it ended before; the error and the exit code are its own.
+    """
+    result, log = _new_files(run.path.absolute())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited, and `sweet control RUN stop` ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    began = now()
+    with os.fdopen(_created(result), "wb") as out, os.fdopen(_created(log), "wb") as err:
+        # -P: a file of the current folder must not be imported instead of a module
+        command = [sys.executable, "-P", "-m", "sweet", *words]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+        )
+    try:
+        while True:
+            ended = process.poll() is not None
+            attempt = _begun(run, process.pid, began)
+            if attempt is not None:
+                folder = run.path / LOGS
+                return Detached(run.path, attempt.id, process.pid, folder / log.name, folder / result.name)
+            if ended:
+                raise _error(process.returncode, result, log)
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+
+
+def _new_files(root: Path) -> tuple[Path, Path]:
+    folder = root / LOGS
+    make_folder(folder)
+    name = next_id(NAME, [entry.name.partition(".")[0] for entry in folder.iterdir()])
+    return folder / f"{name}.json", folder / f"{name}.log"
+
+
+def _created(path: Path) -> int:
+    return open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+
+
+def _begun(run: Run, pid: int, since: datetime) -> Attempt | None:
+    """Return the first attempt of the process; it may have ended already."""
+    return next(iter(run.manifest().begun_by(pid, host(), since)), None)
+
+
+def _error(code: int, result: Path, log: Path) -> SweetError:
+    """Return the error of a process that ended before its work began, and remove its empty files."""
+    found: dict[str, Any] = {}
+    with suppress(OSError, InputError, ValueError):
+        content = json.loads(read_regular(result, LARGEST))
+        found = content if isinstance(content, dict) else {}
+    if not found.get("error"):
+        error = SweetError(f"The work ended before it began (exit code {code}).", where=log)
+    else:
+        error = SweetError(str(found["error"]), where=found.get("where"), fix=found.get("fix"))
+        for path in (result, log):
+            path.unlink(missing_ok=True)
+    error.title = "The work did not begin"
+    error.exit_code = code if 0 < code < 256 else SweetError.exit_code
+    return error
+
+
+VARIABLE = "SWEET_NOTIFY"
+OFF = "off"
+LONG_SECONDS = 60.0
+"""Work that takes at least this long rings the bell."""
+TIME_LIMIT = 10.0
+"""Seconds in which a notification must have been sent."""
+
+
+def given_address(option: str | None, command: str) -> str | None:
+    """Return the address of an option or of the variable of all commands; None without one. `off` is returned as it is.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    address = option or os.environ.get(VARIABLE) or None
+    if address is None or address == OFF:
+        return address
+    hide(address)
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
+        usable = usable and (parts.port is None or parts.port > 0) and address.isascii() and address.isprintable()
+    except ValueError:
+        usable = False
+    if not usable or " " in address:
+        where = f"--notify, {variable(command, 'notify')} or {VARIABLE}"
+        raise UsageError("The address to notify is not one of http or https.", where=where, fix="https://HOST/PATH")
+    return address
+
+
+@contextmanager
+def notifying(call: Call[Any]) -> Iterator[None]:
+    """Ring the bell and notify the address of the call when the block ends."""
+    began, started = time.monotonic(), now()
+    try:
+        yield
+    except BaseException as error:
+        _notify(call, time.monotonic() - began, started, error)
+        raise
+    _notify(call, time.monotonic() - began, started, None)
+
+
+def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseException | None) -> None:
+    address, run, stage = call.notify, call.run, call.spec.name
+    if address == OFF or run is None:
+        return
+    if seconds >= LONG_SECONDS and not call.common.quiet:
+        _ring()
+    attempt = _attempt(run, stage, started)
+    if address is None or attempt is None:
+        return
+    code = _exit_code(error)
+    content = {
+        "run": str(run),
+        "stage": stage,
+        "attempt": attempt.id,
+        "status": {0: "done", Interrupted.exit_code: "interrupted"}.get(code, "failed"),
+        "exit_code": code,
+        "seconds": round(seconds, 1),
+        "metrics": attempt.metrics,
+    }
+    failure = _post(address, content)
+    if failure is not None:
+        call.reporter.warn(f"{urlsplit(address).hostname} was not notified: {failure}.")
+
+
+def _exit_code(error: BaseException | None) -> int:
+    if error is None or isinstance(error, BrokenPipeError):
+        return 0
+    known = as_sweet_error(error)
+    return SweetError.exit_code if known is None else known.exit_code
+
+
+def _attempt(run: Path, stage: str, since: datetime) -> AttemptStatus | None:
+    """Return the attempt of this call; None if it has begun none."""
+    try:
+        found = Run(run)
+        own = found.manifest().begun_by(os.getpid(), host(), since)
+    except (SweetError, OSError):
+        return None
+    first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
+    return None if first is None else attempt_status(found, first)
+
+
+def _ring() -> None:
+    with suppress(OSError, ValueError):
+        if sys.stderr.isatty():
+            sys.stderr.write("\a")
+            sys.stderr.flush()
+
+
+def _post(address: str, content: dict[str, Any]) -> str | None:
+    """Send a JSON object, and return why it could not be sent; None if it was. Takes at most `TIME_LIMIT`."""
+    import urllib.error
+    import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    headers = {"Content-Type": "application/json", "User-Agent": f"sweet/{VERSION}"}
+    request = urllib.request.Request(address, json.dumps(content).encode(), headers, method="POST")
+    unanswered = f"no answer within {TIME_LIMIT:g} s"
+    failures: list[str | None] = []
+
+    def send() -> None:
+        try:
+            with urllib.request.build_opener(NoRedirect).open(request, timeout=TIME_LIMIT):
+                failures.append(None)
+        except urllib.error.HTTPError as error:
+            error.close()
+            failures.append(f"it answered {error.code}")
+        except Exception as error:  # the text of the error may have the address
+            cause = getattr(error, "reason", error)
+            failures.append(unanswered if isinstance(cause, TimeoutError) else type(cause).__name__)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(TIME_LIMIT)
+    return failures[0] if failures else unanswered

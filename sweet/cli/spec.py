@@ -1,0 +1,144 @@
+"""What a command is made of, and one call of it."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import typer
+
+from sweet.cli.options import Option, common_options, parameter
+from sweet.cli.stored_options import options_of
+
+if TYPE_CHECKING:
+    from sweet.stages.base import Reporter
+
+C = TypeVar("C")
+
+SEPARATOR = "--"
+"""The word after which a command with a tail takes everything as its tail."""
+TAIL = "sweet.tail"
+"""The key of a context under which its tail is."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a command is made of.
+
+    Attributes:
+        name: as typed; a second word makes it a subcommand (`data import`).
+        configuration: the class of its configuration, as `module:class`.
+        function: does the work and shows the result.
+        text: further paragraphs of the help.
+        examples: (command line, description).
+        is_stage: whether its function does what `--dry-run` asks for, with the plan of a stage.
+        long_work: whether it may be detached, and notifies of its end.
+    """
+
+    name: str
+    configuration: str
+    function: Callable[..., None]
+    summary: str
+    text: str
+    examples: Sequence[tuple[str, str]]
+    is_stage: bool
+    long_work: bool
+
+    @cached_property
+    def options(self) -> list[Option]:
+        """One option for each field of the configuration."""
+        return options_of(self.configuration, self.name)
+
+    @property
+    def tail(self) -> Option | None:
+        """The option that receives the words after `--`, if the command accepts any."""
+        return next((option for option in self.options if option.is_tail), None)
+
+    @property
+    def flags(self) -> list[Option]:
+        """The options that are flags: those whose field is not a positional argument."""
+        return [option for option in self.options if option.field not in self.arguments]
+
+    @property
+    def common(self) -> list[Option]:
+        return common_options(self.name, long_work=self.long_work)
+
+    @cached_property
+    def positional(self) -> dict[str, inspect.Parameter]:
+        """The parameters of the function that are positional arguments."""
+        return dict(list(inspect.signature(self.function).parameters.items())[1:])
+
+    @cached_property
+    def arguments(self) -> dict[str, inspect.Parameter]:
+        """The positional arguments and the tail."""
+        parameters = dict(self.positional)
+        if self.tail is not None:
+            declared = typer.Argument(metavar="-- VLLM_OPTIONS", help=self.tail.help, parser=str)
+            parameters[self.tail.field] = parameter(self.tail.field, list[str] | None, declared, default=None)
+        return parameters
+
+
+def words_after_separator(context: typer.Context) -> list[str] | None:
+    """Return the words of a call after `--`, for a command with a tail; None without any."""
+    return context.meta.get(TAIL) or None
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options that every command has, and those of long work."""
+
+    config: Path | None
+    dry_run: bool
+    json: bool
+    quiet: bool
+    verbose: bool
+    debug: bool
+    detach: bool = False
+    notify: str | None = None
+
+
+@dataclass
+class Call(Generic[C]):
+    """One call of a command.
+
+    Attributes:
+        arguments: the positional arguments and the tail, by name.
+        flags: the options of the command line, as its words.
+        run: the run directory, once it is known; the message of an interruption names it.
+        notify: the address that is notified of the end of the work, once it is checked.
+        resuming: returns a shorter command line than the same call again that resumes it; None without one.
+    """
+
+    spec: Spec
+    config: C
+    arguments: dict[str, Any]
+    common: Common
+    flags: list[str]
+    reporter: Reporter
+    run: Path | None = None
+    notify: str | None = None
+    resuming: Callable[[], str | None] = field(default=lambda: None)
+
+    def resume_command(self) -> str:
+        """Return the command line that resumes this call: that of `resuming`, or this call again."""
+        if (known := self.resuming()) is not None:
+            return known
+        resume = ["--resume"] if getattr(self.config, "resume", None) is False else []
+        words = self.words(resume)
+        return shlex.join(["sweet", *(word for word in words if not resume or word != "--no-resume")])
+
+    def words(self, more: Sequence[str] = ()) -> list[str]:
+        """Return the words of this call behind `sweet`, on the run that is known now, with more options."""
+        words = self.spec.name.split()
+        words += [str(self.run)] if self.run else [str(v) for v in self.arguments.values() if isinstance(v, str | Path)]
+        if self.common.config:
+            words += ["--config", str(self.common.config)]
+        words += [*self.flags, *more]
+        for rest in self.arguments.values():
+            words += [SEPARATOR, *rest] if isinstance(rest, list) and rest else []
+        return words

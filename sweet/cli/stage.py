@@ -1,0 +1,234 @@
+"""Stages as commands: `sweet STAGE [RUN] [OPTIONS]`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweet import collector
+from sweet.cli import console
+from sweet.cli.long_work import VARIABLE, detach, given_address, notifying
+from sweet.cli.options import variable
+from sweet.cli.reporter import ConsoleReporter
+from sweet.cli.spec import Call
+from sweet.errors import NotPushed, ServerError, SweetError, TooManyFailures, UsageError
+from sweet.inspection.command_words import to_fill_in
+from sweet.inspection.disk_use import size_below
+from sweet.inspection.next_commands import suggest_next
+from sweet.paths import RUNS
+from sweet.publishing.after_training import TRAININGS, pushing
+from sweet.runs.process import host
+from sweet.runs.run import Run
+from sweet.runs.stages import stage_named
+from sweet.runs.unfinished import resume_command, unfinished
+from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
+from sweet.stages.record import Record
+from sweet.stages.resuming import with_settings_of_unfinished
+
+
+def newest_run(given: Path | None, reporter: Reporter) -> Run:
+    """Return the given run, or the newest under `runs/` and report which one."""
+    if given is not None:
+        return Run.open(given)
+    run = Run.newest(RUNS)
+    reporter.say(f"Using {run.path}, the newest run.")
+    return run
+
+
+def new_run(given: Path | None, task: str, name: str, reporter: Reporter) -> Run:
+    """Return the given run, created if it does not exist; without one, create a run under `runs/` from `name`."""
+    if given is not None:
+        return Run.open_or_create(given, task)
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = next(p for n in range(1, 1000) if not (p := RUNS / (stem if n == 1 else f"{stem}-{n}")).exists())
+    run = Run.create(path, task)
+    reporter.say(f"New run {run.path}.")
+    return run
+
+
+def slug(text: str) -> str:
+    """Return a model's name as part of a directory's name: its last component, with plain characters only."""
+    last = text.rstrip("/").rsplit("/", 1)[-1]
+    return re.sub(r"[^A-Za-z0-9._]+", "-", last).strip("-.") or "agent"
+
+
+def _is_unused(run: Run, error: BaseException) -> bool:
+    """Return whether a new run has no content, because an invalid option or an unreachable server ended its first call.
+
+    Such a run is deleted: as the newest run it would be the default of the next command.
+    """
+    try:
+        manifest = run.manifest()
+    except SweetError:  # it has been deleted
+        return False
+    if any(attempt.pid != os.getpid() for attempt in manifest.attempts):
+        return False
+    empty = all(size_below(run.file(artifact)) == 0 for artifact in manifest.artifacts)
+    return empty and (not manifest.attempts or isinstance(error, UsageError | ServerError))
+
+
+def _resumes(config: StageConfig) -> bool:
+    return isinstance(config, PlannedConfig) and config.resume
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a command does with a run.
+
+    Attributes:
+        work: does the work; by default the function of the stage of the pipeline with the name of the command.
+        plan: returns the plan of the work, for `--dry-run`. It does not change the run, which is None if the stage
+            would create it.
+        new_run: the task and the name of a new run, if the stage may create one; None if it requires a run.
+        show: prints the result as tables.
+        next_commands: commands to continue with, `{run}` being the run; default: those that `sweet status` suggests.
+        resuming: returns the command line that resumes an interrupted call; by default, that with `--resume`.
+    """
+
+    work: Callable[[Run, Any, Reporter], StageResult]
+    plan: Callable[[Any, Any, Reporter], Record] | None = None
+    new_run: tuple[str, str] | None = None
+    show: Callable[[StageResult], None] = console.show_result
+    next_commands: tuple[str, ...] = ()
+    resuming: Callable[[], str | None] | None = None
+
+
+def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
+    """Do what a call of a stage asks for: the plan, the work in a process of its own, or the work.
+
+    Args:
+        run: the run that was given.
+        more: the attributes of `Stage`.
+    """
+    known = stage_named(call.spec.name)
+    with collector.paused():  # the module of a stage that computes imports torch
+        stage = Stage(**({} if known is None else {"work": known.run, "plan": known.plan}) | more)
+    call.resuming = stage.resuming or (lambda: _resuming(call))
+    if call.spec.long_work:
+        call.notify = given_address(call.common.notify, call.spec.name)
+    if call.common.dry_run:
+        _preview(call, run, stage)
+    elif call.common.detach:
+        _detach(call, run, stage)
+    else:
+        with notifying(call) if call.spec.long_work else nullcontext():
+            _work(call, run, stage)
+
+
+def _resuming(call: Call[Any]) -> str | None:
+    """Return `sweet STAGE RUN --resume`, if the manifest has the attempt of this call."""
+    if call.run is None or not isinstance(call.config, PlannedConfig):
+        return None
+    this = stage_named(call.spec.name)
+    with suppress(SweetError, OSError):
+        attempt = None if this is None else unfinished(Run(call.run).manifest(), this)
+        if attempt is not None and (attempt.pid, attempt.host) == (os.getpid(), host()):
+            return resume_command(call.spec.name, call.run)
+    return None
+
+
+def _with_settings(run: Run, call: Call[Any]) -> tuple[Run, Any]:
+    """Return the run and the configuration of the call, with `--resume` those of the unfinished attempt."""
+    if not _resumes(call.config):
+        return run, call.config
+    return with_settings_of_unfinished(run, call.spec.name, call.config, call.reporter)
+
+
+def _creates(call: Call[Any], run: Path | None, stage: Stage) -> bool:
+    """Return whether the stage creates a run for this call."""
+    return stage.new_run is not None and (run is None or not run.exists()) and not _resumes(call.config)
+
+
+def _preview(call: Call[Any], given: Path | None, stage: Stage) -> None:
+    """Print the resolved configuration, and the plan of the stage if it has one."""
+    settings = call.config.model_dump(mode="json")
+    if stage.plan is None or not call.common.json:  # before an error about the run
+        console.print_json(settings)
+    if stage.plan is None:
+        return
+    run = None if _creates(call, given, stage) else newest_run(given, call.reporter)
+    path, config = given if run is None else run.path, call.config
+    if run is not None:
+        run, config = _with_settings(run, call)
+    plan = stage.plan(run, config, call.reporter).as_json()
+    if call.common.json:
+        settings = config.model_dump(mode="json")
+        console.print_json(
+            {"stage": call.spec.name, "run": None if path is None else str(path), "config": settings, "plan": plan}
+        )
+    else:
+        console.show_plan(f"{call.spec.name} · {path or 'a new run'}, not run", plan)
+
+
+def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None) -> Run:
+    """Return the run of the call: the given one, one that is created if there is none, or the newest.
+
+    Args:
+        named: the task and the name of a new run, if the stage may create one.
+    """
+    if named is None or _resumes(call.config):
+        run = newest_run(given, call.reporter)
+    else:
+        run = new_run(given, *named, call.reporter)
+    call.run = run.path
+    return run
+
+
+def _detach(call: Call[Any], given: Path | None, stage: Stage) -> None:
+    created = _creates(call, given, stage)
+    run = open_run(call, given, stage.new_run)
+    name = call.spec.name
+    own = {variable(name, "detach"): "0", VARIABLE: call.notify or ""}
+    kept = [f"--{name}" for name in ("quiet", "verbose", "debug") if getattr(call.common, name)]
+    try:
+        detached = detach(call.words([*kept, "--json"]), run, {**os.environ, **own})
+    except BaseException:
+        if created and not run.manifest().attempts:
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
+    if call.common.json:
+        console.print_json(detached.as_json(name))
+    else:
+        for line in (
+            f"{detached.attempt} goes on as process {detached.pid} in {run.path}.",
+            f"log: {detached.log}",
+            f"follow: {detached.follow}",
+            f"stop: {detached.stop}",
+        ):
+            console.show(console.safe_text(line))
+
+
+def _work(call: Call[Any], given: Path | None, stage: Stage) -> None:
+    created = _creates(call, given, stage)
+    run = open_run(call, given, stage.new_run)
+    try:
+        run, config = _with_settings(run, call)
+        work = pushing(stage.work) if call.spec.name in TRAININGS else stage.work
+        result = work(run, config, call.reporter)
+    except (TooManyFailures, NotPushed) as error:
+        if error.result is not None and call.common.json:
+            error.found = error.result.as_json()
+        elif error.result is not None:
+            stage.show(error.result)
+        raise
+    except BaseException as error:
+        if created and _is_unused(run, error):
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
+    console.print_result(result, as_json=call.common.json, draw=stage.show)
+    then = [line.format(run=shlex.quote(str(run.path))) for line in stage.next_commands] or suggest_next(
+        run.manifest(), run.path
+    )
+    if isinstance(call.reporter, ConsoleReporter):
+        for line in then[:2]:
+            call.reporter.offer(f"next: {line}")
+        for line in to_fill_in(then[:2]):
+            call.reporter.say(line)
