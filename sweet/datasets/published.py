@@ -1,19 +1,19 @@
 """Read trajectories in the published layout, of this or of other programs, and those of other formats
 (`sweet.datasets.foreign`).
 
-A file is JSON Lines with one trajectory per line, or one JSON list of them; both are read row by row, so that a file
-may be larger than memory. A row becomes a `Trajectory`: role names of other programs are converted, missing ids and
-task ids are generated, thoughts in the agent's replies are put apart (`sweet.llm.thoughts`), and everything else is
-kept unchanged. Errors name the line.
+A file is JSON Lines with one trajectory per line, read row by row, or one JSON list of them. A row becomes a
+`Trajectory`: role names of other programs are converted, missing ids and task ids are generated, thoughts in the
+agent's replies are put apart (`sweet.llm.thoughts`), and everything else is kept unchanged. Errors name the line.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -38,8 +38,9 @@ ROLES = {
 _THOUGHTS = ("reasoning_content", "reasoning")
 """The fields of a turn in which servers return its thought."""
 
-CHUNK = 1 << 20
-"""Characters read at once from a JSON list."""
+LARGEST_LIST = 1 << 31
+"""Bytes of a JSON list at most: it is read at once."""
+_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def read_trajectories(path: Path, format: Format = "published", scorer: str | None = None) -> Iterator[Trajectory]:
@@ -203,89 +204,40 @@ def _first_character(path: Path) -> str:
 def json_list(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the elements of a file's JSON list, each with the line it begins in.
 
-    The text is read in chunks; an element is decoded as soon as it is complete. The text doubles between two attempts
-    to decode an element, so that a large one costs at most twice its length.
+    Raises:
+        InputError: the file is larger than `LARGEST_LIST`, or no JSON list; with the line.
     """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        source = _Source(path, file)
-        source.skip_space()
-        source.expect("[", "The file is not a JSON list.")
-        source.skip_space()
-        more = source.peek() != "]"
-        if not more:
-            source.take(1)
-        while more:
-            source.skip_space()
-            line = source.line
-            yield line, source.decode()
-            source.skip_space()
-            more = source.expect(",]", "The list continues without a comma, or ends too early.") == ","
-        source.skip_space()
-        if source.peek():
-            raise source.wrong("There is text after the end of the list.")
+    if path.stat().st_size > LARGEST_LIST:
+        raise InputError("The JSON list is larger than 2 GiB.", path=path, fix="one JSON object per line")
+    text = path.read_text("utf-8-sig")
+    decoder, at, line = json.JSONDecoder(), text.index("[") + 1, text.count("\n", 0, text.index("[")) + 1
 
+    def skip_blanks() -> str:
+        nonlocal at, line
+        start, at = at, _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+        line += text.count("\n", start, at)
+        return text[at : at + 1]
 
-class _Source:
-    """The text of a file, read in chunks, and the line of the current position."""
+    def wrong(what: str) -> InputError:
+        return InputError(what, path=path, line=line, fix="one JSON object per line, or a JSON list of objects")
 
-    def __init__(self, path: Path, file: TextIO) -> None:
-        self.path = path
-        self.file = file
-        self.text = ""
-        self.at = 0
-        self.line = 1
-        self.ended = False
-        self.decoder = json.JSONDecoder()
-
-    def more(self, size: int = CHUNK) -> bool:
-        """Read a chunk. Return False at the end of the file."""
+    ended = skip_blanks() == "]"
+    while not ended:
+        skip_blanks()
         try:
-            read = self.file.read(size)
-        except UnicodeDecodeError as error:
-            raise self.wrong("The file is not UTF-8 text.") from error
-        self.text, self.at = self.text[self.at :] + read, 0
-        self.ended = not read
-        return not self.ended
-
-    def peek(self) -> str:
-        while self.at >= len(self.text) and not self.ended:
-            self.more()
-        return self.text[self.at : self.at + 1]
-
-    def take(self, count: int) -> str:
-        taken = self.text[self.at : self.at + count]
-        self.line += taken.count("\n")
-        self.at += count
-        return taken
-
-    def skip_space(self) -> None:
-        while (char := self.peek()) and char in " \t\r\n":
-            self.take(1)
-
-    def expect(self, characters: str, what: str) -> str:
-        char = self.peek()
-        if not char or char not in characters:
-            raise self.wrong(what)
-        return self.take(1)
-
-    def decode(self) -> Any:
-        """Return the JSON value at the position. It needs text after its end: a number at the end may continue."""
-        while True:
-            try:
-                value, end = self.decoder.raw_decode(self.text, self.at)
-                if end < len(self.text) or self.ended:
-                    break
-            except json.JSONDecodeError as error:
-                if self.ended:
-                    line = self.line + self.text.count("\n", self.at, error.pos)
-                    raise InputError(f"The JSON is broken: {error.msg}.", path=self.path, line=line) from error
-            except RecursionError as error:
-                raise self.wrong("The JSON is nested too deeply.") from error
-            self.more(max(CHUNK, len(self.text) - self.at))
-        self.take(end - self.at)
-        return value
-
-    def wrong(self, what: str) -> InputError:
-        return InputError(
-            what, path=self.path, line=self.line, fix="one JSON object per line, or a JSON list of objects"
-        )
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            line += text.count("\n", at, error.pos)
+            raise wrong(f"The JSON is broken: {error.msg}.") from error
+        except RecursionError as error:
+            raise wrong("The JSON is nested too deeply.") from error
+        yield line, value
+        line, at = line + text.count("\n", at, end), end
+        separator = skip_blanks()
+        if separator not in (",", "]"):
+            raise wrong("The list continues without a comma, or ends too early.")
+        ended = separator == "]"
+        at += not ended
+    at += 1
+    if skip_blanks():
+        raise wrong("There is text after the end of the list.")
