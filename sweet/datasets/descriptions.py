@@ -29,12 +29,12 @@ from sweet.stages.base import OPERATIONAL, Progress, Reporter, about, digest_of
 from sweet.stages.failures import run_all
 from sweet.stages.options import DeviceConfig, RequestConfig, SeedConfig, TaskConfig, WorkersConfig
 from sweet.stages.prices import Budget, PricedConfig
+from sweet.tasks.async_scorer import AsyncScorer, async_scorer
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn
-from sweet.tasks.waiting_scorer import WaitingScorer
 from sweet.units import count
 
 WRITTEN_BY = "specification_by"
@@ -173,7 +173,7 @@ class Describer:
         found: dict[str, dict[str, Any]],
         bar: Progress,
     ) -> None:
-        config, scoring, free = self.config, WaitingScorer(scorer), asyncio.Semaphore(self.config.concurrency)
+        config, scoring, free = self.config, async_scorer(scorer), asyncio.Semaphore(self.config.concurrency)
         begun = 0
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(client_of(config, "describer", config.model, config.url))
@@ -201,7 +201,7 @@ class Describer:
         if self.budget is not None and begun < len(tasks):
             raise self.budget.stopped(f"Done: {count(begun, 'task')}; missing: {len(tasks) - begun:,}.")
 
-    async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: WaitingScorer) -> _Described:
+    async def _one(self, task: Task, client: ChatClient, checker: ChatClient, scoring: AsyncScorer) -> _Described:
         """Write specifications of a task until one passes the checks, or the tries are used up."""
         held = {"request": [indented(task.problem_description)], "reference": [indented(task.ground_truth)]}
         asked = [Message(role="user", content=fill(DESCRIBE, held))]
@@ -223,7 +223,7 @@ class Describer:
         return _Described(task, self.config.tries, why=why)
 
     async def _check(
-        self, task: Task, text: str, checker: ChatClient, scoring: WaitingScorer
+        self, task: Task, text: str, checker: ChatClient, scoring: AsyncScorer
     ) -> tuple[Undescribable | None, str, str]:
         """Return the problem of a specification, what it is in words, and how the model is asked again; None and two
         empty texts for a good one."""
@@ -242,7 +242,7 @@ class Describer:
         reply = completion.replies[0].text
         answer = self.kind.move(reply, last=True).answer or ""
         request = Turn(role="user", content=task.problem_description)
-        score = await scoring.score(Trajectory(id=task.id, task=task, dialogue_history=(request,), answer=answer))
+        score = await scoring.submit(Trajectory(id=task.id, task=task, dialogue_history=(request,), answer=answer))
         reason = str(score.detail.get("why") or score.outcome)[:_LONGEST_REASON]
         if score.outcome == "invalid":
             return "invalid", f"the task cannot be scored: {reason}", ""

@@ -22,13 +22,13 @@ from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.sides import check_human, check_vision, open_players, rendering_of
 from sweet.stages.base import Reporter, Silent
 from sweet.stages.models import plan_models
+from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Task
 from sweet.tasks.files import load_task_file
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
-from sweet.tasks.waiting_scorer import WaitingScorer, open_waiting_scorer
 
 
 def kind_of(settings: EnvironmentSettings, folder: Path) -> TaskKind:
@@ -63,7 +63,7 @@ class World:
         rules: Rules,
         planned: PlannedHumans,
         humans: Mapping[str | None, Human],
-        scorer: WaitingScorer,
+        scorer: AsyncScorer,
     ) -> None:
         self.kind, self.rules = kind, rules
         self._planned, self._humans, self._scorer = planned, humans, scorer
@@ -80,7 +80,7 @@ class World:
 
     async def score(self, trajectory: Trajectory) -> Score:
         """Return the score of a dialogue that has ended, as `sweet eval` computes it."""
-        return await self._scorer.score(trajectory)
+        return await self._scorer.submit(trajectory)
 
 
 def reward_of(score: Score) -> float:
@@ -132,7 +132,7 @@ async def open_world(
         )
         humans = planned.by_name(await stack.enter_async_context(opening))
         request = _request(kind, settings, temporary, reporter.say, looks)
-        scorer = await stack.enter_async_context(open_waiting_scorer(kind, request))
+        scorer = await stack.enter_async_context(open_async_scorer(kind, request))
         yield World(kind, _rules(config), planned, humans, scorer)
 
 

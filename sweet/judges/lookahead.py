@@ -35,12 +35,12 @@ from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.llm.base import Reply, RequestFailed
+from sweet.tasks.async_scorer import AsyncScorer
 from sweet.tasks.base import Message, Move, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
 from sweet.tasks.trajectory import Trajectory, Turn
-from sweet.tasks.waiting_scorer import WaitingScorer
 
 if TYPE_CHECKING:
     from sweet.learn.solution_logprob import Observed, SolutionLogprob
@@ -96,7 +96,7 @@ class LookaheadJudge:
         self,
         solution_logprob: SolutionLogprob,
         human: Human,
-        scorer: WaitingScorer,
+        scorer: AsyncScorer,
         kind: TaskKind,
         max_turns: int,
         concurrency: int,
@@ -167,7 +167,7 @@ class LookaheadJudge:
         said = [*turn.observation, Message(role="assistant", content=move.content)]
         history = tuple(Turn(role=one.role, content=one.content) for one in said if one.role != "system")
         name = f"{turn.dialogue}/{turn.index}/{place}"
-        score = await self.scorer.score(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
+        score = await self.scorer.submit(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
         if score.reward is None:
             return _Next(failure=f"the task is invalid: {score.detail.get('why', '')}")
         solved = self.kind.rewards.worth(score.reward) >= 1

@@ -21,8 +21,8 @@ from sweet.stages.artifacts import is_model, recorded_model
 from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.meta import RolloutsMeta
+from sweet.tasks.async_scorer import open_async_scorer
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.waiting_scorer import open_waiting_scorer
 
 
 def human_of(run: Run, config: RankConfig, rollouts: Artifact) -> tuple[str, list[str]]:
@@ -62,6 +62,6 @@ async def open_lookahead(
     kind = scorer.kind.with_specifications() if RolloutsMeta.of(rollouts).human == "spec" else scorer.kind
     human = await stack.enter_async_context(open_human(kind, client, run.path / SCREENSHOTS, "paper", say=reporter.say))
     request = ScoringRequest(run=run.path.absolute(), say=reporter.say, sandbox=config.sandbox, device=config.device)
-    answers = await stack.enter_async_context(open_waiting_scorer(kind, request))
+    answers = await stack.enter_async_context(open_async_scorer(kind, request))
     solution_logprob = await asyncio.to_thread(load_solution_logprob, choice.start, settings)
     return LookaheadJudge(solution_logprob, human, answers, kind, scorer.max_turns, config.concurrency)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sweet.gathering import Gathering
 from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
-from sweet.judges.base import SampledTurn, mean_logprob
-from sweet.judges.gathering import GatheringJudge
+from sweet.judges.base import JudgedTurn, SampledTurn, mean_logprob
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
 from sweet.rollouts.choosing import choose
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
@@ -145,7 +145,7 @@ class Dialogue:
         kind: TaskKind,
         rules: Rules,
         counts: TokenCounts | None = None,
-        judge: GatheringJudge | None = None,
+        judge: Gathering[SampledTurn, JudgedTurn] | None = None,
         pause: Pause | None = None,
     ) -> None:
         self.pause = pause
@@ -236,7 +236,7 @@ class Dialogue:
         )
         return move
 
-    async def _choose(self, judge: GatheringJudge, replies: Sequence[Reply]) -> Choice:
+    async def _choose(self, judge: Gathering[SampledTurn, JudgedTurn], replies: Sequence[Reply]) -> Choice:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
         turn = SampledTurn(
             self.assignment.id,
@@ -249,7 +249,7 @@ class Dialogue:
         asked = time.monotonic()
         try:
             with off_the_clock():
-                judged = await judge.judge(turn)
+                judged = await judge.submit(turn)
         finally:
             self._count(judge_seconds=time.monotonic() - asked)
         return choose(judged)

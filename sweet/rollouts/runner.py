@@ -26,9 +26,9 @@ from statistics import fmean
 from typing import Any
 
 from sweet.errors import InputError, Interrupted, UsageError
+from sweet.gathering import Gathering
 from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
-from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
@@ -248,7 +248,9 @@ class DialogueRunner:
             ServerError: a server could not be reached.
         """
         self.agent, self.human, self.limiters = agent, human, limiters
-        self.judge = None if judge is None else GatheringJudge(judge)
+        self.judge = (
+            None if judge is None else Gathering(judge.judge, batch_size=judge.batch_size, max_calls=judge.max_calls)
+        )
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._missing = total

@@ -28,6 +28,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_solution_logprob
 from sweet.stages.rows import Candidate, CandidateRow
+from sweet.tasks.async_scorer import open_async_scorer
 from sweet.tasks.base import Message, Task
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import FAMILIES, Family
@@ -36,7 +37,6 @@ from sweet.tasks.micro.rules import RULES, USELESS_QUESTIONS
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.waiting_scorer import open_waiting_scorer
 from tests.stages.learn_runs import make_dialogues, make_run, put
 
 KIND = task_kind("code")
@@ -68,7 +68,7 @@ def judged(
     async def judge() -> JudgedTurn:
         async with AsyncExitStack() as stack:
             request = ScoringRequest(run=folder, say=print, workers=1)
-            scorer = await stack.enter_async_context(open_waiting_scorer(KIND, request))
+            scorer = await stack.enter_async_context(open_async_scorer(KIND, request))
             solution_logprob = load_solution_logprob(family.agent, CriticSettings(device="cpu", **limits))
             judge = LookaheadJudge(solution_logprob, human or ScriptedHuman(KIND), scorer, KIND, family.turns, 8)
             return (await judge.judge([turn]))[0]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sweet.errors import ServerError, UsageError
+from sweet.gathering import Gathering
 from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
 from sweet.judges.control import CreditScorer, RandomJudge
-from sweet.judges.gathering import GatheringJudge
 from sweet.learn.critic import TurnReplies
 from sweet.learn.replies import ReplyText
 from sweet.llm.base import Reply, Sampling
@@ -110,8 +110,8 @@ class CountingJudge:
 def test_turns_that_wait_at_the_same_time_are_judged_in_one_call() -> None:
     async def main() -> None:
         judge = CountingJudge()
-        gathering = GatheringJudge(judge)
-        asked = [asyncio.create_task(gathering.judge(turn(number))) for number in range(8)]
+        gathering = Gathering(judge.judge, batch_size=judge.batch_size, max_calls=judge.max_calls)
+        asked = [asyncio.create_task(gathering.submit(turn(number))) for number in range(8)]
         await asyncio.sleep(0.01)
         asked[2].cancel()
         judge.free.set()
@@ -120,10 +120,10 @@ def test_turns_that_wait_at_the_same_time_are_judged_in_one_call() -> None:
         values = [answer.replies[0].advantage for answer in answers]  # type: ignore[union-attr]
         assert values == [0, 1, 3, 4, 5, 6, 7], "each turn gets its own answer"
         assert judge.batches == [["d0", "d1", "d2", "d3"], ["d4", "d5", "d6", "d7"]]
-        assert (await gathering.judge(turn(9))).replies[0].advantage == 9, "it judges again after a pause"  # type: ignore[union-attr]
+        assert (await gathering.submit(turn(9))).replies[0].advantage == 9, "it judges again after a pause"  # type: ignore[union-attr]
         with pytest.raises(ServerError, match="gone"):
-            await gathering.judge(turn(13))
-        assert (await gathering.judge(turn(8))).replies, "an error does not end it"
+            await gathering.submit(turn(13))
+        assert (await gathering.submit(turn(8))).replies, "an error does not end it"
 
     asyncio.run(main())
 

@@ -1,0 +1,72 @@
+"""One call for what many tasks of an event loop ask at the same time.
+
+A call is started as soon as there is room for it (`max_calls`), with all items that wait then, at most `batch_size`. So
+no item waits for a batch to become full, and while calls run the next batch gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Gathering(Generic[T, R]):
+    """Passes single items to a function of several.
+
+    Args:
+        call: returns a result for each item, in order.
+        batch_size: items of a call at most; None for all that wait.
+        max_calls: calls at the same time at most.
+    """
+
+    def __init__(
+        self, call: Callable[[list[T]], Awaitable[Sequence[R]]], *, batch_size: int | None = None, max_calls: int = 1
+    ) -> None:
+        self._call, self._batch_size, self._max_calls = call, batch_size, max_calls
+        self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself refers to tasks only weakly
+
+    async def submit(self, item: T) -> R:
+        """Return the result of an item. Raises what the call with it raised."""
+        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, result))
+        if len(self._tasks) < self._max_calls:
+            task = asyncio.create_task(self._call_until_none_waits())
+            self._tasks.add(task)
+        return await result
+
+    async def aclose(self) -> None:
+        """Wait until no call runs."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _call_until_none_waits(self) -> None:
+        try:
+            while batch := list(self._next_batch()):
+                try:
+                    results = await self._call([item for item, _ in batch])
+                except Exception as error:  # whoever waits for it handles it
+                    for _, future in batch:
+                        if not future.done():
+                            future.set_exception(error)
+                else:
+                    for (_, future), result in zip(batch, results, strict=True):
+                        if not future.done():
+                            future.set_result(result)
+        finally:  # before anything else runs, so that an item that comes now starts another task
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.discard(task)
+
+    def _next_batch(self) -> Iterator[tuple[T, asyncio.Future[R]]]:
+        """Take the items that wait, without those for which nobody waits any more."""
+        taken = 0
+        while self._waiting and (self._batch_size is None or taken < self._batch_size):
+            item, future = self._waiting.popleft()
+            if not future.done():
+                taken += 1
+                yield item, future
