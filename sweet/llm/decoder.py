@@ -8,8 +8,7 @@ numbers, which mean something else in this cache. If all rows start at column 0,
 
 That a model accepts positions and masks this way is verified: `Decoder` compares its logits once with plain forward
 passes of single sequences. A model that fails (for example because it derives positions from the padding mask) is run
-one row at a time without masks, and is refused if even that does not match. Llama models on a CPU have a forward pass
-of their own (`sweet.llm.llama`), which is verified likewise.
+one row at a time without masks, and is refused if even that does not match.
 
 A token is sampled for each row by the inverse of the cumulative distribution at one uniform number, drawn from the
 row's own generator, so a request's seed determines its reply whatever else is in the batch. Softmax, cumulative sum and
@@ -26,7 +25,6 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.llm.kvcache import SlotCache, Window
-from sweet.llm.llama import LlamaPass, is_llama
 
 SCORE_CHUNK = 256
 """Tokens whose logits are computed at a time when a text is scored."""
@@ -37,8 +35,6 @@ class Decoder:
 
     Attributes:
         batched: whether rows of different lengths can share a forward pass; otherwise every call must be for one row.
-        packed: the model's own forward pass, in which rows with few and with many new tokens need no padding; None if
-            it has none.
         context: the maximum sequence length in tokens; None if the model does not define one.
 
     Raises:
@@ -64,7 +60,6 @@ class Decoder:
         head = model.get_output_embeddings()
         self._hook = head.register_forward_pre_hook(self._select_last) if head is not None else None
         self.batched = True
-        self.packed = LlamaPass(model, self.cache) if is_llama(model) else None
         self._verify()
 
     def close(self) -> None:
@@ -80,8 +75,6 @@ class Decoder:
         Returns:
             The logits after each row's last token, [rows, vocabulary].
         """
-        if self.packed is not None:
-            return self.packed.extend(first, tokens, cached)
         rows, longest = len(tokens), max(map(len, tokens))
         width = max(h + len(t) for h, t in zip(cached, tokens, strict=True))
         empty = not any(cached)
@@ -162,8 +155,7 @@ class Decoder:
     def _verify(self) -> None:
         """Compare with plain forward passes; fall back to one row at a time; refuse the model if that differs too."""
         reason, cause = "", None
-        tries = [(True, self.packed)] if self.packed is not None else []
-        for self.batched, self.packed in (*tries, (True, None), (False, None)):
+        for self.batched in (True, False):
             try:
                 if self._agrees():
                     return

@@ -319,7 +319,8 @@ class EmbeddedEngine:
                 while self._wait():
                     self._drop_cancelled()
                     self._update_weights()
-                    if not self._admit() and self._rows:
+                    self._admit()
+                    if self._rows:
                         self._fail_on_error([row.request for row in self._rows], self._step)
         except BaseException as error:
             self._failure = error
@@ -375,9 +376,9 @@ class EmbeddedEngine:
             self._updates.popleft()
             _resolve(update, None)
 
-    def _admit(self) -> bool:
+    def _admit(self) -> None:
         """Admit waiting requests in order, as many of their replies as fit; before an update of the weights none but
-        the other replies of a request that has begun. Return whether the running rows were decoded, too."""
+        the other replies of a request that has begun."""
         admitted: list[_Admission] = []
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
@@ -400,13 +401,10 @@ class EmbeddedEngine:
             count, longest = count + take, width
             if request.started == request.sampling.n:
                 self._waiting.popleft()
-        decoded = bool(admitted) and self.decoder.packed is not None
         while admitted:
             group = self._group(admitted)
-            running = [row.request for row in self._rows] if self.decoder.packed is not None else []
-            self._fail_on_error([*running, *(entry.request for entry in group)], partial(self._prefill, group))
+            self._fail_on_error([entry.request for entry in group], partial(self._prefill, group))
         self._taken.clear()
-        return decoded
 
     def _group(self, admitted: list[_Admission]) -> list[_Admission]:
         """Remove and return the prompts to prefill together, shortest first, after copying their cached prefixes."""
@@ -428,15 +426,10 @@ class EmbeddedEngine:
         return group
 
     def _prefill(self, group: list[_Admission]) -> None:
-        """Prefill the prompts of a group and start its replies. The running rows are decoded in the same pass if that
-        needs no padding."""
+        """Prefill the prompts of a group and start its replies."""
         cache, first = self.decoder.cache, len(self._rows)
-        running = [] if self.decoder.packed is None else self._rows
-        tokens = [*(row.ids[-1:] for row in running), *(entry.request.prompt[entry.cached :] for entry in group)]
-        cached = [*(row.cached for row in running), *(entry.cached for entry in group)]
-        logits = self.decoder.extend(first - len(running), tokens, cached)
-        for row in running:
-            row.cached += 1
+        tokens = [entry.request.prompt[entry.cached :] for entry in group]
+        logits = self.decoder.extend(first, tokens, [entry.cached for entry in group])
         if not any(entry.cached for entry in group):
             self._store_prefix(first, group[0].request.prompt)
         rows = [self._new_row(entry.request, entry.indices[0]) for entry in group]
@@ -447,11 +440,10 @@ class EmbeddedEngine:
                 start = first + len(rows)
                 cache.copy_rows(first + number, slice(start, start + len(more)), len(entry.request.prompt))
                 rows += more
-                source += [len(running) + number] * len(more)
+                source += [number] * len(more)
         picked = logits if len(source) == len(tokens) else logits[torch.tensor(source, device=logits.device)]
-        begin = first - len(running)  # `running` may be the list that now grows
         self._rows += rows
-        self._sample_next(begin, picked)
+        self._sample_next(first, picked)
 
     def _new_row(self, request: _Request, index: int) -> _Row:
         name = f"{request.seed}/{index}".encode()

@@ -103,15 +103,6 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.values[rows[:, None], :, window.columns] = value.transpose(1, 2)
         return self.keys[window.first : last, :, : window.width], self.values[window.first : last, :, : window.width]
 
-    def store(self, key: torch.Tensor, value: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> None:
-        """Store keys and values, [tokens, heads, head size], of tokens in these rows and columns."""
-        if not self.is_initialized:
-            self.lazy_initialization(key, value)
-            self.keys, self.values = (t.new_empty((0, t.shape[1], 0, t.shape[2])) for t in (key, value))
-        self.grow()
-        self.keys[rows, :, columns] = key
-        self.values[rows, :, columns] = value
-
     def grow(self) -> None:
         """Allocate all rows and columns that were requested."""
         rows, columns = self.capacity.rows, self.capacity.columns
@@ -137,14 +128,6 @@ class SlotCache(Cache):
         """The layers that hold keys and values."""
         return [layer for layer in self.layers if isinstance(layer, SlotLayer) and layer.is_initialized]
 
-    def layer(self, number: int) -> SlotLayer:
-        """The buffers of a layer of the model."""
-        while len(self.layers) <= number:
-            self.layers.append(SlotLayer(self.capacity))
-        layer = self.layers[number]
-        assert isinstance(layer, SlotLayer)
-        return layer
-
     def set_window(self, window: Window) -> None:
         """Set the window of the next forward pass and reserve space for it."""
         self.capacity.reserve(window.first + window.rows, window.width)
@@ -166,11 +149,11 @@ class SlotCache(Cache):
     def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
         """Write the first `length` columns of what `read_row` returned into a row."""
         self.capacity.reserve(row + 1, length)
-        pieces = iter(saved)
+        tensors = iter(saved)
         for layer in self.slots:
             layer.grow()
-            layer.keys[row, :, :length] = next(pieces)[:, :length]
-            layer.values[row, :, :length] = next(pieces)[:, :length]
+            layer.keys[row, :, :length] = next(tensors)[:, :length]
+            layer.values[row, :, :length] = next(tensors)[:, :length]
 
     def clear(self) -> None:
         """Free the memory."""

@@ -466,8 +466,8 @@ def _completion(raw: object, sampling: Sampling, target: _Target, redacted: Call
 
 def _message(message: Message) -> dict[str, Any]:
     """A message as it is sent. A thought is in the field that chat templates read."""
-    kept = {} if message.thought is None else {"reasoning_content": message.thought}
-    return {"role": message.role, "content": message_content(message), **kept}
+    thought = {} if message.thought is None else {"reasoning_content": message.thought}
+    return {"role": message.role, "content": message_content(message), **thought}
 
 
 def _thinking(sampling: Sampling) -> dict[str, Any]:

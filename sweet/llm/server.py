@@ -88,7 +88,7 @@ class _App:
         self.client = client
         self.text = text
         self.created = int(time.time())
-        self._pieces: dict[int, tuple[str, list[int]]] = {}
+        self._token_texts: dict[int, tuple[str, list[int]]] = {}
 
     async def health(self, request: Request) -> Response:
         if not getattr(self.client, "alive", True):
@@ -197,7 +197,7 @@ class _App:
         content = []
         positions = reply.alternatives or (Alternatives("", ()),) * len(reply.token_ids)
         for token, logprob, position in zip(reply.token_ids, reply.logprobs, positions, strict=True):
-            text, raw = self._piece(token)
+            text, raw = self._token_text(token)
             top = [
                 {"token": other, "logprob": _finite(p), "bytes": list(other.encode())}
                 for other, p in position.top_logprobs
@@ -212,12 +212,12 @@ class _App:
         if best:
             tops: list[dict[str, float] | None] = [None]
             for token, logprob, (top, highest) in zip(ids[1:], scored.logprobs, scored.best, strict=True):
-                tops.append({self._piece(token)[0]: _finite(logprob), self._piece(top)[0]: _finite(highest)})
+                tops.append({self._token_text(token)[0]: _finite(logprob), self._token_text(top)[0]: _finite(highest)})
             answer["top_logprobs"] = tops[start:]
         return answer
 
     def _logprobs(self, ids: Sequence[int], logprobs: Sequence[float | None]) -> dict[str, Any]:
-        tokens = [self._piece(token)[0] for token in ids]
+        tokens = [self._token_text(token)[0] for token in ids]
         offsets, at = [], 0
         for token in tokens:
             offsets.append(at)
@@ -229,13 +229,13 @@ class _App:
             "text_offset": offsets,
         }
 
-    def _piece(self, token: int) -> tuple[str, list[int]]:
+    def _token_text(self, token: int) -> tuple[str, list[int]]:
         """One token's text and its bytes."""
-        found = self._pieces.get(token)
+        found = self._token_texts.get(token)
         if found is None:
             assert self.text is not None
             text = self.text.decode([token], skip_special=False)
-            found = self._pieces[token] = (text, list(text.encode()))
+            found = self._token_texts[token] = (text, list(text.encode()))
         return found
 
     async def _body(self, request: Request, kind: type[BodyT]) -> BodyT:

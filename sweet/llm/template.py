@@ -23,7 +23,7 @@ from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message, chat_rows
 
 _PROBE = "Zyxwv"
-_KEEPING = {"preserve_thinking": True, "clear_thinking": False}
+_PRESERVING = {"preserve_thinking": True, "clear_thinking": False}
 """Variables by which templates keep earlier thoughts that they drop by default."""
 
 
@@ -48,7 +48,7 @@ class ChatTemplate:
         self.tokenizer = tokenizer
         self._fold_system = self._refuses_system()
         self._opened: dict[Effort | None, Marks | bool] = {}
-        self._keeps: Literal["field", "inline", "none"] | None = None
+        self._thought_form: Literal["field", "inline", "none"] | None = None
         self._segments = SegmentTokenizer(tokenizer)
 
     def text(self, messages: Sequence[Message], effort: Effort | None = None) -> str:
@@ -64,7 +64,7 @@ class ChatTemplate:
         rows = chat_rows(messages)
         if any(m.thought for m in messages):
             rows = [self._with_thought(row, m.thought) for row, m in zip(rows, messages, strict=True)]
-            variables |= _KEEPING
+            variables |= _PRESERVING
         if self._fold_system and len(rows) > 1 and rows[0]["role"] == "system":
             system = rows.pop(0)["content"]
             rows[0] = {"role": rows[0]["role"], "content": f"{system}\n\n{rows[0]['content']}"}
@@ -94,28 +94,28 @@ class ChatTemplate:
     def _with_thought(self, row: dict[str, str], thought: str | None) -> dict[str, str]:
         if thought is None:
             return row
-        if self._keeps is None:
-            self._keeps = self._how_kept()
-        if self._keeps == "none":
+        if self._thought_form is None:
+            self._thought_form = self._find_thought_form()
+        if self._thought_form == "none":
             raise UsageError(
                 "The chat template of the model removes thoughts from the history, so they cannot be kept in it.",
                 where=option("thoughts", "keep"),
                 fix=Hint("leave ", option("thoughts"), " out"),
             )
-        if self._keeps == "inline":
+        if self._thought_form == "inline":
             return {**row, "content": inline(thought, row["content"])}
         return {**row, "reasoning_content": thought}
 
-    def _how_kept(self) -> Literal["field", "inline", "none"]:
+    def _find_thought_form(self) -> Literal["field", "inline", "none"]:
         """How the template renders the thought of a turn that the human has replied to."""
         said = {"role": "assistant", "content": "a"}
         asked = {"role": "user", "content": "b"}
-        if _PROBE in self._render([asked, {**said, "reasoning_content": _PROBE}, asked], _KEEPING):
+        if _PROBE in self._render([asked, {**said, "reasoning_content": _PROBE}, asked], _PRESERVING):
             return "field"
         if marks_of(self.tokenizer) is CHANNELS:  # the text of a message is the channel final
             return "none"
         marked = {**said, "content": inline(_PROBE, "a")}
-        return "inline" if _PROBE in self._render([asked, marked, asked], _KEEPING) else "none"
+        return "inline" if _PROBE in self._render([asked, marked, asked], _PRESERVING) else "none"
 
     def _render(self, rows: list[dict[str, str]], variables: dict[str, Any] | None = None) -> str:
         render = self.tokenizer.apply_chat_template

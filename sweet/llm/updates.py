@@ -129,9 +129,9 @@ class ServedPolicy:
         shutil.rmtree(folder, ignore_errors=True)  # of an update that failed
         self._save(weights, folder)
 
-    def _remove_others(self, kept: Path) -> None:
+    def _remove_others(self, current: Path) -> None:
         for path in self._folder.iterdir():
-            if path != kept:
+            if path != current:
                 shutil.rmtree(path, ignore_errors=True)
 
     async def _everywhere(self, work: Callable[[str], Awaitable[None]]) -> None:
