@@ -47,7 +47,7 @@ from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker, attacker, open_attacker
 from sweet.rollouts.extraction.conversation import Conversation
 from sweet.rollouts.extraction.decoding import words_of
-from sweet.sandbox.tiers import TierChoice
+from sweet.sandbox.program import TierChoice
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind

@@ -28,7 +28,7 @@ from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.paths import cache_folder
 from sweet.runs.cache import prune
-from sweet.sandbox.tiers import TierChoice
+from sweet.sandbox.program import TierChoice
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import TaskConfig, WorkersConfig
 from sweet.tasks.base import Task

@@ -18,7 +18,7 @@ from sweet.humans.asking import TRIES
 from sweet.regular import read_regular
 from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig
-from sweet.sandbox.tiers import TierChoice
+from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OneOrMore
 from sweet.tasks.base import HumanSees, ProtocolName

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
 from sweet.errors import SweetError, UsageError
-from sweet.humans.base import PICTURES, Human
-from sweet.humans.connect import open_humans
-from sweet.llm.local import LocalServing
+from sweet.humans.base import Human
+from sweet.llm.base import ChatClient
+from sweet.llm.connect import client_of
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
-from sweet.rollouts.sides import check_human, check_vision, open_players, rendering_of
+from sweet.rollouts.sides import check_human, check_vision, open_simulated_humans, rendering_of
 from sweet.stages.base import Reporter, Silent
-from sweet.stages.models import plan_models
+from sweet.stages.frame import AskedModel, plan_serving
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Task
 from sweet.tasks.files import load_task_file
@@ -117,29 +117,19 @@ async def open_world(
             browsers = open_shared_browsers(temporary / SCREENSHOTS, settings.workers, rendering)
             renderer = stack.enter_context(browsers)
             looks = {"window": window_name(rendering), "pictures": rendering.pictures, "renderer": renderer}
-        local = _serving(kind, config, planned, reporter)
-        check_vision(kind, config, local)
-        players = await open_players(config, planned, local, stack)
-        opening = open_humans(
-            kind,
-            players,
-            temporary / SCREENSHOTS,
-            config.protocol,
-            say=reporter.say,
-            settings=rendering,
-            tries=config.human_tries,
-            renderer=looks.get("renderer"),
+        serving = plan_serving(config, planned.models(kind, config.sim_url), reporter)
+        check_vision(kind, config, serving)
+
+        def opens(model: AskedModel) -> AbstractAsyncContextManager[ChatClient]:
+            return client_of(config, model.role, model.name, model.urls, serving)
+
+        browser = looks.get("renderer")
+        humans = await open_simulated_humans(
+            kind, config, planned, opens, reporter, stack, temporary, rendering, browser
         )
-        humans = planned.by_name(await stack.enter_async_context(opening))
         request = _request(kind, settings, temporary, reporter.say, looks)
         scorer = await stack.enter_async_context(open_async_scorer(kind, request))
         yield World(kind, _rules(config), planned, humans, scorer)
-
-
-def _serving(kind: TaskKind, config: RolloutConfig, planned: PlannedHumans, reporter: Reporter) -> LocalServing:
-    images = dict.fromkeys(planned.sims, PICTURES) if kind.visual and not config.sim_url else {}
-    models = [(sim, list(config.sim_url)) for sim in planned.sims]
-    return plan_models(config, models, reporter, images=images)
 
 
 def _rules(config: RolloutConfig) -> Rules:

@@ -14,8 +14,7 @@ from pathlib import Path
 from sweet.humans.base import Human
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient
-from sweet.render.page import RenderSettings
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer, RenderSettings
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 

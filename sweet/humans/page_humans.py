@@ -21,8 +21,7 @@ from sweet.humans.asking import AskedHuman
 from sweet.humans.base import PICTURES, HumanReply, ReferenceFailed, off_the_clock
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, ImageMessage, RequestFailed, Sampling
-from sweet.render.page import RenderFailed, Screenshot
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer, RenderFailed, Screenshot
 from sweet.render.screenshot_images import black_square, scaled
 from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.html import words

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -33,13 +34,20 @@ from typing import TYPE_CHECKING
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.humans.base import Human
+from sweet.humans.connect import open_human
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
-from sweet.llm.base import Reply, RequestFailed
-from sweet.tasks.async_scorer import AsyncScorer
+from sweet.judges.control import CreditScorer
+from sweet.llm.base import ChatClient, Reply, RequestFailed
+from sweet.render.store import SCREENSHOTS
+from sweet.sandbox.program import TierChoice
+from sweet.stages.critics import CriticSettings, load_solution_logprob
+from sweet.stages.frame import AskedModel, Frame
+from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Message, Move, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.parts import NOTED, part_of, parts_of, share_of, undelivered
+from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -70,6 +78,22 @@ def check_lookahead(kind: TaskKind, tasks: Iterable[Task], *, scripted: bool) ->
         raise UsageError(what, where=where, fix=fix)
     if scripted:
         kind.check_scripted_human(tasks)
+
+
+@dataclass(frozen=True)
+class AskedHuman:
+    """The simulated human that the judge asks.
+
+    Attributes:
+        model: that plays it; None for the scripted human.
+        specified: whether it knows a task by its specification, and not by its code.
+        sandbox: the jail in which answers run.
+    """
+
+    name: str
+    model: AskedModel | None
+    specified: bool
+    sandbox: TierChoice
 
 
 @dataclass(frozen=True)
@@ -232,3 +256,29 @@ def _judged_turn(turn: SampledTurn, values: Sequence[float | str]) -> JudgedTurn
             for reply, value, advantage in rows
         ),
     )
+
+
+@asynccontextmanager
+async def open_lookahead(
+    frame: Frame,
+    human: AskedHuman,
+    client: ChatClient | None,
+    start: str,
+    settings: CriticSettings,
+    scorer: CreditScorer,
+    concurrency: int,
+) -> AsyncIterator[LookaheadJudge]:
+    """Open the judge.
+
+    Args:
+        client: of the model that plays the human; None for the scripted one.
+        start: the model whose likelihood of the solution is read.
+        scorer: knows the kind of the tasks, and the turns of a dialogue.
+    """
+    kind, folder = scorer.kind.with_specifications() if human.specified else scorer.kind, frame.run.path
+    request = ScoringRequest(run=folder.absolute(), say=frame.say, sandbox=human.sandbox, device=settings.device)
+    async with AsyncExitStack() as stack:
+        asked = await stack.enter_async_context(open_human(kind, client, folder / SCREENSHOTS, "paper", say=frame.say))
+        answers = await stack.enter_async_context(open_async_scorer(kind, request))
+        solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)
+        yield LookaheadJudge(solution_logprob, asked, answers, kind, scorer.max_turns, concurrency)

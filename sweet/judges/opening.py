@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from sweet.judges.base import Judge
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
+from sweet.judges.critic import CriticJudge, load_trained_judge, untrained_loader
+from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.llm import JudgePrompt, LLMJudge
-from sweet.judges.on_ray import LoadCritic, open_ray_judge
+from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
+from sweet.judges.on_ray import LoadCritic, RayJudge, open_ray_judge
 from sweet.judges.options import ReplyJudgeConfig
-from sweet.llm.base import ChatClient
-from sweet.llm.scripted import has_model
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import recorded_model
-from sweet.stages.base import Reporter
-from sweet.stages.critics import used_reference_context, used_turn_tokens
-from sweet.stages.meta import TrainedMeta
+from sweet.stages.critics import (
+    CriticSettings,
+    check_reference,
+    check_turn_tokens,
+    used_reference_context,
+    used_turn_tokens,
+    warn_dropped_turns,
+)
+from sweet.stages.frame import AskedModel, Frame
+from sweet.stages.meta import JudgedMeta, TrainedMeta
 from sweet.tasks.base import CRITIC_TURN_TOKENS, ProtocolName
+
+NO_JUDGE: dict[str, object] = dict.fromkeys(JudgedMeta.model_fields)
+"""What the meta of an artifact records where nothing was judged."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +39,31 @@ class ChosenJudge:
     """A judge that is not opened yet.
 
     Attributes:
-        name: critic, llm, oracle, random, untrained or lookahead.
+        name: critic, llm, oracle, random, untrained or lookahead, or that of a Python function.
         config: the options of the stage.
+        settings: how a model of the judge is computed.
         critic: the artifact that judges; None for another judge.
         protocol: that the critic judges by; None for its own.
         start: the model that judges `untrained` or `lookahead`; None for another judge.
         load: loads the critic or the untrained model; None for another judge.
-        human: the simulated human that `lookahead` asks, with its addresses; None for another judge.
+        human: the simulated human that `lookahead` asks; None for another judge.
+        function: judges in the place of a model; None for another judge.
     """
 
     name: str
     config: ReplyJudgeConfig
+    settings: CriticSettings
     critic: Artifact | None = None
     protocol: ProtocolName | None = None
     start: str | None = None
     load: LoadCritic | None = None
-    human: tuple[str, list[str]] | None = None
+    human: AskedHuman | None = None
+    function: ScoreReplies | None = None
 
     @property
-    def computes(self) -> bool:
-        """Whether a model of the judge is computed by this program and not asked through a client."""
-        return self.load is not None or self.human is not None
+    def computed(self) -> int:
+        """Number of models of the judge that this program computes, and does not ask through a client."""
+        return int(self.load is not None or self.human is not None)
 
     @property
     def title(self) -> str:
@@ -64,67 +80,97 @@ class ChosenJudge:
         return self.name != "random"
 
     @property
-    def asked(self) -> list[tuple[str, list[str]]]:
-        """The language model that is asked for scores, or that plays the human of `lookahead`, with its addresses;
-        empty for another judge."""
+    def asked(self) -> list[AskedModel]:
+        """The language model that is asked for scores, or that plays the human of `lookahead`; empty for another
+        judge."""
         if self.human is not None:
-            return [self.human] if has_model(self.human[0]) else []
-        return [] if self.config.judge_model is None else [(self.config.judge_model, self.config.judge_url)]
+            return [] if self.human.model is None else [self.human.model]
+        model, urls = self.config.judge_model, self.config.judge_url
+        return [] if model is None else [AskedModel("judge", model, urls)]
 
-    def readers(self, run: Run | None) -> list[str]:
-        """Return the models that read each reply: the critic, and its reference where it has one.
-
-        Args:
-            run: of the critic; may be None for another judge.
-        """
-        if self.critic is None or run is None:
-            return [] if self.start is None else [self.start] * (1 if self.human else 2)
-        path = str(run.file(self.critic))
-        if TrainedMeta.of(self.critic).variant == "regression":
-            return [path]
-        return [path, self.config.reference or recorded_model(run, self.critic, "base")]
+    def reader(self, run: Run | None) -> str | None:
+        """Return the model by whose tokens the judge reads replies; None for a judge that reads none here."""
+        return self.start if self.critic is None or run is None else str(run.file(self.critic))
 
     def meta(self) -> dict[str, object]:
         """Return what the meta of an artifact records of the judge (`sweet.stages.meta.JudgedMeta`)."""
-        recorded: dict[str, object] = {"judge": self.name}
+        recorded: dict[str, object] = {**NO_JUDGE, "judge": self.name, "informed": self.informed}
         if self.critic is not None:
-            recorded["critic"] = self.critic.id
-            context = used_reference_context(self.critic, self.protocol, self.config.reference_context)
-            recorded |= {} if context is None else {"reference_context": context}
-            counted = used_turn_tokens(self.critic, self.protocol, self.config.turn_tokens)
-            recorded |= {} if counted is None else {"turn_tokens": counted}
+            recorded |= {
+                "critic": self.critic.id,
+                "reference_context": used_reference_context(self.critic, self.protocol, self.config.reference_context),
+                "turn_tokens": used_turn_tokens(self.critic, self.protocol, self.config.turn_tokens),
+            }
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)
             recorded |= {"judge_model": self.config.judge_model, "judge_prompt": prompt.digest}
-        if self.human is not None:
-            recorded |= {"reference": self.start, "sim": self.human[0]}
-        elif self.start is not None:
-            recorded |= {"reference": self.start, "turn_tokens": self.config.turn_tokens or CRITIC_TURN_TOKENS}
+        if self.start is not None:
+            recorded["reference"] = self.start
+        if self.name == "untrained":
+            recorded["turn_tokens"] = self.config.turn_tokens or CRITIC_TURN_TOKENS
         return recorded
 
-    @contextmanager
-    def open(
-        self, scorer: CreditScorer, reporter: Reporter, *, ray: str | None = None, by_place: bool = False
-    ) -> Iterator[Judge | None]:
-        """Open the judge for the duration of the block; None for a language model, see `asking`, and for `lookahead`.
+    @asynccontextmanager
+    async def open(
+        self, frame: Frame, scorer: CreditScorer, *, ray: str | None = None, by_place: bool = False
+    ) -> AsyncIterator[Judge]:
+        """Open the judge for the duration of the block.
 
         Args:
-            scorer: for the oracle.
+            scorer: knows the kind of the tasks, and the turns of a dialogue.
             ray: the Ray cluster on whose nodes a critic judges; None for this machine.
             by_place: for `random`, see `RandomJudge`.
         """
-        if self.load is not None and ray is not None:
-            with open_ray_judge(ray, self.load, self.config.device, reporter.say) as judge:
-                yield judge
-        elif self.load is not None:
-            yield self.load(reporter)
-        elif self.name == "oracle":
-            yield OracleJudge(scorer)
-        else:
-            yield RandomJudge(self.config.seed, by_place=by_place) if self.name == "random" else None
+        async with AsyncExitStack() as stack:
+            judge = await self._opened(frame, scorer, ray, by_place, stack)
+            yield judge
+            if isinstance(judge, CriticJudge | RayJudge | LookaheadJudge):
+                warn_dropped_turns(judge, frame)
+            if isinstance(judge, RayJudge):
+                frame.attempt.environment |= judge.environment
 
-    def asking(self, client: ChatClient) -> LLMJudge:
-        """Return the judge `llm`, which asks through `client`."""
+    async def _opened(
+        self, frame: Frame, scorer: CreditScorer, ray: str | None, by_place: bool, stack: AsyncExitStack
+    ) -> Judge:
         config = self.config
-        prompt = JudgePrompt.of(config.judge_prompt)
-        return LLMJudge(client, prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+        if self.function is not None:
+            return FunctionJudge(self.function)
+        if self.load is not None:
+            if ray is not None:
+                return stack.enter_context(open_ray_judge(ray, self.load, config.device, frame.say))
+            return await asyncio.to_thread(self.load, frame)
+        if self.name == "oracle":
+            return OracleJudge(scorer)
+        if self.name == "random":
+            return RandomJudge(config.seed, by_place=by_place)
+        clients = [await stack.enter_async_context(frame.client(model)) for model in self.asked]
+        if self.human is None:
+            prompt = JudgePrompt.of(config.judge_prompt)
+            return LLMJudge(clients[0], prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+        assert self.start is not None
+        client = next(iter(clients), None)
+        judging = open_lookahead(frame, self.human, client, self.start, self.settings, scorer, config.concurrency)
+        return await stack.enter_async_context(judging)
+
+
+def critic_judge(
+    run: Run, critic: Artifact, config: ReplyJudgeConfig, settings: CriticSettings, protocol: ProtocolName | None = None
+) -> ChosenJudge:
+    """Return a critic of the run as the judge.
+
+    Args:
+        protocol: that it judges by; None for its own.
+
+    Raises:
+        UsageError: it does not accept the options of its reference, or of the tokens of a turn.
+    """
+    check_reference(critic, config.reference, config.reference_context)
+    check_turn_tokens(critic, protocol, config.turn_tokens)
+    how = config.reference, protocol, config.reference_context
+    load = partial(load_trained_judge, run.path.absolute(), critic.id, settings, *how)
+    return ChosenJudge("critic", config, settings, critic=critic, protocol=protocol, load=load)
+
+
+def untrained_judge(start: str, config: ReplyJudgeConfig, settings: CriticSettings) -> ChosenJudge:
+    """Return the model that critics start from as the judge."""
+    return ChosenJudge("untrained", config, settings, start=start, load=untrained_loader(start, settings))

@@ -16,19 +16,16 @@ from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule, rule_class
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, listed, option, stage
-from sweet.humans.base import PICTURES, Human
-from sweet.humans.connect import open_humans
+from sweet.humans.base import Human
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import Gpu
-from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.assembly import Assembly, starting_model
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.devices import Devices, devices_of
 from sweet.online.learner import Learner
 from sweet.online.ranks import RankJob
-from sweet.render.page import RenderSettings
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer, RenderSettings
 from sweet.render.requirements import check_rendering
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
@@ -36,12 +33,13 @@ from sweet.rollouts.assignments import digest_of_tasks, load_tasks
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
-from sweet.rollouts.sides import check_human, check_writes_pages, open_players, rendering_of
-from sweet.rollouts.stage import thinking_meta
+from sweet.rollouts.prepare import Dialogues
+from sweet.rollouts.sides import check_human, check_writes_pages, open_simulated_humans, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import given_model, given_prompts
+from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
+from sweet.stages.frame import AskedModel, Frame
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, check_scorer_option, system_prompt
@@ -83,15 +81,17 @@ class Prepared:
     settings: RenderSettings | None
 
     @property
-    def models(self) -> list[tuple[str, list[str]]]:
-        """The models that play, with their addresses."""
-        sides = [(self.model.base, self.config.agent_url), *((sim, self.config.sim_url) for sim in self.playing.sims)]
-        return [(model, list(urls)) for model, urls in sides if has_model(model)]
+    def dialogues(self) -> Dialogues:
+        """The dialogues that are played."""
+        return Dialogues(
+            self.playing, self.kind, self.source, list(self.tasks), self.humans, judge=None, rendering=self.settings
+        )
 
     @property
-    def images(self) -> dict[str, int]:
-        """The maximum number of images of a prompt, of each model that is shown pages and has no address."""
-        return dict.fromkeys(self.humans.sims, PICTURES) if self.kind.visual and not self.config.sim_url else {}
+    def models(self) -> list[AskedModel]:
+        """The models that play."""
+        agent = AskedModel("agent", self.model.base, self.config.agent_url)
+        return [agent, *self.humans.models(self.kind, self.config.sim_url)]
 
     @property
     def looks(self) -> dict[str, str]:
@@ -144,26 +144,8 @@ class Prepared:
 
     @property
     def rollouts_meta(self) -> RolloutsMeta:
-        config = self.playing
-        meta = RolloutsMeta(
-            task=self.kind.name,
-            tasks=self.source,
-            split=config.split,
-            tasks_digest=self.tasks_digest,
-            agent=self.config.agent,
-            sim=self.humans.title,
-            samples=self.config.group,
-            max_turns=config.max_turns,
-            protocol=config.protocol,
-        )
-        shares = {name: share for name in ("holdout", "holdout_validation") if (share := getattr(config, name))}
-        more: dict[str, object] = shares | self.humans.meta() | thinking_meta(config)
-        more |= self.looks
-        if config.human == "spec":
-            more["human"] = config.human
-        if config.prompts is not None:
-            more |= given_prompts(self.kind, config.prompts, config.max_turns)
-        return meta.model_copy(update=more)
+        meta = self.dialogues.meta(self.config.agent)
+        return meta.model_copy(update={"task": self.kind.name, "samples": self.config.group})
 
     @property
     def actor_meta(self) -> TrainedMeta:
@@ -176,8 +158,7 @@ class Prepared:
             turn_tokens=self.config.turn_tokens,
             **self.used.as_metrics(),
         )
-        more: dict[str, object] = {"rule_option": config.rule_option} if config.rule_option else {}
-        return meta.model_copy(update=more | adapter_meta(self.model))
+        return meta.model_copy(update={"rule_option": config.rule_option, **adapter_meta(self.model)})
 
     def open_renderer(self, run: Run) -> AbstractContextManager[Renderer | None]:
         """Open the browsers that humans and scorer share; None for tasks without pages."""
@@ -206,23 +187,13 @@ class Prepared:
         return self.kind.open_scorer(request)
 
     async def open_humans(
-        self, run: Run, renderer: Renderer | None, local: LocalServing, reporter: Reporter, stack: AsyncExitStack
+        self, frame: Frame, renderer: Renderer | None, stack: AsyncExitStack
     ) -> dict[str | None, Human]:
         """Open the simulated humans, by the names that assignments have."""
-        players = await open_players(self.playing, self.humans, local, stack)
-        opening = open_humans(
-            self.kind,
-            players,
-            run.path / SCREENSHOTS,
-            "paper",
-            None,
-            reporter.say,
-            self.settings,
-            self.config.human_tries,
-            renderer,
+        folder, settings = frame.run.path, self.settings
+        return await open_simulated_humans(
+            self.kind, self.playing, self.humans, frame.client, frame, stack, folder, settings, renderer
         )
-        opened = await stack.enter_async_context(opening)
-        return self.humans.by_name(opened)
 
     def learner(self, source: str) -> Learner:
         """Return what learns from the dialogues in this process.

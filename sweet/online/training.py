@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -16,7 +15,6 @@ from sweet.hints import Hint, option
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import in_use
-from sweet.llm.local import LocalServing
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.dialogues import StepPlayer, rows_after
 from sweet.online.learner import Learns
@@ -25,21 +23,20 @@ from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE, open_policy
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.ranks import Ranks
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer
 from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Reporter, StageResult
+from sweet.stages.frame import Frame
 from sweet.stages.leaks import model_plays
-from sweet.stages.live import PAUSE, LiveReporter
+from sweet.stages.live import PAUSE
 from sweet.stages.meta import ScoresMeta
-from sweet.stages.models import plan_models, record_serving
 from sweet.stages.plans import Plan, earlier_work, times
-from sweet.stages.prices import Prices, RunBudget, given_prices, open_budget
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.checkpoints import Checkpoints, finished_metrics, training_digest
+from sweet.training.checkpoints import Checkpoints, training_digest
 from sweet.training.dialogue_tables import dialogue_table
 from sweet.training.loggers import MetricLogs, log_name
 
@@ -59,52 +56,51 @@ class Drafts:
 
 def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """See `sweet.online.stage.run_train_online`."""
-    prices = given_prices(config)
     ready = prepare(run, config, reporter)
     with in_use(ready.gpus_of_ranks):
-        return _train(run, ready, prices, reporter)
+        return _train(run, ready, reporter)
 
 
-def _train(run: Run, ready: Prepared, prices: Prices | None, reporter: Reporter) -> StageResult[OnlineMetrics]:
+def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """Train inside an attempt, or return what an earlier one has finished."""
-    config = ready.config
-    local = plan_models(config, ready.models, reporter, others=ready.others, images=ready.images)
-    check_vision(ready.kind, ready.playing, local)
-    local.variables = DEVELOPER_MODE
-    inputs = [] if ready.critic is None else [ready.critic]
-    attempted = run.attempt("train-online", config, inputs, ready.environment, verify=config.verify, warn=reporter.warn)
+    inputs, environment = [] if ready.critic is None else [ready.critic], ready.environment
+    framed = Frame(
+        "train-online",
+        run,
+        ready.config,
+        reporter,
+        inputs=inputs,
+        models=ready.models,
+        computed=ready.others,
+        environment=environment,
+        controls=PAUSE,
+    )
+    check_vision(ready.kind, ready.playing, framed.serving)
+    framed.serving.variables = DEVELOPER_MODE
     with (
-        attempted as attempt,
+        framed as frame,
         ready.open_renderer(run) as renderer,
         ready.open_scorer(run, renderer, reporter) as scorer,
     ):
-        resume = config.resume
-        actor = attempt.start_artifact("actor", suffix="", meta=ready.actor_meta.as_json(), resume=resume)
-        rollouts = attempt.start_artifact("rollouts", meta=ready.rollouts_meta.as_json(), resume=resume)
+        actor = frame.artifact("actor", ready.actor_meta)
+        rollouts = frame.artifact("rollouts", ready.rollouts_meta, ".jsonl")
         _check_scorer(run, rollouts, scorer.name)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
-        scores_meta = ScoresMeta(scoring=scoring, rollouts=rollouts.id).as_json()
-        scores = attempt.start_artifact("scores", meta=scores_meta, resume=resume)
+        scores = frame.artifact("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id), ".jsonl")
         drafts = Drafts(actor, rollouts, scores, Checkpoints(actor.path, ready.devices is not None))
-        metrics = _finished_metrics(run, drafts)
+        one, several = Hint("omit ", option("devices")), Hint(option("devices"), " as before")
+        metrics = None
+        if actor.resumed and not drafts.checkpoints.exist(one=one, several=several):
+            metrics = frame.finished_metrics(OnlineMetrics, (actor, rollouts, scores))
         if metrics is not None:
-            earlier = [run.artifact(draft.id) for draft in (rollouts, drafts.scores, actor)]
-            for artifact in earlier:
-                run.verify(artifact, sums=config.verify)
-            reporter.say(f"{actor.id} is finished already.")
-            rows = earlier[0].rows, earlier[1].rows
+            rows = run.artifact(rollouts.id).rows, run.artifact(scores.id).rows
         else:
-            live = LiveReporter(reporter, attempt, PAUSE)
-            budget = open_budget(run, attempt, prices, config)
-            ranks_log = attempt.log_path.with_suffix(".ranks.log")
-            local = record_serving(local, attempt)
-            training = _Training(run, ready, drafts, renderer, scorer, local, live, budget, ranks_log)
-            metrics, rows = training.run(attempt.metrics_path)
-        attempt.metrics.update(metrics.as_json())
-        played = attempt.finish_artifact(rollouts, rows=rows[0])
-        scored = attempt.finish_artifact(drafts.scores, rows=rows[1], made_from=[played])
-        trained = attempt.finish_artifact(actor, made_from=[scored, played])
-    return StageResult("train-online", run.path, metrics, [trained, scored, played])
+            training = _Training(frame, ready, drafts, renderer, scorer)
+            metrics, rows = training.run()
+        played = frame.finish(rollouts, metrics, rows=rows[0])
+        scored = frame.finish(scores, metrics, rows=rows[1], made_from=[played])
+        trained = frame.finish(actor, metrics, made_from=[scored, played])
+        return frame.result(metrics, trained, scored, played)
 
 
 def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
@@ -122,46 +118,33 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
         )
 
 
-def _finished_metrics(run: Run, drafts: Drafts) -> OnlineMetrics | None:
-    """Return the metrics of a training that an earlier attempt finished; None where none did."""
-    one, several = Hint("omit ", option("devices")), Hint(option("devices"), " as before")
-    if not drafts.actor.resumed or drafts.checkpoints.exist(one=one, several=several):
-        return None
-    return finished_metrics(run, OnlineMetrics, drafts.actor.id, drafts.rollouts.id, drafts.scores.id)
-
-
 @dataclass(frozen=True)
 class _Training:
     """One training inside its attempt.
 
     Attributes:
         renderer: of the pages that humans see; None for tasks without pages.
-        ranks_log: a file for the output of the ranks.
     """
 
-    ran: Run
+    frame: Frame
     ready: Prepared
     drafts: Drafts
     renderer: Renderer | None
     scorer: TrajectoryScorer
-    local: LocalServing
-    live: LiveReporter
-    budget: RunBudget | None
-    ranks_log: Path
 
-    def run(self, metrics_path: Path) -> tuple[OnlineMetrics, tuple[int, int]]:
+    def run(self) -> tuple[OnlineMetrics, tuple[int, int]]:
         """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""
-        ready, drafts, live = self.ready, self.drafts, self.live
+        ready, drafts, live = self.ready, self.drafts, self.frame.live
         config, model, used = ready.config, ready.model, ready.used
         live.say(
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
             f"{config.group} dialogues a step, lr {used.lr:g}{f', on {ready.devices}' if ready.devices else ''}."
         )
-        name = log_name(self.ran, drafts.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
+        name = log_name(self.frame.run, drafts.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
         with ExitStack() as stack:
             dialogues = stack.enter_context(JsonlWriter(drafts.rollouts.path))
             scores = stack.enter_context(JsonlWriter(drafts.scores.path))
-            log = stack.enter_context(JsonlWriter(metrics_path))
+            log = self.frame.log
             logs = stack.enter_context(MetricLogs(config.log_to, name, live))
             played = stack.enter_context(live.progress("dialogues", None))
             # The last one is what `sweet status` shows, with the time that is left.
@@ -188,7 +171,7 @@ class _Training:
         drafts.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        cost = {} if self.budget is None else {"cost": self.budget.cost_of(drafts.actor.id)}
+        cost = {} if self.frame.budget is None else {"cost": self.frame.cost_of(drafts.actor)}
         return _metrics(ready, loop, ended, kept).model_copy(update=cost), rows
 
     def _learner(self, stack: ExitStack) -> Learns:
@@ -196,23 +179,24 @@ class _Training:
         ready, rollouts = self.ready, self.drafts.rollouts.id
         if ready.devices is None:
             return ready.learner(rollouts)
-        job = ready.rank_job(self.ran, rollouts, ready.devices)
-        return stack.enter_context(Ranks(job, ready.devices, self.drafts.checkpoints.ranks, self.ranks_log, self.live))
+        job = ready.rank_job(self.frame.run, rollouts, ready.devices)
+        log = self.frame.attempt.log_path.with_suffix(".ranks.log")
+        return stack.enter_context(Ranks(job, ready.devices, self.drafts.checkpoints.ranks, log, self.frame.live))
 
     async def _train(self, writers: _Writers, learner: Learns) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
-        ready, drafts, live = self.ready, self.drafts, self.live
+        ready, drafts, live = self.ready, self.drafts, self.frame.live
         config, base, trainee = ready.config, ready.model.base, ready.model.trainee
         async with AsyncExitStack() as stack:
             if isinstance(learner, Ranks):
                 stack.push(learner.close_on_error)
-            folder = self.ran.path / ".policy" / drafts.actor.id
-            policy = await stack.enter_async_context(open_policy(config, base, trainee, self.local, folder))
+            folder = self.frame.run.path / ".policy" / drafts.actor.id
+            policy = await stack.enter_async_context(open_policy(config, base, trainee, self.frame.serving, folder))
             player = StepPlayer(
                 kind=ready.kind,
                 rules=ready.rules,
                 agent=policy,
-                human=await ready.open_humans(self.ran, self.renderer, self.local, live, stack),
+                human=await ready.open_humans(self.frame, self.renderer, stack),
                 system=ready.system,
                 limit=config.concurrency,
                 seconds=config.deadline,
@@ -221,7 +205,7 @@ class _Training:
                 log=writers.log,
                 live=live,
                 bar=writers.played,
-                budget=self.budget,
+                budget=self.frame.budget,
             )
             critic = [] if ready.critic is None else [ready.critic.sha256]
             loop = OnlineLoop(

@@ -22,8 +22,8 @@ from sweet.pipeline.algorithm import ONLINE
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
-from sweet.rollouts.choosing import judge_name
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.prepare import judge_name
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model
 from sweet.stages.base import StageConfig

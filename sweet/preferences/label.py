@@ -18,10 +18,11 @@ from sweet.errors import SweetError
 from sweet.hints import Hint, option, stage
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.metrics import LabelMetrics, LabelWork
-from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.frame import Frame
 from sweet.stages.meta import PreferencesMeta, ScoresMeta
 from sweet.stages.plans import Plan
 from sweet.stages.rows import Preference
@@ -49,16 +50,15 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     scores = newest_to_learn(run, "scores", config.from_, allow_test=config.allow_test, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
-    with run.attempt("label", config, inputs=[scores, rollouts], verify=config.verify, warn=reporter.warn) as attempt:
+    with Frame("label", run, config, reporter, inputs=[scores, rollouts]) as frame:
         rewards, usable, scored = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _no_preference(usable, rewards, rule)
         meta = PreferencesMeta(rollouts=rollouts.id, margin=rule.margin, scorer=ScoresMeta.of(scores).scorer)
-        draft = attempt.start_artifact("preferences", meta=meta.as_json(), restart=True)
-        with JsonlWriter(draft.path) as writer:
-            for preference in found:
-                writer.write(preference)
+        rows = frame.rows("preferences", meta)
+        for preference in found:
+            rows.write(preference)
         metrics = LabelMetrics(
             pairs=len(found),
             tasks=len({t.task_id for t in usable}),
@@ -66,9 +66,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
             trajectories=len(usable),
             left_out=scored - len(usable),
         )
-        attempt.metrics.update(metrics.as_json())
-        artifact = attempt.finish_artifact(draft, rows=len(found))
-    return StageResult("label", run.path, metrics, [artifact])
+        return frame.result(metrics, frame.finish(rows, metrics))
 
 
 def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelWork]:

@@ -20,9 +20,10 @@ from sweet.errors import SweetError
 from sweet.hints import Hint, option, stage
 from sweet.preferences.config import PairConfig
 from sweet.preferences.metrics import PairMetrics, PairWork
-from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.frame import Frame
 from sweet.stages.meta import PairsMeta
 from sweet.stages.plans import Plan
 from sweet.stages.rows import Candidate, CandidateRow, Pair
@@ -37,7 +38,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     """
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
-    with run.attempt("pair", config, inputs=[candidates], verify=config.verify, warn=reporter.warn) as attempt:
+    with Frame("pair", run, config, reporter, inputs=[candidates]) as frame:
         used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
         found = [pair for row in used for pair in turn_rows(row, config)]
         gaps = _gaps(found)
@@ -61,10 +62,9 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
                 ),
             )
         meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
-        draft = attempt.start_artifact("pairs", meta=meta.as_json(), restart=True)
-        with JsonlWriter(draft.path) as writer:
-            for pair in found:
-                writer.write(pair)
+        rows = frame.rows("pairs", meta)
+        for pair in found:
+            rows.write(pair)
         unpaired = len(found) - len(gaps)
         metrics = PairMetrics(
             pairs=len(gaps),
@@ -73,9 +73,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
             unpaired=unpaired,
             mean_gap=round(sum(gaps) / len(gaps), 6),
         )
-        attempt.metrics.update(metrics.as_json())
-        artifact = attempt.finish_artifact(draft, rows=len(found))
-    return StageResult("pair", run.path, metrics, [artifact])
+        return frame.result(metrics, frame.finish(rows, metrics))
 
 
 def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairWork]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.judges.function import ScoreReplies, function_name
 from sweet.judges.options import (
     CRITIC_JUDGES,
     JUDGES_OF_OPTION,
@@ -112,3 +113,26 @@ def check_options(config: RankConfig) -> None:
             where=sampling[0],
             fix=Hint("omit ", sampling[0], " or ", option("replies")),
         )
+
+
+class FunctionRankConfig(RankConfig):
+    """The configuration of a ranking by a Python function (`sweet.rank(run, config, judge=function)`), as the run
+    records it. An interrupted ranking is resumed only by a function of the same name."""
+
+    judge: str  # type: ignore[assignment]
+    """Name of the function."""
+
+
+def config_for(function: ScoreReplies, config: RankConfig) -> FunctionRankConfig:
+    """Return the configuration with the function as its judge.
+
+    Raises:
+        UsageError: the configuration names another judge.
+    """
+    name = function_name(function)
+    if "judge" in config.model_fields_set:
+        what = f"There are two judges: the function {name}, and the configuration's {config.judge}."
+        raise UsageError(what, where="judge", fix="leave one of them out")
+    return FunctionRankConfig.model_validate(
+        {**config.model_dump(exclude_unset=True), "judge": function_name(function)}
+    )

@@ -1,59 +1,153 @@
-"""The artifacts of a run that a ranking reads: the critic, an earlier ranking's replies, the dialogues."""
+"""What a ranking reads, and what it ranks by: the artifacts of the run, the turns, the agent and the judge."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweet.datasets.layout import is_imported
+from sweet.errors import SweetError, UsageError
+from sweet.hints import option, stage
+from sweet.judges.base import TurnKey
+from sweet.judges.control import CreditScorer, check_credit_known
+from sweet.judges.function import ScoreReplies
+from sweet.judges.lookahead import AskedHuman, check_lookahead
+from sweet.judges.opening import ChosenJudge, critic_judge, untrained_judge
+from sweet.judges.options import LOOKAHEAD
+from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.ranking.config import RankConfig, check_options
+from sweet.ranking.turns import SelectedTurn, first_turns, published_order, sample_turns, turns_with_replies
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.meta import RolloutsMeta
+from sweet.stages.artifacts import agent_of, given_model, is_model, recorded_model
+from sweet.stages.critics import CriticSettings, used_protocol
+from sweet.stages.frame import AskedModel
+from sweet.stages.meta import CandidatesMeta, RolloutsMeta
+from sweet.stages.rows import CandidateRow
 from sweet.stages.unseen_tasks import check_not_test
+from sweet.tasks.base import Message, Task
+from sweet.tasks.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
-class RankInputs:
-    """Attributes:
-    critic: None where another judge ranks.
-    replies: the ranking whose replies are judged again; None where replies are sampled.
+class Ranking:
+    """A ranking that is ready to run.
+
+    Attributes:
+        critic: None where another judge ranks.
+        replies: the ranking whose replies are judged again; None where replies are sampled.
+        recorded: its rows.
+        agent: the model that is asked for replies; None where they are recorded.
+        left_out: dialogues that a fault ended: none of their turns is ranked, as nothing is learned from them.
+        scorer: knows the credit of the tasks.
     """
 
     critic: Artifact | None
     replies: Artifact | None
     rollouts: Artifact
+    recorded: Mapping[TurnKey, CandidateRow]
+    agent: AskedModel | None
+    turns: Sequence[SelectedTurn]
+    left_out: int
+    judge: ChosenJudge
+    scorer: CreditScorer
 
     @property
-    def artifacts(self) -> list[Artifact]:
+    def inputs(self) -> list[Artifact]:
+        """The artifacts that are read."""
         return [artifact for artifact in (self.critic, self.replies, self.rollouts) if artifact is not None]
 
+    @property
+    def models(self) -> list[AskedModel]:
+        """The models that are asked for text."""
+        return [*([] if self.agent is None else [self.agent]), *self.judge.asked]
 
-def find_inputs(
-    run: Run, *, by_critic: bool, critic: str | None, replies: str | None, rollouts: str | None, allow_test: bool
-) -> RankInputs:
-    """Find the inputs by their names.
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks of the turns, by id."""
+        return {turn.trajectory.task_id: turn.trajectory.task for turn in self.turns}
+
+    @property
+    def title(self) -> str:
+        """What is ranked, for messages."""
+        if self.agent is None:
+            return f"the replies of {self.replies.id if self.replies else self.rollouts.id}"
+        return f"replies of {self.agent.name} in {self.rollouts.id}"
+
+    def meta(self) -> CandidatesMeta:
+        """Return the `meta` of the candidates: who replied, and who judged."""
+        replied = self.agent.name if self.agent is not None else None
+        return CandidatesMeta(
+            agent=CandidatesMeta.of(self.replies).agent if self.replies else replied,
+            replies=None if self.replies is None else self.replies.id,
+            protocol=None if self.critic is None else used_protocol(self.critic, self.judge.protocol),
+            sim=None if self.judge.human is None else self.judge.human.name,
+        ).model_copy(update=self.judge.meta())
+
+
+def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None = None) -> Ranking:
+    """Find what a ranking reads, and choose its turns and its judge.
 
     Args:
-        by_critic: whether a critic judges.
-        critic: the newest finished critic where None.
-        replies: no earlier replies where None.
-        rollouts: where None, those of `replies`, or those that `_default_rollouts` chooses.
-        allow_test: accept dialogues on test tasks, and what was made from them.
+        function: judges instead of the judge that `config` names.
 
     Raises:
-        UsageError: an artifact is missing or not finished, or was made from dialogues on test tasks.
+        UsageError: options do not go together; or an artifact is missing or not finished, or was made from dialogues
+            on test tasks.
         InputError: one is not as it was finished.
     """
-    found = run.find("critic", critic, needed_by="rank") if by_critic else None
-    if replies is not None:
-        earlier = run.find("candidates", replies, needed_by="rank --replies")
-        chosen = run.input_of(earlier, "rollouts")
+    check_options(config)
+    critic, replies, rollouts = find_inputs(run, config)
+    dialogues, ended_by_fault = [], set()
+    for dialogue in read_jsonl(run.file(rollouts), Trajectory):
+        if dialogue.ended_by_fault:
+            ended_by_fault.add(dialogue.id)
+        else:
+            dialogues.append(dialogue)
+    recorded: dict[TurnKey, CandidateRow] = {}
+    agent = None
+    judge = _choose_judge(run, config, critic, rollouts, function)
+    if replies is None:
+        name = given_model(run, config.agent) if config.agent else agent_of(run, rollouts, "agent")
+        agent = AskedModel("agent", name, config.agent_url)
+        if critic is not None and used_protocol(critic, config.protocol) == "upstream":
+            ordered = dialogues if is_imported(rollouts) else published_order(dialogues)
+            turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
+        else:
+            turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:
-        earlier, rollouts = None, rollouts or run.read_instead("rollouts")
-        default = None if rollouts is not None else _default_rollouts(run, found)
-        chosen = default or run.find("rollouts", rollouts, needed_by="rank")
-    inputs = RankInputs(found, earlier, chosen)
-    check_not_test(run, inputs.artifacts, allow=allow_test, needed_by="rank")
-    run.verify(chosen, sums=False)
-    return inputs
+        path = run.file(replies)
+        recorded = {row.key: row for row in read_jsonl(path, CandidateRow) if row.trajectory_id not in ended_by_fault}
+        turns = turns_with_replies(dialogues, recorded, path)
+    if not turns:
+        what = "The dialogues that no fault ended have no turn of the agent to rank."
+        raise SweetError(what, where=rollouts.id, fix=stage("rollout"))
+    scorer = CreditScorer.for_rollouts(run, rollouts)
+    if judge.name == "oracle":
+        check_credit_known(scorer, map(_given_reply, turns))
+    if judge.human is not None:
+        tasks = (turn.trajectory.task for turn in turns)
+        check_lookahead(scorer.kind, tasks, scripted=judge.human.model is None)
+    return Ranking(critic, replies, rollouts, recorded, agent, turns, len(ended_by_fault), judge, scorer)
+
+
+def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact | None, Artifact]:
+    """Find the critic, the earlier ranking and the dialogues; without an option the newest critic, and the dialogues
+    that `_default_rollouts` chooses."""
+    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
+    replies = None
+    if config.replies is not None:
+        replies = run.find("candidates", config.replies, needed_by="rank --replies")
+        rollouts = run.input_of(replies, "rollouts")
+    else:
+        named = config.rollouts or run.read_instead("rollouts")
+        default = None if named is not None else _default_rollouts(run, critic)
+        rollouts = default or run.find("rollouts", named, needed_by="rank")
+    read = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
+    check_not_test(run, read, allow=config.allow_test, needed_by="rank")
+    run.verify(rollouts, sums=False)
+    return critic, replies, rollouts
 
 
 def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:
@@ -69,3 +163,42 @@ def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:
     keys = ("task", "tasks", "split")
     same = [a for a in done if all(a.meta.get(key) == learned_from.meta.get(key) for key in keys)]
     return same[-1] if same else learned_from
+
+
+def _choose_judge(
+    run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, function: ScoreReplies | None
+) -> ChosenJudge:
+    settings = CriticSettings(
+        config.device, config.max_length, config.micro_batch_tokens, config.packing, config.turn_tokens
+    )
+    if critic is not None:
+        return critic_judge(run, critic, config, settings, config.protocol)
+    if config.judge not in ("untrained", LOOKAHEAD):
+        return ChosenJudge(config.judge, config, settings, function=function)
+    start = config.reference or agent_of(run, rollouts, "reference")
+    if config.judge == "untrained":
+        return untrained_judge(start, config, settings)
+    return ChosenJudge(config.judge, config, settings, start=start, human=_human_of(run, config, rollouts))
+
+
+def _human_of(run: Run, config: RankConfig, rollouts: Artifact) -> AskedHuman:
+    """Return the human that is asked: that of the options, else that of the dialogues.
+
+    Raises:
+        UsageError: none is named, and the dialogues had several, one with a persona, or one that is not known.
+    """
+    name = config.sim
+    meta = RolloutsMeta.of(rollouts)
+    if name is None:
+        name = recorded_model(run, rollouts, "sim") or SCRIPTED
+        if meta.humans or (name != SCRIPTED and not is_model(name)):
+            what = "The judge asks one human, without a persona, and that of these dialogues is another."
+            raise UsageError(what, where=rollouts.id, fix=option("sim", "MODEL"))
+    model = AskedModel("sim", name, config.sim_url) if has_model(name) else None
+    return AskedHuman(name, model, specified=meta.human == "spec", sandbox=config.sandbox)
+
+
+def _given_reply(turn: SelectedTurn) -> tuple[Task, Sequence[Message], str]:
+    """Return the task of a turn, what the agent had seen there, and what it replied."""
+    dialogue = turn.trajectory
+    return dialogue.task, dialogue.observation(turn.index, None), dialogue.dialogue_history[turn.index].said

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from sweet.judges.base import TurnKey
 from sweet.llm.weights import parameter_count
 from sweet.ranking.config import RankConfig
+from sweet.ranking.inputs import choose_ranking
 from sweet.ranking.metrics import RankWork
-from sweet.ranking.stage import choose_judge, choose_turns
+from sweet.ranking.stage import say_left_out
 from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -32,38 +33,38 @@ if TYPE_CHECKING:
 
 def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork]:
     """Return the work that `run_rank` would do."""
-    chosen = choose_turns(run, config)
-    inputs, agent = chosen.inputs, chosen.agent
-    reporter.say(f"Counting the turns of {inputs.rollouts.id}.")
-    chosen.say_left_out(reporter)
-    finished = _finished_turns(run, config.digest(), inputs.artifacts)
-    missing = [turn for turn in chosen.turns if turn.key not in finished]
-    readers = choose_judge(run, config, inputs).readers(run)
+    ranking = choose_ranking(run, config)
+    agent = None if ranking.agent is None else ranking.agent.name
+    reporter.say(f"Counting the turns of {ranking.rollouts.id}.")
+    say_left_out(ranking, reporter)
+    finished = _finished_turns(run, config.digest(), ranking.inputs)
+    missing = [turn for turn in ranking.turns if turn.key not in finished]
+    reader = ranking.judge.reader(run)
     tokens = _count_tokens(
         run,
-        next(iter(readers), agent),
+        reader or agent,
         missing,
-        agent_system(run, inputs.rollouts),
-        inputs.critic,
+        agent_system(run, ranking.rollouts),
+        ranking.critic,
         protocol=config.protocol,
         max_length=config.max_length,
     )
     sampled = len(missing) * config.candidates
     read: int | None = None if agent else 0
     written: int | None = read
-    judged: int | None = None if readers or config.judge == "llm" else 0
+    judged: int | None = None if reader or config.judge == "llm" else 0
     assumed = []
     if tokens is not None:
         assumed.append("A candidate is as long as the replies that were really given at these turns.")
         of_candidates = times(sampled, tokens.reply)
         if agent:
             read, written = tokens.prompts, of_candidates
-        if readers and config.packing == "tree":
+        if reader and config.packing == "tree":
             judged = None if of_candidates is None else tokens.shared + of_candidates
-        elif readers:
+        elif reader:
             judged = tokens.plain * (1 + config.candidates)
     work = RankWork(
-        turns=len(chosen.turns),
+        turns=len(ranking.turns),
         missing=len(missing),
         candidates=sampled,
         tokens_read=read,

@@ -8,8 +8,11 @@ from typing import NamedTuple, Protocol
 
 from sweet.judges.base import SampledTurn, TurnKey, mean_logprob
 from sweet.llm.base import ChatClient, Effort, Reply, Sampling
+from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored
+from sweet.ranking.config import RankConfig
 from sweet.ranking.turns import SelectedTurn
-from sweet.stages.base import digest_of
+from sweet.stages.base import Reporter, digest_of
+from sweet.stages.meta import RolloutsMeta
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message
 
@@ -58,6 +61,24 @@ class AgentCandidates:
     logprobs: bool
     max_thought_tokens: int | None = None
     effort: Effort | None = None
+
+    @classmethod
+    def of(cls, client: ChatClient, config: RankConfig, played: RolloutsMeta, reporter: Reporter) -> AgentCandidates:
+        """Sample as the options say, and think as in the dialogues where they say nothing; warn if the model does not
+        learn how much to think."""
+        effort = config.effort or played.effort
+        if effort_is_ignored(client, effort):
+            reporter.warn(EFFORT_IGNORED)
+        return cls(
+            client,
+            candidates_per_turn=config.candidates,
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            seed=config.seed,
+            logprobs=config.judge == "critic",
+            max_thought_tokens=config.max_thought_tokens or played.max_thought_tokens,
+            effort=effort,
+        )
 
     async def candidates(self, turn: SelectedTurn, observation: Sequence[Message]) -> Candidates:
         sampling = Sampling(

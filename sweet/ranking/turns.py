@@ -17,6 +17,7 @@ from sweet.datasets.layout import task_order
 from sweet.errors import InputError
 from sweet.hints import Hint, option, stage
 from sweet.judges.base import TurnKey
+from sweet.runs.jsonl import read_jsonl
 from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
@@ -89,6 +90,19 @@ def turns_with_replies(
         what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
         raise InputError(what, path=path, fix=Hint(stage("rank"), " without ", option("replies")))
     return [turns[key] for key in sorted(replies)]
+
+
+def missing_turns(turns: Sequence[SelectedTurn], path: Path) -> list[SelectedTurn]:
+    """Return the turns that the file of an interrupted ranking does not have.
+
+    Raises:
+        InputError: it has others.
+    """
+    finished = {row.key for row in read_jsonl(path, CandidateRow)}
+    if not finished <= {turn.key for turn in turns}:
+        what = "The file has turns that are not chosen, so this ranking cannot be resumed."
+        raise InputError(what, path=path, fix=Hint("another ", option("seed")))
+    return [turn for turn in turns if turn.key not in finished]
 
 
 def _agent_turns(trajectories: Sequence[Trajectory]) -> list[SelectedTurn]:

@@ -1,4 +1,4 @@
-"""The data types of rendering: settings, the screenshot with its visible blocks, failures, and the key of a page.
+"""The types of rendering: settings, the screenshot with its visible blocks, failures, the key of a page, and renderers.
 
 Nothing here needs a browser, so that the screenshots of a run can be found and shown without one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 VERSION = 2
 """A part of `page_key`, incremented whenever the same page with the same settings renders differently than before."""
@@ -128,3 +128,16 @@ def page_key(html: str, settings: RenderSettings) -> str:
     parameters = json.dumps(recorded, sort_keys=True)
     # A lone surrogate, which JSON may contain, has no UTF-8.
     return hashlib.sha256(parameters.encode() + b"\n" + html.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Renderer(Protocol):
+    """Renders pages to screenshots: a pool of browsers on this machine or on a cluster, or a stand-in in tests."""
+
+    async def shoot(self, html: str) -> Screenshot:
+        """Render one page. Any number of calls may wait at once.
+
+        Raises:
+            RenderFailed: the page cannot be rendered.
+            SweetError: there is no browser, or an asset that the page loads has not been downloaded.
+        """
+        ...

@@ -1,4 +1,4 @@
-"""The interface of renderers, and a base class that renders each page once.
+"""A base class of renderers that renders each page once.
 
 Screenshots and lasting failures are kept in a store, if there is one, and simultaneous requests for the same page share
 one rendering.
@@ -9,27 +9,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import ScreenshotStore
 
 
-class Renderer(Protocol):
-    """Renders pages to screenshots: a pool of browsers on this machine or on a cluster, or a stand-in in tests."""
-
-    async def shoot(self, html: str) -> Screenshot:
-        """Render one page. Any number of calls may wait at once.
-
-        Raises:
-            RenderFailed: the page cannot be rendered.
-            SweetError: there is no browser, or an asset that the page loads has not been downloaded.
-        """
-        ...
-
-
 class CachingRenderer(ABC):
-    """Renders pages that are not in the store (implements `Renderer`).
+    """Renders pages that are not in the store (implements `sweet.render.page.Renderer`).
 
     Attributes:
         store: the store of screenshots and lasting failures; None stores nothing.

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.render import browsers
-from sweet.render.page import RenderSettings, Screenshot
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer, RenderSettings, Screenshot
 
 
 class SharedRenderer:

@@ -17,7 +17,7 @@ from sweet.gathering import Gathering
 from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
 from sweet.judges.base import JudgedTurn, SampledTurn, mean_logprob
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
-from sweet.rollouts.choosing import choose
+from sweet.stages.rows import Candidate
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
@@ -126,6 +126,22 @@ class Pause(Protocol):
     async def unpaused(self) -> None:
         """Wait until the stage is not paused."""
         ...
+
+
+def choose(judged: JudgedTurn) -> Choice:
+    """Return the choice of the candidate with the highest advantage, the first of equal ones.
+
+    Candidates that could not be judged are not chosen, unless all are: then the first one is, which is an ordinary
+    sample of the agent.
+    """
+    advantages = [reply.advantage if isinstance(reply, Candidate) else None for reply in judged.replies]
+    known = [(advantage, -place) for place, advantage in enumerate(advantages) if advantage is not None]
+    return Choice(
+        index=-max(known)[1] if known else 0,
+        advantages=tuple(advantages),
+        basis=judged.basis,
+        unjudged=judged.failures[0].reason if judged.failures else None,
+    )
 
 
 class Dialogue:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.humans.base import Human
+from sweet.humans.base import PICTURES, Human
 from sweet.humans.personas import Persona, choose_personas
 from sweet.humans.scripted import check_style
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.config import RolloutConfig
 from sweet.stages.base import digest_of
+from sweet.stages.frame import AskedModel
 from sweet.tasks.kind import TaskKind
 
 
@@ -62,13 +64,19 @@ class PlannedHumans:
         """The models, each once; the scripted human is none."""
         return [sim for sim in dict.fromkeys(human.sim for human in self.humans) if sim != SCRIPTED]
 
-    def meta(self) -> dict[str, object]:
-        """Return the keys of the rollouts' meta that record several humans, or a persona; empty without."""
-        if not self.named:
-            return {}
+    def models(self, kind: TaskKind, urls: Sequence[str]) -> list[AskedModel]:
+        """Return the models that play them, each once."""
+        images = PICTURES if kind.visual else 0
+        return [AskedModel("sim", sim, urls, images) for sim in self.sims]
+
+    def meta(self) -> dict[str, Any]:
+        """Return the keys of the rollouts' meta that record several humans, or a persona; null without."""
         texts = {human.persona.name: human.persona.text for human in self.humans}
-        by = {"humans_by": "samples"} if self.by_samples else {}
-        return {"humans": [human.name for human in self.humans], "personas_digest": digest_of(texts), **by}
+        return {
+            "humans": [human.name for human in self.humans] if self.named else None,
+            "personas_digest": digest_of(texts) if self.named else None,
+            "humans_by": ("samples" if self.by_samples else "tasks") if self.named else None,
+        }
 
     def of(self, task: int, sample: int) -> str | None:
         """Return the name of the human of a dialogue; None where dialogues name none.

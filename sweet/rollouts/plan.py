@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweet.judges.opening import ChosenJudge
-from sweet.rollouts.assignments import assignments_of, digest_of_tasks, load_tasks
-from sweet.rollouts.choosing import check_choosing, choose_judge
+from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.humans import plan_humans
 from sweet.rollouts.metrics import RolloutWork
+from sweet.rollouts.prepare import check_choosing, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import with_paths
 from sweet.runs.jsonl import scan_jsonl
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import is_model
 from sweet.stages.base import Reporter
@@ -24,18 +22,14 @@ from sweet.units import count
 
 def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Plan[RolloutWork]:
     """Return the plan of `run_rollout`; `run` is None where there is no run yet."""
-    digest = config.digest()
-    config = config if run is None else with_paths(run, config)
-    kind, _, tasks, note = load_tasks(run, config, reporter)
-    if note is not None:
-        reporter.say(note)
+    digest, planned = config.digest(), load_dialogues(run, config, reporter)
+    config, kind, tasks, judge = planned.config, planned.kind, planned.tasks, planned.judge
     check_choosing(kind, tasks, config)
-    judge = choose_judge(run, config)
     finished: set[str] = set()
     if run is not None:
-        finished = _finished(run, digest, digest_of_tasks(tasks), judge)
+        finished = _finished(run, digest, planned.tasks_digest, planned.inputs)
         reporter.say(f"Finished already: {count(len(finished), 'dialogue')}.")
-    requested = [assignment.id for assignment in assignments_of(tasks, config, plan_humans(kind, config))]
+    requested = [assignment.id for assignment in assignments_of(tasks, config, planned.humans)]
     missing, assumed = len(set(requested) - finished), []
     earlier = earlier_work(run, "rollout")
     if earlier is not None:
@@ -80,16 +74,16 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     return Plan(work=work, assumed=assumed)
 
 
-def _finished(run: Run, digest: str, tasks_digest: str, judge: ChosenJudge | None) -> set[str]:
+def _finished(run: Run, digest: str, tasks_digest: str, inputs: Sequence[Artifact]) -> set[str]:
     """Return the ids of the dialogues that earlier attempts at the same rollout have finished."""
     manifest = run.manifest()
     attempts = {attempt.id for attempt in manifest.attempts if attempt.digest == digest}
-    critic = [] if judge is None or judge.critic is None else [judge.critic.ref()]
+    read = [artifact.ref() for artifact in inputs]
     same = [
         artifact
         for artifact in manifest.of_kind("rollouts")
         if artifact.attempt in attempts
-        and artifact.inputs == critic
+        and artifact.inputs == read
         and RolloutsMeta.of(artifact).tasks_digest == tasks_digest
     ]
     begun = next((run.file(artifact) for artifact in reversed(same) if run.file(artifact).exists()), None)

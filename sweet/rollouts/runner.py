@@ -37,7 +37,6 @@ from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
-from sweet.runs.tokens import Tokens
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.leaks import LeakTally, model_plays
@@ -153,12 +152,6 @@ class FinishedDialogues:
             counts["answered"] += row.get("outcome", "answered") == "answered"
             counts["faults"] += bool(row.get("fault"))
             counts["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
-
-    def tokens(self) -> dict[str, Tokens]:
-        """Return the tokens of the finished dialogues, by role."""
-        agent, sim = ("prompt_tokens", "completion_tokens"), ("human_prompt_tokens", "human_completion_tokens")
-        found = {"agent": [self.sums[name] for name in agent], "sim": [self.sums[name] for name in sim]}
-        return {role: Tokens(prompt=prompt, completion=written) for role, (prompt, written) in found.items()}
 
     def metrics(self, *, failed: int, seconds: float, cost: float | None = None) -> RolloutMetrics:
         """Return the metrics of the rollout.

@@ -7,30 +7,36 @@ can see images, and whether an address belongs to a side that has a model.
 from __future__ import annotations
 
 import shlex
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.humans.connect import Player
-from sweet.judges.opening import ChosenJudge
-from sweet.judges.options import CRITIC_JUDGES
+from sweet.humans.base import Human
+from sweet.humans.connect import Player, open_humans
 from sweet.llm.base import ChatClient
-from sweet.llm.connect import EFFORT_IGNORED, client_of, effort_is_ignored, servers_of_models
+from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored, servers_of_models
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
-from sweet.render.page import RenderSettings
+from sweet.render.page import Renderer, RenderSettings
+from sweet.render.store import SCREENSHOTS
 from sweet.render.window import choose_settings
-from sweet.rollouts.choosing import check_choosing, judge_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.extraction.attacks import attacker, check_attacker, open_attacker
 from sweet.rollouts.humans import PlannedHumans
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
+from sweet.stages.frame import AskedModel
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import PACKAGED
 from sweet.units import count
+
+Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
+"""Opens a model (`sweet.stages.frame.Frame.client`)."""
 
 
 def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
@@ -38,61 +44,61 @@ def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
     return config.model_copy(update={"agent": given_model(run, config.agent)})
 
 
-def models_of(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
-    """Return the models that play, and one that is asked for scores, with their addresses."""
-    sides = ((config.agent, config.agent_url), *((sim, config.sim_url) for sim in config.sims))
-    played = [(model, urls) for model, urls in sides if has_model(model)]
-    return played if judge is None else [*played, *judge.asked]
+async def open_agent(
+    kind: TaskKind, config: RolloutConfig, opens: Opens, reporter: Reporter, stack: AsyncExitStack
+) -> ChatClient:
+    """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
+    if config.agent == SCRIPTED and kind.scripted_agent is not None:
+        return ScriptedClient(kind.scripted_agent)
+    if config.agent.startswith(ATTACK):
+        return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
+    client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
+    if effort_is_ignored(client, config.effort):
+        reporter.warn(EFFORT_IGNORED)
+    return client
 
 
-async def open_players(
-    config: RolloutConfig, humans: PlannedHumans, local: LocalServing, stack: AsyncExitStack
-) -> list[Player]:
-    """Open the models that play humans, each once, and return who plays each human."""
-    urls = {sim: list(config.sim_url) for sim in humans.sims}
-    if len(urls) > 1 and config.sim_url:
-        urls = await servers_of_models(
-            list(urls),
+async def open_simulated_humans(
+    kind: TaskKind,
+    config: RolloutConfig,
+    humans: PlannedHumans,
+    opens: Opens,
+    reporter: Reporter,
+    stack: AsyncExitStack,
+    folder: Path,
+    rendering: RenderSettings | None,
+    renderer: Renderer | None = None,
+) -> dict[str | None, Human]:
+    """Open the simulated humans, by the names that dialogues have for them. A model that plays several is opened once.
+
+    Args:
+        folder: the run, or another folder, for screenshots.
+        renderer: of the pages that they see; None opens browsers.
+    """
+    models = humans.models(kind, config.sim_url)
+    if len(models) > 1 and config.sim_url:
+        served = await servers_of_models(
+            [model.name for model in models],
             config.sim_url,
             role="sim",
             retry_timeout=config.retry_timeout,
             request_timeout=config.request_timeout,
             follow_redirects=config.follow_redirects,
         )
-    clients: dict[str, ChatClient] = {}
-    for sim, addresses in urls.items():
-        clients[sim] = await stack.enter_async_context(client_of(config, "sim", sim, addresses, local))
-    return [Player(clients.get(human.sim), human.persona) for human in humans.humans]
-
-
-async def open_agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
-    if config.agent == SCRIPTED and kind.scripted_agent is not None:
-        return ScriptedClient(kind.scripted_agent)
-    if config.agent.startswith(ATTACK):
-        return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
-    return await stack.enter_async_context(client_of(config, "agent", config.agent, config.agent_url, local))
-
-
-def check_effort(client: ChatClient, config: RolloutConfig, reporter: Reporter) -> None:
-    """Warn if the agent's model does not learn how much to think."""
-    if effort_is_ignored(client, config.effort):
-        reporter.warn(EFFORT_IGNORED)
-
-
-def check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
-    check_agent(kind, config)
-    check_human(kind, tasks, config)
-    check_choosing(kind, tasks, config)
-    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
-        raise UsageError(
-            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
-            where=option("ray"),
-            fix="leave it out",
-        )
-    if kind.visual and config.ray is None:
-        from sweet.render.requirements import check_rendering
-
-        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
+        models = [replace(model, urls=served[model.name]) for model in models]
+    clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
+    opening = open_humans(
+        kind,
+        [Player(clients.get(human.sim), human.persona) for human in humans.humans],
+        folder / SCREENSHOTS,
+        config.protocol,
+        config.ray,
+        reporter.say,
+        rendering,
+        config.human_tries,
+        renderer,
+    )
+    return humans.by_name(await stack.enter_async_context(opening))
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:

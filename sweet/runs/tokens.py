@@ -116,7 +116,7 @@ def tokens_path(root: Path, attempt: str) -> Path:
 
 
 def tokens_of(root: Path, attempt: Attempt) -> dict[str, Tokens]:
-    """Return the tokens of an attempt, by role; none of one that asked no model, and of one of an earlier version.
+    """Return the tokens of an attempt, by role; none of one that asked no model.
 
     Raises:
         InputError: its file is invalid.

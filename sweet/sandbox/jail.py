@@ -33,14 +33,12 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sweet.errors import SweetError
 from sweet.sandbox.container import ENVIRONMENT, Container
-from sweet.sandbox.program import MARSHAL, MODULES, Limits, Warmth
+from sweet.sandbox.program import MARSHAL, MODULES, Limits, Tier, Warmth
 from sweet.sandbox.syscalls import FilterError, seccomp_filters
-
-Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("zygote.py", "child.py", "determinism.py")

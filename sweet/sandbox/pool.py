@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sweet.sandbox.jail import Jail, JailError, Tier
-from sweet.sandbox.program import MARSHAL, Code, Execution, Limits, Program, Result, Warmth
+from sweet.sandbox.jail import Jail, JailError
+from sweet.sandbox.program import MARSHAL, Code, Execution, Limits, Program, Result, Tier, Warmth
 from sweet.sandbox.resource_monitor import excess
 from sweet.sandbox.stream import IdleWorkers, Stream
 

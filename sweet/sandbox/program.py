@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
+"""Kind of jail in which a program runs."""
+
+TierChoice = Literal["auto", Tier]
+"""The same as an option; auto is the strongest that works."""
+
 Status = Literal["value", "raised", "timeout", "crash"]
 
 MARSHAL = 2

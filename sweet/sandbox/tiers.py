@@ -12,21 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from sweet.device import usable_cores
 from sweet.errors import SweetError, UsageError
 from sweet.hints import option
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
-from sweet.sandbox.jail import JailError, Tier, bounds_processes
+from sweet.sandbox.jail import JailError, bounds_processes
 from sweet.sandbox.pool import Sandbox, open_jails
-from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.program import Limits, Program, Tier, TierChoice
 from sweet.sandbox.syscalls import FilterError, seccomp_filters
 
 SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "docker")
 """The tiers from which `auto` chooses, the strongest first."""
-
-TierChoice = Literal["auto", "bwrap", "landlock", "docker", "unsafe"]
 
 _PROBE = """
 import os, socket

@@ -1,6 +1,6 @@
 """Best of N finished dialogues of a task, chosen by the critic or by a language model.
 
-The paper's figure 3a chooses at each turn of a dialogue under way instead: `sweet.rollouts.choosing`.
+The paper's figure 3a chooses at each turn of a dialogue under way instead: `sweet.rollouts.dialogue`.
 
 The critic scores whole dialogues, with the training-time information in its context: the sum of the advantages of their
 turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). A language model gives each a
@@ -19,6 +19,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +32,7 @@ from sweet.hints import Hint, option, stage
 from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis
 from sweet.judges.llm import Score as DialogueScore
 from sweet.llm.connect import open_client
+from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import LOGS, Artifact
 from sweet.runs.run import Run
@@ -41,12 +43,16 @@ from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.critics import (
     CriticSettings,
+    check_reference,
+    check_turn_tokens,
     load_critic,
     used_reference_context,
     used_turn_tokens,
     warn_dropped_turns,
+    warn_if_at_chance,
 )
 from sweet.stages.failures import run_all
+from sweet.stages.frame import Frame
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.prices import Budget
 from sweet.stages.record import Rate
@@ -75,6 +81,40 @@ class ScoredDialogue:
 
     score: float
     solved: float
+
+
+def check_best_of(run: Run, config: EvalConfig, reporter: Reporter) -> None:
+    """Check that the critic of --best-of accepts the options, and warn if it is not better than chance."""
+    if config.best_of_by == "critic":
+        critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
+        check_reference(critic, None, config.reference_context)
+        check_turn_tokens(critic, None, config.turn_tokens)
+        warn_if_at_chance(run, critic, reporter)
+
+
+def choose_best(
+    frame: Frame, rollouts: Artifact, scores: Sequence[Score], config: EvalConfig, draft: Draft
+) -> BestOfMetrics:
+    """Return the success of the best of N dialogues, by what the options choose.
+
+    Args:
+        draft: the scores that are being written, whose earlier attempts have asked the model too.
+    """
+    if config.best_of_by == "critic":
+        return measure_best_of(
+            frame.run,
+            rollouts,
+            scores,
+            config.critic,
+            config.device,
+            frame,
+            reference_context=config.reference_context,
+            turn_tokens=config.turn_tokens,
+        )
+    recorded = partial(JudgedDialogues, frame.run, draft.id, config, rows=frame.log)
+    found = measure_best_of_by_model(frame.run, rollouts, scores, config, frame, recorded, frame.budget)
+    cost = frame.cost_of(draft)
+    return found if cost is None else found.model_copy(update={"cost": cost})
 
 
 def measure_best_of(

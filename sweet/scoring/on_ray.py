@@ -17,7 +17,7 @@ from typing import Any
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.runs.environment import NODES
-from sweet.sandbox.jail import Tier
+from sweet.sandbox.program import Tier
 from sweet.sandbox.stream import AHEAD
 from sweet.sandbox.tiers import SAFE_TIERS
 from sweet.stages.base import Silent

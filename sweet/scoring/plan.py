@@ -11,7 +11,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalWork
-from sweet.scoring.stage import check_options, rendering_of
+from sweet.scoring.request import check_options, rendering_of
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
 from sweet.tasks.registry import task_kind

@@ -15,10 +15,11 @@ from sweet.render.page import RenderSettings
 from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
 from sweet.tasks.base import HumanSees, ProtocolName, ReferenceContext, TurnTokens
+from sweet.tasks.trajectory import Thoughts
 
 
 class JudgedMeta(Meta):
-    """Of what a judge has scored; all absent where there was none."""
+    """Of what a judge has scored; all null where there was none."""
 
     judge: str | None = None
     """What judged: critic, llm, oracle, random, untrained, or the name of a Python function."""
@@ -29,15 +30,14 @@ class JudgedMeta(Meta):
     judge_prompt: str | None = None
     """Digest of its prompt."""
     informed: bool | None = None
-    """Whether the judge sees the training-time information; of candidates recorded for a language model only."""
+    """Whether the judge sees the training-time information."""
     reference: str | None = None
     """The model that judged untrained."""
     reference_context: ReferenceContext | None = None
-    """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; absent
+    """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; null
     where the critic has no reference, or does not read that information either."""
     turn_tokens: TurnTokens | None = None
-    """The tokens of a turn over which the mean of the critic's log-ratios ran; absent for a regression head, and if an
-    earlier version ranked."""
+    """The tokens of a turn over which the mean of the critic's log-ratios ran; null for a regression head."""
 
 
 class RolloutsMeta(JudgedMeta):
@@ -50,7 +50,7 @@ class RolloutsMeta(JudgedMeta):
     split: str | None = None
     """Split of the dataset that was played: those of a file without splits are all of this one."""
     holdout: float | None = None
-    """Share of the file's tasks that were held out for testing; absent where none was."""
+    """Share of the file's tasks that were held out for testing; null where none was."""
     holdout_validation: float | None = None
     """The same for validation."""
     tasks_digest: str | None = None
@@ -63,10 +63,10 @@ class RolloutsMeta(JudgedMeta):
     """The names of the humans, where there were several or one with a persona: each dialogue names its own."""
     personas_digest: str | None = None
     """Digest of the texts of their personas."""
-    humans_by: Literal["samples"] | None = None
-    """samples, where the dialogues of one task had different humans."""
+    humans_by: Literal["tasks", "samples"] | None = None
+    """How they were spread: tasks, one human of all dialogues of a task, or samples, one after the other."""
     human: HumanSees | None = None
-    """What the human knew the tasks by: spec, their specifications; absent where it was code."""
+    """What the human knew the tasks by: their code, or spec, their specifications."""
     samples: int | None = None
     """Dialogues of each task."""
     max_turns: int | None = None
@@ -74,21 +74,21 @@ class RolloutsMeta(JudgedMeta):
     protocol: ProtocolName | None = None
     """paper, or upstream."""
     window: Window | None = None
-    """Window in which pages were rendered, WIDTHxHEIGHT; 1280x720 if it is absent (html)."""
+    """Window in which pages were rendered, WIDTHxHEIGHT (html)."""
     pictures: str | None = None
-    """What was shown for images: placeholder, also if it is absent, or photo@ and a digest of the photograph (html)."""
+    """What was shown for images: placeholder, or photo@ and a digest of the photograph (html)."""
     agent_system: str | None = None
     """The agent's system prompt, where it is not the packaged one."""
     prompts_digest: str | None = None
     """Digest of the prompts that were given instead of the packaged ones."""
     best_of: int | None = None
-    """Replies that were sampled at each turn, of which the judge chose one; absent where one was sampled."""
+    """Replies that were sampled at each turn, of which the judge chose one; null where one was sampled."""
     effort: Effort | None = None
-    """How much the agent was asked to think; absent where it was not."""
+    """How much the agent was asked to think; null where it was not."""
     max_thought_tokens: int | None = None
-    """Tokens after which its thoughts were ended; absent where they were not."""
-    thoughts: Literal["keep"] | None = None
-    """keep, where the agent read its earlier thoughts in the history."""
+    """Tokens after which its thoughts were ended; null where they were not."""
+    thoughts: Thoughts | None = None
+    """keep, where the agent read its earlier thoughts in the history; else drop."""
 
     @property
     def rendering(self) -> RenderSettings:
@@ -165,7 +165,7 @@ class TrainedMeta(Meta):
     beta: float | None = None
     """Weight of the log-ratios."""
     lora: int | None = None
-    """Rank of the LoRA adapter that was trained; absent where the whole model was."""
+    """Rank of the LoRA adapter that was trained; null where the whole model was."""
     lora_alpha: int | None = None
     """Weight of the adapter, over its rank."""
     lora_output: Literal["merged", "adapter"] | None = None
@@ -178,9 +178,9 @@ class CandidatesMeta(JudgedMeta):
     agent: str | None = None
     """The model that was sampled, as it was named then."""
     replies: str | None = None
-    """Id of the candidates whose replies were judged again; absent where replies were sampled."""
+    """Id of the candidates whose replies were judged again; null where replies were sampled."""
     protocol: ProtocolName | None = None
-    """Protocol that the critic judged by: paper, or upstream."""
+    """ProtocolName that the critic judged by: paper, or upstream."""
     sim: str | None = None
     """The simulated human that the judge lookahead asked."""
 

@@ -16,7 +16,7 @@ from sweet.humans.asking import TRIES
 from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
-from sweet.sandbox.tiers import TierChoice
+from sweet.sandbox.program import TierChoice
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, OneOrMore, Packing, StageConfig, about
 from sweet.tasks.base import HumanSees, ProtocolName, TurnTokens
 from sweet.tasks.markers import MAX_TURNS

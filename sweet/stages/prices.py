@@ -20,7 +20,7 @@ from sweet.regular import read_regular
 from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
-from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, larger, tokens_of_run, total
+from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.toml_file import parse_toml, read_text
 from sweet.units import price
@@ -216,17 +216,7 @@ class RunBudget(Budget):
         super().__init__(prices, attempt.tokens, most, tokens_of_run(run.path, run.manifest()))
         self._run = run
 
-    def cost_of(self, artifact: str, known: TokensByRole | None = None) -> float:
-        """Return what an artifact that this attempt writes has cost, the attempts before this one included.
-
-        Args:
-            known: tokens of its rows, of which attempts of earlier versions recorded nothing else.
-        """
+    def cost_of(self, artifact: str) -> float:
+        """Return what an artifact that this attempt writes has cost, the attempts before this one included."""
         self._meter.write()
-        tokens = tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact)
-        return self._prices.cost(larger(tokens, known or {}))
-
-
-def open_budget(run: Run, attempt: ActiveAttempt, prices: Prices | None, config: PricedConfig) -> RunBudget | None:
-    """Return what a run may cost; None without prices."""
-    return None if prices is None else RunBudget(run, attempt, prices, config.max_cost)
+        return self._prices.cost(tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact))

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sweet.credit.registry import rule_class
 from sweet.device import Device
 from sweet.json_value import JsonValue
-from sweet.sandbox.tiers import TierChoice
+from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family

@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
-from sweet.render.renderer import Renderer
-from sweet.sandbox.tiers import TierChoice
+from sweet.render.page import Renderer
+from sweet.sandbox.program import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.trajectory import FAULTS, Trajectory

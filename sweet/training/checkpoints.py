@@ -12,7 +12,6 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.job import checkpoint_path
-from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, digest_of
 from sweet.stages.record import RecordedRecord
 from sweet.training.model import StartingModel
@@ -69,16 +68,6 @@ class Checkpoints:
         shutil.rmtree(self.ranks, ignore_errors=True)
 
 
-def finished_metrics(run: Run, kind: type[M], *names: str) -> M | None:
-    """Return the metrics of artifacts that one earlier attempt finished; None where none did."""
-    attempts = [
-        attempt
-        for attempt in run.manifest().attempts
-        if {*names} <= {*attempt.outputs} and attempt.status == "done" and attempt.metrics
-    ]
-    return kind.read(attempts[-1].metrics) if attempts else None
-
-
 def training_digest(config: StageConfig, model: StartingModel, used: Hyperparameters, *inputs: str | None) -> str:
     """Return what identifies a training in its checkpoints.
 
@@ -90,8 +79,10 @@ def training_digest(config: StageConfig, model: StartingModel, used: Hyperparame
 
 
 def adapter_meta(model: StartingModel) -> dict[str, object]:
-    """Return what the meta of an artifact says of the adapter that was trained; empty where none was."""
+    """Return what the meta of an artifact says of the adapter that was trained; null where none was."""
     start = model.trainee.start
-    if start.lora is None:
-        return {}
-    return {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
+    return {
+        "lora": None if start.lora is None else start.lora.rank,
+        "lora_alpha": None if start.lora is None else start.lora.alpha,
+        "lora_output": None if start.lora is None else start.output,
+    }

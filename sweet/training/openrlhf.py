@@ -28,6 +28,7 @@ from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.frame import Frame
 from sweet.stages.rows import Pair
 from sweet.tasks.base import ProtocolName, TurnTokens
 from sweet.training.config import LayoutOptions
@@ -145,17 +146,16 @@ def train_by_openrlhf(
     used = training.hyperparameters
     meta = record.artifact_meta(training.model.base, used, training.beta)
     environment = {"openrlhf": version}
-    inputs, verify = training.inputs, record.config.verify
-    attempted = run.attempt(record.stage, record.config, inputs, environment, verify=verify, warn=reporter.warn)
-    with attempted as attempt:
-        draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
+    framed = Frame(record.stage, run, record.config, reporter, inputs=training.inputs, environment=environment)
+    with framed as frame:
+        draft = frame.artifact(record.kind, meta)
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)
         job = training.job(resume=record.resume and (folder / CHECKPOINTS).exists())
         count = write_rows(folder / DATA, rows(training.model.encoder, compared))
-        log = attempt.log_path.with_suffix(".openrlhf.log")
-        reporter.say(f"OpenRLHF {version} trains on {count} pairs; its output is in {log}.")
-        attempt.environment["command"] = command(python, job)
+        log = frame.attempt.log_path.with_suffix(".openrlhf.log")
+        frame.say(f"OpenRLHF {version} trains on {count} pairs; its output is in {log}.")
+        frame.attempt.environment["command"] = command(python, job)
         began = time.monotonic()
         _move_model(train(python, job, folder, log), draft.path)
         shutil.rmtree(folder)
@@ -165,9 +165,7 @@ def train_by_openrlhf(
             parameters=training.model.trainee.parameters,
             seconds=round(time.monotonic() - began, 3),
         )
-        attempt.metrics.update(metrics.as_json())
-        artifact = attempt.finish_artifact(draft, rows=None)
-    return StageResult(record.stage, run.path, metrics, [artifact])
+        return frame.result(metrics, frame.finish(draft, metrics))
 
 
 def _compared(training: OpenRLHFTraining) -> list[Comparison]:

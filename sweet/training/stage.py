@@ -60,5 +60,7 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
 
 
 def _actor_meta(config: TrainActorConfig) -> TrainedMeta:
-    meta = TrainedMeta(method=config.method, protocol=config.protocol, turn_tokens=actor_turn_tokens(config))
-    return meta.model_copy(update={"rule_option": config.rule_option}) if config.rule_option else meta
+    counted = actor_turn_tokens(config)
+    return TrainedMeta(
+        method=config.method, rule_option=config.rule_option, protocol=config.protocol, turn_tokens=counted
+    )

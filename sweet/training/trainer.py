@@ -21,13 +21,13 @@ from sweet.learn.metrics import Record, Summary
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.zero import ZeroSettings
-from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import PlannedConfig, Reporter, StageResult
-from sweet.stages.live import PAUSE, LiveReporter
+from sweet.stages.frame import Frame
+from sweet.stages.live import PAUSE
 from sweet.stages.meta import TrainedMeta
-from sweet.training.checkpoints import Checkpoints, adapter_meta, finished_metrics, training_digest
+from sweet.training.checkpoints import Checkpoints, adapter_meta, training_digest
 from sweet.training.config import Order
 from sweet.training.examples import TrainingData
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
@@ -118,42 +118,37 @@ def train(
     training.data.check(reporter)
     if dropped := training.data.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {training.model.max_length}.")
-    meta = _meta(training, record)
-    config = record.config
-    attempted = run.attempt(record.stage, config, training.inputs, verify=config.verify, warn=reporter.warn)
-    with attempted as attempt:
-        draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
+    meta, config = _meta(training, record), record.config
+    controls = PAUSE if training.layout is None else ()
+    with Frame(record.stage, run, config, reporter, inputs=training.inputs, controls=controls) as frame:
+        draft = frame.artifact(record.kind, meta)
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
         has_checkpoint = checkpoints.exist(one=torch, several=deepspeed)
-        reporter = live = LiveReporter(reporter, attempt, PAUSE if training.layout is None else ())
-        metrics = finished_metrics(run, TrainMetrics, draft.id) if draft.resumed and not has_checkpoint else None
-        if metrics is not None:
-            run.verify(run.artifact(draft.id), sums=config.verify)
-            reporter.say(f"{draft.id} is finished already.")
-        else:
+        metrics = None
+        if draft.resumed and not has_checkpoint:
+            metrics = frame.finished_metrics(TrainMetrics, [draft])
+        if metrics is None:
             name = log_name(run, draft.id, config.model_dump(mode="json") | meta.as_json())
-            with JsonlWriter(attempt.metrics_path) as rows, MetricLogs(log_to, name, reporter) as logs:
+            with MetricLogs(log_to, name, frame) as logs:
 
                 def on_row(row: Record) -> None:
-                    rows.write(row)
+                    frame.log.write(row)
                     logs.write(row)
-                    live.wait_while_paused()
+                    frame.live.wait_while_paused()
 
-                ranks_log = attempt.log_path.with_suffix(".ranks.log")
+                ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
                 sources = [artifact.sha256 for artifact in training.inputs]
                 digest = training_digest(config, training.model, training.hyperparameters, *sources)
                 data, reward = as_recorded(
                     draft.path / FILE, training.data, training.reward, digest, resume=record.resume and draft.resumed
                 )
                 training = replace(training, data=data, reward=reward)
-                summary = _train_into(checkpoints, training, record, digest, ranks_log, on_row, reporter)
+                summary = _train_into(checkpoints, training, record, digest, ranks_log, on_row, frame)
             checkpoints.remove()
             (draft.path / FILE).unlink(missing_ok=True)
             metrics = _metrics(training, summary)
-        attempt.metrics.update(metrics.as_json())
-        artifact = attempt.finish_artifact(draft, rows=None)
-    return StageResult(record.stage, run.path, metrics, [artifact])
+        return frame.result(metrics, frame.finish(draft, metrics))
 
 
 def _meta(training: Training, record: StageRecord) -> TrainedMeta:

@@ -154,13 +154,13 @@ def test_the_inputs_are_those_of_the_attempt(run: Run) -> None:
     interrupt(run, "label", "preferences", LabelConfig(margin=0.5), scores, rollouts)
     newer = make(run, "rollout", "rollouts", text="2\n", meta={"split": "train"})
     newer_critic = make(run, "train-critic", "critic", make(run, "eval", "scores", newer, text="2\n"), text="2\n")
-    found = find_inputs(run, by_critic=True, critic=None, replies=None, rollouts=None, allow_test=False)
-    assert [artifact.id for artifact in found.artifacts] == [newer_critic.id, newer.id]
+    read = find_inputs(run, RankConfig())
+    assert [artifact.id for artifact in read if artifact] == [newer_critic.id, newer.id]
 
     going_on, config = with_settings_of_unfinished(run, "rank", RankConfig(resume=True), Silent())
     assert config.seed == 3
-    found = find_inputs(going_on, by_critic=True, critic=None, replies=None, rollouts=None, allow_test=False)
-    assert [artifact.id for artifact in found.artifacts] == [critic.id, rollouts.id]
+    read = find_inputs(going_on, RankConfig())
+    assert [artifact.id for artifact in read if artifact] == [critic.id, rollouts.id]
 
     going_on, label = with_settings_of_unfinished(run, "label", LabelConfig(resume=True), Silent())
     assert label.margin == 0.5

@@ -116,12 +116,9 @@ class World:
             scores = newest_to_learn(run, "scores", config.from_, allow_test=False, needed_by=name)
             return [scores, run.input_of(scores, "rollouts")]
         if name == "rank":
-            critic, replies, rollouts = config.from_, config.replies, config.rollouts
-            chosen = find_inputs(
-                run, by_critic=True, critic=critic, replies=replies, rollouts=rollouts, allow_test=config.allow_test
-            )
-            self._check_agent(config.agent or agent_of(run, chosen.rollouts, "agent"))
-            return chosen.artifacts
+            read = find_inputs(run, config)
+            self._check_agent(config.agent or agent_of(run, read[2], "agent"))
+            return [artifact for artifact in read if artifact is not None]
         if name == "pair":
             candidates = run.find("candidates", config.from_, needed_by=name)
             check_not_test(run, [candidates], allow=False, needed_by=name)

@@ -195,7 +195,7 @@ def test_protocol_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> 
 
 
 def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
-    """As an earlier version left it, which chose other turns for protocol upstream."""
+    """As one of protocol upstream whose file was edited."""
     made = run_rank(run, config(protocol="upstream"), Silent()).artifacts[0]
     others = run_rank(run, config(), Silent()).artifacts[0]
     path = run.file(made)
@@ -204,7 +204,7 @@ def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
     other = [row for row in rows if CandidateRow.model_validate_json(row).key not in chosen]
     assert other
     path.write_bytes(b"".join(other[:2]))
-    with pytest.raises(InputError, match="not chosen any more"):
+    with pytest.raises(InputError, match="turns that are not chosen"):
         run_rank(run, config(protocol="upstream"), Silent())
 
 
@@ -233,9 +233,15 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
         "agent": agent,
         "judge": "critic",
         "critic": "critic-1",
+        "judge_model": None,
+        "judge_prompt": None,
+        "informed": True,
+        "reference": None,
         "turn_tokens": "separate",
         "protocol": "paper",
         "reference_context": "hidden",
+        "replies": None,
+        "sim": None,
     }
     critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent
     tokenizer = load_tokenizer(critic_path)

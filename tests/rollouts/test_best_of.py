@@ -18,8 +18,8 @@ from sweet.learn.critic import TurnReplies
 from sweet.learn.replies import ReplyText
 from sweet.llm.base import Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
-from sweet.rollouts.choosing import choose
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.dialogue import choose
 from sweet.rollouts.plan import plan_rollout
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
@@ -144,7 +144,7 @@ def test_the_best_of_one_is_the_ordinary_rollout(run: Run, tmp_path: Path) -> No
     other = Run.create(tmp_path / "other", task="code")
     result = run_rollout(other, config(best_of=1, judge="random"), Silent())
     assert texts(played(run)) == texts(played(other))
-    assert "best_of" not in result.artifacts[0].meta
+    assert result.artifacts[0].meta["best_of"] is result.artifacts[0].meta["judge"] is None
     assert "candidates" not in result.metrics.as_json()
     assert not any(turn.choice for t in played(other).values() for turn in t.dialogue_history)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Code, Program
-from sweet.sandbox.tiers import TierChoice, open_sandbox, probe_tier
+from sweet.sandbox.program import Code, Program, TierChoice
+from sweet.sandbox.tiers import open_sandbox, probe_tier
 from sweet.sandbox.values import same
 from sweet.tasks.base import Task
 from sweet.tasks.code.reading import code_of

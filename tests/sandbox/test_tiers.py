@@ -9,8 +9,7 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.sandbox import jail, tiers
-from sweet.sandbox.jail import Tier
-from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.program import Limits, Program, Tier
 from sweet.sandbox.syscalls import FilterError
 from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tiers
 

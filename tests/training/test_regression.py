@@ -164,7 +164,7 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any
     run_train_critic(run, config(**kind), Silent())
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.2, max_tokens=8), Silent())
     assert ranked.artifacts[0].meta["protocol"] == kind.get("protocol", "paper")
-    assert "reference_context" not in ranked.artifacts[0].meta, "it has no reference"
+    assert ranked.artifacts[0].meta["reference_context"] is None, "it has no reference"
     for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
         scores = [candidate.score for candidate in row.candidates]
         usual = sum(score for score in scores if score is not None) / len(scores)

@@ -16,7 +16,7 @@ from sweet.errors import SweetError, for_command_line
 from sweet.humans.base import Human, ReferenceFailed
 from sweet.humans.faults import leak_of
 from sweet.llm.base import ChatClient
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.play.interface import Action, Actions, Interface, Session, Situation, State
 from sweet.rollouts.play.saved import Saved

@@ -21,8 +21,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot
-from sweet.render.renderer import Renderer
+from sweet.render.page import Renderer, RenderFailed, RenderSettings, Screenshot
 from sweet.render.screenshot_images import black_square, read_image
 from sweet.render.similarity import Embeddings, Similarity, cosine
 from sweet.render.similarity_choice import open_similarity

@@ -24,9 +24,8 @@ from typing import Any
 import pytest
 
 from sweet.sandbox import jail
-from sweet.sandbox.jail import Tier
 from sweet.sandbox.pool import Sandbox, open_jails
-from sweet.sandbox.program import Limits
+from sweet.sandbox.program import Limits, Tier
 from sweet.sandbox.resource_monitor import descendants
 from sweet.sandbox.syscalls import FilterError
 from sweet.tasks.base import Task

@@ -1,0 +1,255 @@
+"""From the options of a rollout to dialogues that are ready to be played: tasks, humans, judge, pages, models, meta.
+
+What can be checked before a server is asked is checked here. `sweet play` prepares its dialogues in the same way, with
+a person on one side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.judges.control import CreditScorer, check_credit_known
+from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_judge, untrained_judge
+from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, JudgeName, check_judge_options
+from sweet.llm.scripted import SCRIPTED, has_model
+from sweet.render.page import RenderSettings
+from sweet.render.window import window_name
+from sweet.rollouts.assignments import digest_of_tasks, load_tasks
+from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
+from sweet.rollouts.dialogue import Rules
+from sweet.rollouts.humans import PlannedHumans, plan_humans
+from sweet.rollouts.sides import check_agent, check_human, rendering_of, with_paths
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import given_prompts
+from sweet.stages.base import Reporter
+from sweet.stages.critics import CriticSettings
+from sweet.stages.frame import AskedModel
+from sweet.stages.meta import RolloutsMeta
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind, opening
+
+
+@dataclass(frozen=True)
+class Dialogues:
+    """The dialogues of a rollout, ready to be played.
+
+    Attributes:
+        config: with the path of an agent that was given by its id.
+        source: the dataset.
+        judge: chooses among several replies; None where one is sampled at each turn.
+        rendering: None for tasks without pages.
+    """
+
+    config: RolloutConfig
+    kind: TaskKind
+    source: str
+    tasks: list[Task]
+    humans: PlannedHumans
+    judge: ChosenJudge | None
+    rendering: RenderSettings | None
+
+    @property
+    def agent(self) -> AskedModel | None:
+        """The agent's model; None for rules and attackers."""
+        config = self.config
+        return AskedModel("agent", config.agent, config.agent_url) if has_model(config.agent) else None
+
+    @property
+    def models(self) -> list[AskedModel]:
+        """The models that are asked for text."""
+        agent = [] if self.agent is None else [self.agent]
+        return [*agent, *self.humans.models(self.kind, self.config.sim_url), *(self.judge.asked if self.judge else [])]
+
+    @property
+    def inputs(self) -> list[Artifact]:
+        """The artifacts that are read."""
+        return [] if self.judge is None or self.judge.critic is None else [self.judge.critic]
+
+    @property
+    def ray_of_judge(self) -> str | None:
+        """The Ray cluster on whose nodes a critic judges. For a kind with pages the nodes render these."""
+        return None if self.kind.visual else self.config.ray
+
+    @cached_property
+    def tasks_digest(self) -> str:
+        return digest_of_tasks(self.tasks)
+
+    @property
+    def scorer(self) -> CreditScorer:
+        """Knows what the tasks say of replies."""
+        return CreditScorer(self.kind, self.config.max_turns)
+
+    def rules(self) -> Rules:
+        """Return the rules of the dialogues."""
+        config = self.config
+        return Rules(
+            config.max_turns,
+            config.temperature,
+            config.top_p,
+            config.max_tokens,
+            config.protocol,
+            config.token_limit,
+            config.best_of or 1,
+            logprobs=self.judge is not None and self.judge.critic is not None,
+            max_thought_tokens=config.max_thought_tokens,
+            effort=config.effort,
+            thoughts=config.thoughts,
+        )
+
+    def meta(self, agent: str) -> RolloutsMeta:
+        """Return the `meta` of the rollouts.
+
+        Args:
+            agent: as it was named, by its id where it is an actor of the run.
+        """
+        config, judge = self.config, self.judge
+        prompts: dict[str, Any] = {}
+        if config.prompts is not None:
+            prompts = given_prompts(self.kind, config.prompts, config.max_turns)
+        meta = RolloutsMeta(
+            task=config.task,
+            tasks=self.source,
+            split=config.split,
+            holdout=config.holdout,
+            holdout_validation=config.holdout_validation,
+            tasks_digest=self.tasks_digest,
+            agent=agent,
+            sim=self.humans.title,
+            **self.humans.meta(),
+            human=config.human,
+            samples=config.samples,
+            max_turns=config.max_turns,
+            protocol=config.protocol,
+            window=None if self.rendering is None else window_name(self.rendering),
+            pictures=None if self.rendering is None else self.rendering.pictures,
+            agent_system=prompts.get("agent_system"),
+            prompts_digest=prompts.get("prompts_digest"),
+            best_of=None if judge is None else config.best_of,
+            effort=config.effort,
+            max_thought_tokens=config.max_thought_tokens,
+            thoughts=config.thoughts,
+        )
+        return meta.model_copy(update=NO_JUDGE if judge is None else judge.meta())
+
+
+def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Dialogues:
+    """Read the tasks, and check that both sides and the judge can play them.
+
+    Args:
+        run: None where there is none yet.
+
+    Raises:
+        UsageError: the options do not go together, or do not suit the tasks.
+        InputError: a row of the file is not a task, or a task cannot be scored.
+    """
+    dialogues = load_dialogues(run, config, reporter)
+    config, kind, tasks = dialogues.config, dialogues.kind, dialogues.tasks
+    check_agent(kind, config)
+    check_human(kind, tasks, config)
+    check_choosing(kind, tasks, config)
+    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
+        raise UsageError(
+            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
+            where=option("ray"),
+            fix="leave it out",
+        )
+    if kind.visual and config.ray is None:
+        check_rendering(tasks, any_page=config.agent != SCRIPTED)
+    return dialogues
+
+
+def load_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Dialogues:
+    """Read the tasks, and choose the humans and the judge, without the checks of `prepare_dialogues`."""
+    config = config if run is None else with_paths(run, config)
+    kind, source, tasks, note = load_tasks(run, config, reporter)
+    if note is not None:
+        reporter.say(note)
+    humans, rendering = plan_humans(kind, config), rendering_of(kind, config, reporter)
+    return Dialogues(config, kind, source, tasks, humans, choose_judge(run, config), rendering)
+
+
+def check_rendering(tasks: Iterable[Task], *, any_page: bool) -> None:
+    """Check that pages can be rendered here; see `sweet.render.requirements.check_rendering`."""
+    from sweet.render import requirements
+
+    requirements.check_rendering((task.ground_truth for task in tasks), any_page=any_page)
+
+
+# Best of N within a dialogue (the paper's figure 3a): N replies are sampled at each turn of the agent, a judge scores
+# them, and the dialogue goes on with the best. The other candidates are not written: the turn records the advantages of
+# all (`sweet.tasks.trajectory.Choice`), and the sampling seed gives the same candidates again.
+
+
+def judge_name(config: RolloutConfig) -> JudgeName:
+    """Return the judge that chooses with --best-of."""
+    return config.judge or "critic"
+
+
+def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig) -> None:
+    """Check the options of the choice among candidates.
+
+    Raises:
+        UsageError: they do not go together, or the judge cannot judge these tasks.
+    """
+    given = {name: getattr(config, name) for name in ("judge", *CHOOSERS_OF_OPTION)}
+    if (config.best_of or 1) == 1:
+        name = next((name for name, value in given.items() if value not in (None, [])), None)
+        if name is not None:
+            what = Hint(option(name), " chooses among several replies, and one is sampled at each turn.")
+            raise UsageError(what, where=option(name), fix=Hint(option("best_of", 8), ", or omit ", option(name)))
+        return
+    judge = judge_name(config)
+    if judge == LOOKAHEAD:
+        raise UsageError(
+            "What comes next is not known while a dialogue is played.",
+            where=option("judge", judge),
+            fix=Hint(option("judge", "critic"), ", or a ranking"),
+        )
+    check_judge_options(judge, given, CHOOSERS_OF_OPTION)
+    if config.temperature == 0:
+        raise UsageError(
+            "At temperature 0 all candidates are the same reply.",
+            where=option("temperature", 0),
+            fix=Hint("a higher temperature, or omit ", option("best_of")),
+        )
+    if judge == "oracle":
+        scorer = CreditScorer(kind, config.max_turns)
+        check_credit_known(scorer, ((task, opening(kind, task, config.max_turns), "") for task in tasks))
+
+
+def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
+    """Return the judge that the options name; None if one reply is sampled at each turn.
+
+    Raises:
+        UsageError: the run, or None in place of it, has no such critic; or the model that judges `untrained` is not
+            known.
+    """
+    if (config.best_of or 1) == 1:
+        return None
+    judge = judge_name(config)
+    settings = CriticSettings(config.device, config.max_length, turn_tokens=config.turn_tokens)
+    if judge == "critic":
+        if run is None:
+            raise UsageError(
+                "A critic of the run chooses, and there is no run yet.",
+                where=option("judge", "critic"),
+                fix=Hint("name a run that has a critic, or another judge: ", option("judge", "untrained")),
+            )
+        critic = run.find("critic", config.critic, needed_by="rollout --best-of")
+        return critic_judge(run, critic, config, settings)
+    if judge == "untrained":
+        start = config.reference or config.agent
+        if not has_model(start):
+            raise UsageError(
+                "The judge untrained is the agent's model, and the agent is scripted.",
+                where=option("agent", start),
+                fix=option("reference", "MODEL"),
+            )
+        return untrained_judge(start, config, settings)
+    return ChosenJudge(judge, config, settings)
