@@ -1,8 +1,8 @@
 """What is installed: the version and folder of the package, its distribution, the command that installs an extra, and
 the versions of other packages.
 
-The distribution is not published, so it is installed from a checkout. Its former name, sweet-rl, is the name of an
-unrelated package on PyPI whose module is called `sweet` too: no message may suggest installing that.
+The distribution is not published, so it is installed from a checkout. `sweet-rl` on PyPI is an unrelated package whose
+module is called `sweet` too: no message may suggest installing that.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ PACKAGE = __file__.removesuffix("installation.py").rstrip("/\\")
 
 DISTRIBUTION = "sweet-colbench"
 """The distribution that the package `sweet` belongs to."""
-
-FORMER_DISTRIBUTION = "sweet-rl"
-"""Its name in older checkouts, and the name of the unrelated package on PyPI."""
 
 
 def install_command(extra: str = "") -> str:

@@ -65,7 +65,7 @@ LAZY = ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM
 TESTING = (
     *("peft", "textual.app", "textual.pilot", "textual.widgets", "aiohttp.web", "PIL.Image", "markdown_it", "grimp"),
     *("sweet.study.study", "sweet.study.worker", "sweet.online.stage", "sweet.publishing.stage", "sweet.cli.generated"),
-    *("sweet.view.app.viewer_app", "sweet.view.app.play.play_app", "sweet.results.dialogues_page"),
+    *("sweet.view.app.viewer_app", "sweet.view.app.play", "sweet.results.dialogues_page"),
     *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
     *("sweet.render.similarity_choice", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
     *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.bug_report"),

@@ -20,7 +20,7 @@ from sweet.cli.options import variable
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
 from sweet.errors import NotPushed, ServerError, SweetError, TooManyFailures, UsageError
-from sweet.inspection.command_words import to_fill_in
+from sweet.inspection.next_commands import to_fill_in
 from sweet.inspection.disk_use import size_below
 from sweet.inspection.next_commands import suggest_next
 from sweet.paths import RUNS

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweet.datasets.metrics import NewTaskMetrics
 from sweet.errors import UsageError
-from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION
+from sweet.installation import DISTRIBUTION
 from sweet.plugins import plugins
 from sweet.stages.base import StageConfig, StageResult
 
@@ -104,5 +104,5 @@ def _check_name(name: str) -> None:
             fix=f"--name {plain or 'mine'}",
         )
     # The class of a kind called "task" would be TaskKind.
-    if name in plugins() or f"sweet-{name}" in (DISTRIBUTION, FORMER_DISTRIBUTION) or name == "task":
+    if name in plugins() or f"sweet-{name}" == DISTRIBUTION or name == "task":
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")

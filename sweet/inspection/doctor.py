@@ -31,7 +31,6 @@ from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
 from sweet.installation import (
     DISTRIBUTION,
-    FORMER_DISTRIBUTION,
     PACKAGE,
     VERSION,
     install_command,
@@ -49,6 +48,8 @@ Status = Literal["ok", "missing", "problem"]
 
 CheckFunction = Callable[[], "list[Check]"]
 
+UNRELATED = "sweet-rl"
+"""A package on PyPI whose module is called sweet, too."""
 MIN_FREE = 2 * 1024**3
 """Bytes of free space below which the disk is a problem; a demo needs about a tenth of it."""
 
@@ -159,21 +160,17 @@ def check_python() -> list[Check]:
 
 
 def check_installation() -> list[Check]:
-    """Check that the imported `sweet` is this project, and that its distribution is installed under its own name.
-
-    Kinds of tasks are found by the distribution's metadata. `sweet-rl`, the former name, is also an unrelated package
-    on PyPI, whose module has the same name.
-    """
+    """Check that the imported `sweet` is this project, and that its distribution is installed: kinds of tasks are found
+    by its metadata. `sweet-rl` is an unrelated package on PyPI, whose module has the same name."""
     why = "this program, and the kinds of tasks that come with it"
-    reinstall = f"pip uninstall {FORMER_DISTRIBUTION}, then {install_command()}"
     imported = Path(PACKAGE, "__init__.py")
-    former, own = installed_version(FORMER_DISTRIBUTION), installed_version(DISTRIBUTION)
-    if former is not None and not _is_ours(FORMER_DISTRIBUTION):
-        what = f"the unrelated package {FORMER_DISTRIBUTION} {former} is installed, whose module is called sweet too"
-        return [Check("sweet", "problem", what, why, reinstall, required=True)]
-    if former is not None:
-        what = f"installed under its former name {FORMER_DISTRIBUTION}, that of an unrelated package on PyPI"
-        return [Check("sweet", "problem", what, why, reinstall)]
+    own = installed_version(DISTRIBUTION)
+    unrelated = installed_version(UNRELATED)
+    if unrelated is not None:
+        what = f"the unrelated package {UNRELATED} {unrelated} is installed, whose module is called sweet too"
+        return [
+            Check("sweet", "problem", what, why, f"pip uninstall {UNRELATED}, then {install_command()}", required=True)
+        ]
     if own is None:
         what = f"{imported.parent} is not installed: {DISTRIBUTION} has no metadata"
         return [Check("sweet", "problem", what, why, install_command(), required=True)]
@@ -183,12 +180,6 @@ def check_installation() -> list[Check]:
         fix = f"pip uninstall the package that installed it, then {install_command()}"
         return [Check("sweet", "problem", what, why, fix, required=True)]
     return [Check("sweet", "ok", f"{VERSION} at {imported.parent}", why, required=True)]
-
-
-def _is_ours(distribution: str) -> bool:
-    """Return whether a distribution contains this program, by the entry point of its command `sweet`."""
-    points = importlib.metadata.distribution(distribution).entry_points
-    return any(point.value == "sweet.cli:main" for point in points.select(group="console_scripts"))
 
 
 _TORCH = """

@@ -13,23 +13,39 @@ the same inputs is not suggested again: without preferences more samples are pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from sweet.inspection.command_words import FILE, MODEL, StageCall, command_line
-from sweet.inspection.dataset_splits import splits_of
+from sweet.errors import SweetError
 from sweet.inspection.run_lines import RunLines
 from sweet.runs.commands import command_of
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
-from sweet.runs.stages import stage_making
-from sweet.runs.unfinished import resume_command, to_resume
+from sweet.runs.stages import stage_making, stage_named
+from sweet.runs.unfinished import resume_command, to_resume, valid_settings
 from sweet.stages.artifacts import own_actor
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.stages.rounds import RECIPE, ROUND_SEEDS
+from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TEST, TRAIN, Holdout, load_split, names_no_split
 
 MORE_SAMPLES = 4
 """Dialogues of each task to add where none of a task's is better than another."""
+
+MODEL, FILE = "MODEL", "FILE"
+"""Placeholders of what only the user knows."""
+
+PLACEHOLDERS = {MODEL: "the model to train: micro, a directory or a hub id", FILE: "a file of your own"}
+"""What to put in their place."""
+
+_OF_ONE_CALL = {
+    *("resume", "new", "verify", "compare", "flips", "allow_different"),
+    "allow_test",
+}
+"""Settings that are not repeated: they belong to the call that they were given to."""
 
 HasSplits = Callable[[Artifact], bool]
 
@@ -66,6 +82,70 @@ def suggest_next(
     busy = {*running, *(attempt.stage for attempt in resumed)}
     following = [line for line in lines.forward() if line.split()[1] not in busy] if "train" not in running else []
     return list(dict.fromkeys([*first, *following]))
+
+
+def splits_of(manifest: Manifest) -> HasSplits:
+    """Return a function that says whether the tasks of dialogues of this run have a split for training and one for
+    testing, by reading the dataset."""
+
+    def has_splits(rollouts: Artifact) -> bool:
+        meta = RolloutsMeta.of(rollouts)
+        holdout = Holdout(meta.holdout, meta.holdout_validation)
+        try:
+            kind = task_kind(manifest.task)
+            source = meta.tasks or kind.default_tasks()
+            if not holdout.given and names_no_split(kind, source):
+                return False
+            return all(load_split(kind, source, split, holdout).tasks for split in (TRAIN, TEST))
+        except SweetError:  # it is not on this machine, or has other splits
+            return False
+
+    return has_splits
+
+
+def command_line(command: str, *words: str | Path) -> str:
+    return shlex.join(["sweet", *command.split(), *map(str, words)])
+
+
+def to_fill_in(commands: Sequence[str]) -> list[str]:
+    """Return what is to be put in the place of each placeholder that the commands contain."""
+    words = {word for command in commands for word in shlex.split(command)}
+    return [f"{name} is {what}." for name, what in PLACEHOLDERS.items() if name in words]
+
+
+@dataclass(frozen=True)
+class StageCall:
+    """A call of a stage.
+
+    Attributes:
+        settings: by field; None for a default.
+    """
+
+    stage: str
+    run: Path
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def like(cls, attempt: Attempt | None, stage: str, run: Path) -> StageCall:
+        """Return the call that repeats an attempt on other inputs; with the defaults without an attempt of the stage,
+        or where its settings are not valid any more."""
+        settings = valid_settings(attempt) if attempt is not None and attempt.stage == stage else None
+        return cls(stage, run, {name: value for name, value in (settings or {}).items() if name not in _OF_ONE_CALL})
+
+    def having(self, **changes: object) -> StageCall:
+        return replace(self, settings={**self.settings, **changes})
+
+    def reading(self, field: str, wanted: Artifact, default: Artifact | None) -> StageCall:
+        """Return the call that reads an artifact, which is named if the stage would read another by default."""
+        return self if default is not None and default.id == wanted.id else self.having(**{field: wanted.id})
+
+    @property
+    def line(self) -> str:
+        """The command line, with the options that differ from the defaults in their order."""
+        stage = stage_named(self.stage)
+        assert stage is not None
+        ordered = {name: self.settings[name] for name in stage.config.model_fields if name in self.settings}
+        return command_line(self.stage, self.run, *stage.config.option_words(ordered))
 
 
 class _Suggestions(RunLines):

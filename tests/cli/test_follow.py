@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweet.cli.follow import progress_text
-from sweet.inspection.following import attempt_to_follow, followed
-from sweet.inspection.status import AttemptStatus, report
+from sweet.inspection.status import AttemptStatus, attempt_to_follow, followed, report
 from sweet.runs.progress import AttemptProgress
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageConfig

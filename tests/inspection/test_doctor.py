@@ -108,17 +108,11 @@ def test_missing_metadata_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monke
     assert check.fix == "pip install . in the checkout of sweet"
 
 
-def test_the_unrelated_package_of_the_former_name_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unrelated_package_of_a_similar_name_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {})
     check = installation(monkeypatch, write_metadata(site, "sweet-rl", "0.1", {}))
     assert (check.status, check.required, "unrelated package sweet-rl 0.1" in check.found) == ("problem", True, True)
     assert check.fix.startswith("pip uninstall sweet-rl, then pip install .")
-
-
-def test_an_installation_under_the_former_name_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = write_metadata(tmp_path / "site", "sweet-rl", "0.1.0", {"sweet": "sweet.cli:main"}, "console_scripts")
-    check = installation(monkeypatch, site)
-    assert (check.status, check.required, "former name" in check.found) == ("problem", False, True)
 
 
 def test_another_package_called_sweet_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

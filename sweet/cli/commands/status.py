@@ -85,7 +85,7 @@ def _show(found: StatusReport) -> None:
 
 
 def _show_next(found: StatusReport) -> None:
-    from sweet.inspection.command_words import to_fill_in
+    from sweet.inspection.next_commands import to_fill_in
 
     for line in found.next:
         console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))

@@ -220,7 +220,7 @@ class PlayScreen(Screen[None]):
     def redraw(self, situation: Situation) -> None:
         self.query_one(Facts).set_facts(self._facts(situation))
         parts = situation_parts(situation, self._screenshots, hidden=self.hidden)
-        self.run_worker(self._draw(parts), exclusive=True)
+        self.call_later(self._draw, parts)
 
     async def _draw(self, parts: list[Part]) -> None:
         await self.view.show(parts)

@@ -66,8 +66,7 @@ def test_the_human_sees_the_reference_and_the_question(
 ) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         app.player_screen.show(situation())
-        await pilot.pause()
-        await pilot.pause()
+        await pilot.pause(0.5)
         snapshot(app, name)
         await pilot.press("escape", "h")
         await pilot.pause()
@@ -79,8 +78,7 @@ def test_the_human_sees_the_reference_and_the_question(
 def test_the_agent_does_not_see_it(tmp_path: Path, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         app.player_screen.show(situation(role="agent", turns=TURNS[:1]))
-        await pilot.pause()
-        await pilot.pause()
+        await pilot.pause(0.5)
         snapshot(app, "play-agent")
         await pilot.press("escape", "h")
         await pilot.pause()
@@ -149,8 +147,7 @@ def test_text_of_a_model_is_drawn_and_not_executed(tmp_path: Path) -> None:
         hostile = Turn(role="assistant", content=HOSTILE + " [bold]markup[/bold]")
         task = TASK.model_copy(update={"id": f"t{HOSTILE}", "ground_truth": HOSTILE})
         screen.show(situation("failed", task=task, turns=(TURNS[0], hostile), notice=HOSTILE))
-        await pilot.pause()
-        await pilot.pause()
+        await pilot.pause(0.5)
         drawn = seen(app)
         assert "\x1b" not in drawn
         assert "\u202e" not in drawn
