@@ -187,12 +187,13 @@ class PartsView(VerticalScroll):
     def views(self) -> list[PartView]:
         return list(self.query_children(PartView))
 
-    async def show(self, parts: Sequence[Part], *, stay: bool = False, at: str = "") -> None:
+    async def show(self, parts: Sequence[Part], *, stay: bool = False, at: str = "", end: bool = False) -> None:
         """Replace the parts.
 
         Args:
             stay: keep the scroll position at the part that is at the upper edge.
             at: scroll to the first part of this kind instead.
+            end: scroll to the end instead.
         """
         top = self.top()
         below = self.scroll_offset.y - _start(top) if top is not None else 0
@@ -212,6 +213,9 @@ class PartsView(VerticalScroll):
         async with self.batch():
             await self.remove_children()
             await self.mount_all(views)
+        if end:
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+            return
         wanted = None
         if at:
             wanted, below = next((view for view in views if view.part.kind == at), None), 0

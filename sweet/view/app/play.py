@@ -220,11 +220,7 @@ class PlayScreen(Screen[None]):
     def redraw(self, situation: Situation) -> None:
         self.query_one(Facts).set_facts(self._facts(situation))
         parts = situation_parts(situation, self._screenshots, hidden=self.hidden)
-        self.call_later(self._draw, parts)
-
-    async def _draw(self, parts: list[Part]) -> None:
-        await self.view.show(parts)
-        self.call_after_refresh(self.view.scroll_end, animate=False, immediate=True)
+        self.call_later(self.view.show, parts, end=True)
 
     def _facts(self, situation: Situation) -> Iterator[str | Text]:
         session, yours = situation.session, situation.state == "yours"
