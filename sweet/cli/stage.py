@@ -20,9 +20,8 @@ from sweet.cli.options import variable
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
 from sweet.errors import NotPushed, ServerError, SweetError, TooManyFailures, UsageError
-from sweet.inspection.next_commands import to_fill_in
 from sweet.inspection.disk_use import size_below
-from sweet.inspection.next_commands import suggest_next
+from sweet.inspection.next_commands import suggest_next, to_fill_in
 from sweet.paths import RUNS
 from sweet.publishing.after_training import TRAININGS, pushing
 from sweet.runs.process import host
