@@ -163,6 +163,7 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from sweet.cli.help import command_help
 
+        ctx.color = True  # those of the help are for this terminal already
         formatter.write(command_help(self))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:

@@ -19,8 +19,8 @@ from sweet import collector
 from sweet.cli.options import Option
 from sweet.cli.summaries import EXAMPLES, GROUPS, INTRODUCTION, SUMMARIES
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
-"""Settings of Typer's contexts: `sweet.cli.help` decides whether there are colours."""
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+"""Settings of Typer's contexts."""
 
 Words = tuple[str | None, Any, list[str]]
 """The name of a command, the command, and the words that follow its name."""
@@ -88,6 +88,7 @@ class Group(TyperGroup):
         with collector.paused():
             from sweet.cli.help import group_help
 
+        ctx.color = True  # those of the help are for this terminal already
         own = ((", ".join(one.opts), one.help or "") for one in self.get_params(ctx))
         formatter.write(group_help(ctx.command_path, self.examples, self.introduction, self.panels(), own))
 
