@@ -8,35 +8,23 @@ from typing import Any
 
 from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.hf import resolve_device
 from sweet.learn.engine import CLIP, Engine, TorchEngine
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
-from sweet.llm.pretrained import context_length, load_tokenizer
+from sweet.llm.pretrained import load_tokenizer
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, LearnerSettings
 from sweet.tasks.scores import RewardRule
 from sweet.training.dialogue_encoder import DialogueEncoder
-from sweet.training.model import StartingModel, recompute_layers, start_of
+from sweet.training.model import StartingModel, starting_model
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic
 
 
-def starting_model(config: TrainOnlineConfig, base: str, load: Callable[..., Trainee]) -> StartingModel:
-    """Return the model to train.
-
-    Args:
-        load: takes the start, and the tokenizer as `tokenizer`.
-    """
-    tokenizer = load_tokenizer(base)
-    on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(
-        config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=config.devices is None
-    )
-    trainee = load(start_of(base, config, recompute=recompute), tokenizer=tokenizer)
-    encoder = ChatEncoder(tokenizer, config.turn_tokens or "both", config.effort)
-    length = config.max_length or context_length(trainee.model)
-    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=False, max_length=length)
+def policy_to_train(config: TrainOnlineConfig, base: str, load: Callable[..., Trainee]) -> StartingModel:
+    """Return the model to train; see `starting_model`."""
+    encoder = ChatEncoder(load_tokenizer(base), config.turn_tokens or "both", config.effort)
+    return starting_model(config, base, encoder, load, one_process=config.devices is None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ class Assembly:
         rewards: what the rewards of this kind of task mean.
         source: id of the rollouts.
         critic: answers for the critic of the run; None for a rule that asks none.
-        load: loads a model with its weights, as for `starting_model`.
+        load: loads a model with its weights, as for `policy_to_train`.
         make_engine: returns the engine of such a model, given the maximum norm of a gradient.
     """
 

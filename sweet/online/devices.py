@@ -17,7 +17,7 @@ from sweet.learn.distributed import Layout, check_deepspeed
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.gpus import Gpu, free_gpus, restricted_to
 from sweet.online.config import TrainOnlineConfig
-from sweet.training.config import LayoutOptions
+from sweet.training.config import TrainConfig
 from sweet.training.layout import layout_of
 from sweet.units import count
 
@@ -62,9 +62,9 @@ def devices_of(config: TrainOnlineConfig) -> Devices | None:
         return None
     where = option("devices", config.devices)
     check_deepspeed(where)
-    options = LayoutOptions("deepspeed", config.device, config.devices, zero=config.zero, offload=config.offload)
-    layout_of(options)  # checks them
-    zero = ZeroSettings(options.zero_stage, options.offload)
+    shared = {"device", "devices", "zero", "offload"}
+    layout_of(TrainConfig(engine="deepspeed", **config.model_dump(include=shared)))  # checks them
+    zero = ZeroSettings(config.zero_stage, config.offload)
     gpus = free_gpus() if resolve_device(config.device).type == "cuda" else []
     if gpus and len(gpus) < config.devices:
         what = f"{count(len(gpus), 'GPU')} of this machine run no server."

@@ -20,7 +20,7 @@ from sweet.humans.base import Human
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import Gpu
 from sweet.llm.scripted import SCRIPTED, has_model
-from sweet.online.assembly import Assembly, starting_model
+from sweet.online.assembly import Assembly, policy_to_train
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.devices import Devices, devices_of
 from sweet.online.learner import Learner
@@ -222,7 +222,7 @@ class Prepared:
 
 
 def loading(config: TrainOnlineConfig) -> Callable[..., Trainee]:
-    """Return what loads models with their weights into this process (`starting_model`)."""
+    """Return what loads models with their weights into this process (`policy_to_train`)."""
     return partial(Trainee.load, device=config.device)
 
 
@@ -260,7 +260,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     asked = None
     if run is not None and critic is not None:
         asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
-    model = starting_model(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
+    model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
     used = resolve(
         config.algorithm,
         model.trainee.parameters,

@@ -27,7 +27,7 @@ with collector.paused():
     from sweet.learn.trainee import Start, Trainee
     from sweet.learn.worker import main
     from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, load_in_ranks
-    from sweet.online.assembly import Assembly, starting_model
+    from sweet.online.assembly import Assembly, policy_to_train
     from sweet.online.config import TrainOnlineConfig
     from sweet.online.learner import Learner
     from sweet.online.ranks import POLL_INTERVAL, RankJob, call_path, weights_path
@@ -90,7 +90,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
         return load_in_ranks(start, job.device, zero, CLIP)
 
     with collector.paused():  # it imports transformers
-        model = starting_model(config, job.base, load)
+        model = policy_to_train(config, job.base, load)
     critic = None
     if job.critic is not None:
         opened = Run.open(job.run)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.manifest import Kind
@@ -35,23 +33,6 @@ Shuffle = Literal["auto", "examples", "pieces", "grouped"]
 """An order, or the one that suits what is learned (`order_of`)."""
 ZERO = 3
 """The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
-
-
-@dataclass(frozen=True)
-class LayoutOptions:
-    """The options that say on which devices and machines a training runs; see the fields of `TrainConfig`."""
-
-    engine: Engine
-    device: Device
-    devices: int | None = None
-    hostfile: Path | None = None
-    zero: int | None = None
-    offload: Offload = "none"
-
-    @property
-    def zero_stage(self) -> int:
-        """The ZeRO stage, given or by default."""
-        return ZERO if self.zero is None else self.zero
 
 
 class PushedConfig(StageConfig):
@@ -128,6 +109,11 @@ class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, De
     """Steps between checkpoints; default: one after each epoch, of train-online 5 steps. After a crash the steps since
     the last one are learned again."""
 
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage, given or by default."""
+        return ZERO if self.zero is None else self.zero
+
 
 class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig):
     """The options that both trainings have."""
@@ -152,17 +138,6 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     hostfile: Path | None = Field(default=None, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the current Slurm
     job; the run must be on a disk that all of them see."""
-
-    @property
-    def layout_options(self) -> LayoutOptions:
-        return LayoutOptions(
-            engine=self.engine,
-            device=self.device,
-            devices=self.devices,
-            hostfile=self.hostfile,
-            zero=self.zero,
-            offload=self.offload,
-        )
 
 
 class TrainCriticConfig(TrainConfig):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from sweet.errors import UsageError
+from sweet.hf import resolve_device
 from sweet.hints import Hint, listed, option
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
 from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import context_length
 from sweet.stages.base import Packing
-from sweet.training.config import LoraConfig
+from sweet.training.config import LoraConfig, TrainingConfig
 
 CPU_TOKENS = 2048
 """Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
@@ -101,3 +104,29 @@ def start_of(
         )
     settings = LoraSettings(lora.lora, lora.lora_alpha or 2 * lora.lora, tuple(lora.lora_target), lora.seed)
     return Start(base, settings, lora.lora_output, recompute, head, head_seed)
+
+
+def starting_model(
+    config: TrainingConfig,
+    base: str,
+    encoder: ChatEncoder,
+    load: Callable[..., Trainee],
+    *,
+    one_process: bool,
+    head: bool = False,
+    head_seed: int | None = None,
+    sees_pages: bool = False,
+) -> StartingModel:
+    """Return the model to train.
+
+    Args:
+        load: takes the start, and the tokenizer as `tokenizer`.
+        one_process: whether one process trains it.
+        head, head_seed, sees_pages: see `start_of` and `StartingModel`.
+    """
+    on_gpu = resolve_device(config.device).type == "cuda"
+    recompute = recompute_layers(config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=one_process)
+    start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
+    trainee = load(start, tokenizer=encoder.tokenizer)
+    length = config.max_length or context_length(trainee.model)
+    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=sees_pages, max_length=length)

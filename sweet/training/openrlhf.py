@@ -31,7 +31,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.rows import Pair
 from sweet.tasks.base import ProtocolName, TurnTokens
-from sweet.training.config import LayoutOptions
+from sweet.training.config import TrainConfig
 from sweet.training.examples import sides_of
 from sweet.training.loggers import LogTarget
 from sweet.training.metrics import TrainMetrics
@@ -53,32 +53,29 @@ class OpenRLHFTraining:
         inputs: the artifacts that are read.
     """
 
+    config: TrainConfig
     model: StartingModel
     pairs: Sequence[Pair]
     hyperparameters: Hyperparameters
-    beta: float
-    seed: int
-    devices: LayoutOptions
-    save_every: int | None
     inputs: Sequence[Artifact]
 
     def job(self, *, resume: bool) -> DpoJob:
         """Return the call of OpenRLHF's command."""
-        used, devices = self.hyperparameters, self.devices
+        used, config = self.hyperparameters, self.config
         return DpoJob(
             model=absolute_name(model_path(self.model.base)),
             lr=used.lr,
-            beta=self.beta,
+            beta=config.beta,
             nll=used.nll,
             epochs=used.epochs,
             batch=used.batch,
             max_length=self.model.max_length or MAX_LENGTH,
-            seed=self.seed,
-            devices=devices.devices,
-            hostfile=devices.hostfile,
-            zero=devices.zero_stage,
-            offload=devices.offload,
-            save_every=self.save_every,
+            seed=config.seed,
+            devices=config.devices,
+            hostfile=config.hostfile,
+            zero=config.zero_stage,
+            offload=config.offload,
+            save_every=config.save_every,
             resume=resume,
         )
 
@@ -144,7 +141,7 @@ def train_by_openrlhf(
     compared = _compared(training)
     python, version = find_python()
     used = training.hyperparameters
-    meta = record.artifact_meta(training.model.base, used, training.beta)
+    meta = record.artifact_meta(training.model.base, used, training.config.beta)
     environment = {"openrlhf": version}
     framed = Frame(record.stage, run, record.config, reporter, inputs=training.inputs, environment=environment)
     with framed as frame:

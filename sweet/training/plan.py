@@ -20,13 +20,13 @@ from sweet.learn.openrlhf import steps
 from sweet.learn.tree import Forest, Work, computed_work, longest_shared, uses_tree
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
-from sweet.training.config import LayoutOptions
+from sweet.training.config import TrainConfig
 from sweet.training.metrics import TrainWork
 from sweet.training.model import StartingModel
 from sweet.training.trainer import Training
 
 
-def plan_training(training: Training, options: LayoutOptions, reporter: Reporter) -> Plan[TrainWork]:
+def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -> Plan[TrainWork]:
     """Return the plan of a prepared training.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
@@ -53,12 +53,12 @@ def plan_training(training: Training, options: LayoutOptions, reporter: Reporter
         "nll": used.nll,
         "shuffle": training.shuffle,
         "steps": settings.steps(len(data.examples)),
-        "engine": options.engine,
+        "engine": config.engine,
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
-    if options.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
-        devices = world if options.devices or options.hostfile else None
+    if config.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
+        devices = world if config.devices or config.hostfile else None
         work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
         return _plan(training, work)
     shape = Shape.of(training.model.trainee.model.config)
@@ -80,7 +80,7 @@ def plan_training(training: Training, options: LayoutOptions, reporter: Reporter
         "padding": round(computed.padding / computed.positions, 4),
         "micro_batches": micro_batches,
         "zero": None if zero is None else zero.stage,
-        "offload": options.offload,
+        "offload": config.offload,
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }

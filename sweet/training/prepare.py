@@ -15,7 +15,6 @@ from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
-from sweet.hf import resolve_device
 from sweet.hints import Hint, option
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
@@ -27,7 +26,7 @@ from sweet.learn.trainee import Trainee
 from sweet.learn.upstream import UpstreamEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.pretrained import context_length, load_model, load_tokenizer
+from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.label import preferences, usable_dialogues
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -51,7 +50,7 @@ from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
 from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
-from sweet.training.model import StartingModel, recompute_layers, start_of
+from sweet.training.model import StartingModel, starting_model
 from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, critic_of
@@ -132,16 +131,8 @@ def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     """Prepare an actor's training by OpenRLHF, which encodes the pairs itself."""
     sources = _actor_sources(run, config, credit_rule(config.method, config.rule_option))
     basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights=True)
-    return OpenRLHFTraining(
-        model=basis.model,
-        pairs=draw(sources.pairs(), config.limit, config.seed),
-        hyperparameters=basis.hyperparameters,
-        beta=config.beta,
-        seed=config.seed,
-        devices=config.layout_options,
-        save_every=config.save_every,
-        inputs=basis.inputs,
-    )
+    pairs = draw(sources.pairs(), config.limit, config.seed)
+    return OpenRLHFTraining(config, basis.model, pairs, basis.hyperparameters, basis.inputs)
 
 
 def _actor_sources(run: Run, config: TrainActorConfig, rule: CreditRule) -> Sources:
@@ -233,8 +224,8 @@ class _Basis:
             )
         trained = "train-critic" if isinstance(config, TrainCriticConfig) else "train-actor"
         check_not_test(run, inputs, allow=config.allow_test, needed_by=trained)
-        layout = layout_of(config.layout_options)
-        if warning := unused_nodes(config.layout_options):
+        layout = layout_of(config)
+        if warning := unused_nodes(config):
             reporter.warn(warning)
         check_logs(config.log_to)
         rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
@@ -341,7 +332,7 @@ class _Basis:
             shuffle=order,
             beta=config.beta,
             layout=self.layout,
-            zero=ZeroSettings(config.layout_options.zero_stage, config.offload),
+            zero=ZeroSettings(config.zero_stage, config.offload),
         )
 
 
@@ -372,16 +363,15 @@ def _load_model(
         )
     elif learner == "regression" and task_kind(run.manifest().task).visual:
         reporter.say(f"The critic reads pages as HTML: {base} does not see pictures.")
-    on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(
-        config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=config.engine == "torch"
-    )
     head = learner == "regression"
     head_seed = config.seed if head and upstream_critic else None
-    start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
-    if weights and layout is None:
-        trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
-    else:
-        trainee = Trainee.on_meta(start, tokenizer=tokenizer)
-    max_length = config.max_length or context_length(trainee.model)
-    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=sees_pages, max_length=max_length)
+    return starting_model(
+        config,
+        base,
+        encoder,
+        partial(Trainee.load, device=config.device) if weights and layout is None else Trainee.on_meta,
+        one_process=config.engine == "torch",
+        head=head,
+        head_seed=head_seed,
+        sees_pages=sees_pages,
+    )

@@ -35,7 +35,7 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
     from sweet.training.prepare import prepare_critic
 
     training, _ = prepare_critic(run, config, reporter, weights=False)
-    return plan_training(training, config.layout_options, reporter)
+    return plan_training(training, config, reporter)
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
@@ -56,7 +56,7 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     from sweet.training.prepare import prepare_actor
 
     training = prepare_actor(run, config, reporter, weights=False)
-    return plan_training(training, config.layout_options, reporter)
+    return plan_training(training, config, reporter)
 
 
 def _actor_meta(config: TrainActorConfig) -> TrainedMeta:

@@ -29,7 +29,7 @@ from sweet.llm import gpus as gpus_module
 from sweet.llm.gpus import Gpu
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import devices
-from sweet.online.assembly import Assembly, starting_model
+from sweet.online.assembly import Assembly, policy_to_train
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.prepare import loading
 from sweet.online.ranks import RankJob
@@ -119,7 +119,7 @@ def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: P
         critic = RunCritic.of(run, run.find("critic", None, needed_by=""), Silent(), "cpu", None, planned=False)
     load = loading(config)
     assembly = Assembly(config, rule, used, task_kind("code").rewards, "rollouts-1", critic, load)
-    learn(assembly.learner(starting_model(config, agent, load)), calls, path)
+    learn(assembly.learner(policy_to_train(config, agent, load)), calls, path)
 
 
 def start(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ import pytest
 from sweet.errors import UsageError
 from sweet.learn import distributed, slurm
 from sweet.learn.distributed import Layout, Nodes, world_size
-from sweet.training.config import LayoutOptions, TrainConfig
+from sweet.training.config import TrainConfig
 from sweet.training.layout import layout_of, unused_nodes
 
 HOSTS = ("node-a", "node-b")
 
 
-def layout_options(**options: Any) -> LayoutOptions:
-    return TrainConfig(**{"engine": "deepspeed", "device": "cpu", **options}).layout_options
+def config(**options: Any) -> TrainConfig:
+    return TrainConfig(**{"engine": "deepspeed", "device": "cpu", **options})
 
 
 @pytest.fixture(autouse=True)
@@ -38,36 +37,36 @@ def allocation(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_openrlhf_needs_a_file_of_hosts() -> None:
     with pytest.raises(UsageError, match="reads hosts from a file"):
-        layout_of(layout_options(engine="openrlhf", hostfile=Path("slurm")))
+        layout_of(config(engine="openrlhf", hostfile=Path("slurm")))
 
 
 def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
     allocation |= {"gpus": 8, "seen": 8}
-    by_slurm = layout_options(device="auto", hostfile=Path("slurm"))
+    by_slurm = config(device="auto", hostfile=Path("slurm"))
     assert layout_of(by_slurm) == Layout(8, nodes=Nodes(2, "node-a", gpus=8))
     assert world_size(layout_of(by_slurm)) == 16
-    assert layout_of(replace(by_slurm, devices=4)) == Layout(4, nodes=Nodes(2, "node-a", gpus=4))
+    assert layout_of(by_slurm.model_copy(update={"devices": 4})) == Layout(4, nodes=Nodes(2, "node-a", gpus=4))
     with pytest.raises(UsageError, match="allocated 8 GPUs of each node") as caught:
-        layout_of(replace(by_slurm, devices=9))
+        layout_of(by_slurm.model_copy(update={"devices": 9}))
     assert caught.value.fix == "--devices 8"
 
 
 def test_slurm_without_gpus_is_an_error_unless_cpus_are_requested(allocation: dict[str, Any]) -> None:
-    by_slurm = layout_options(device="auto", hostfile=Path("slurm"))
+    by_slurm = config(device="auto", hostfile=Path("slurm"))
     with pytest.raises(UsageError, match="has no GPUs") as caught:
         layout_of(by_slurm)
     assert caught.value.fix == "sbatch --gpus-per-node=8, or --device cpu"
     allocation["gpus"] = 8
     with pytest.raises(UsageError, match="has 8 GPUs per node, and torch sees none here"):
         layout_of(by_slurm)
-    on_cpus = replace(by_slurm, device="cpu", devices=2)
+    on_cpus = by_slurm.model_copy(update={"device": "cpu", "devices": 2})
     assert layout_of(on_cpus) == Layout(2, nodes=Nodes(2, "node-a"))
 
 
 def test_unused_nodes_of_a_slurm_job_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert unused_nodes(layout_options()) is None
+    assert unused_nodes(config()) is None
     for name, value in (("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")):
         monkeypatch.setenv(name, value)
-    assert "2 nodes and one is used" in (unused_nodes(layout_options()) or "")
-    assert unused_nodes(layout_options(hostfile=Path("slurm"))) is None
+    assert "2 nodes and one is used" in (unused_nodes(config()) or "")
+    assert unused_nodes(config(hostfile=Path("slurm"))) is None

@@ -221,7 +221,7 @@ def test_a_job_survives_its_file_unchanged(tmp_path: Path) -> None:
 def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="not installed") as caught:
-        layout_of(TrainConfig(engine="deepspeed").layout_options)
+        layout_of(TrainConfig(engine="deepspeed"))
     assert caught.value.fix == "pip install '.[gpu]' in the checkout of sweet"
 
 
@@ -230,7 +230,7 @@ def test_a_deepspeed_that_computes_wrong_weights_is_refused(monkeypatch: pytest.
     wrong = {"deepspeed": "deepspeed 0.19.7 (allowed: >=0.19.8,<0.20)"}
     monkeypatch.setattr(distributed, "unsuitable_versions", lambda: wrong)
     with pytest.raises(UsageError, match=r"another version of deepspeed: deepspeed 0\.19\.7"):
-        layout_of(TrainConfig(engine="deepspeed").layout_options)
+        layout_of(TrainConfig(engine="deepspeed"))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_deepspeed_that_computes_wrong_weights_is_refused(monkeypatch: pytest.
 )
 def test_the_torch_engine_refuses_options_of_deepspeed(options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match="one device") as caught:
-        layout_of(TrainConfig(**options).layout_options)
+        layout_of(TrainConfig(**options))
     assert caught.value.where == named
 
 
@@ -251,10 +251,8 @@ def test_the_torch_engine_refuses_options_of_deepspeed(options: dict[str, Any], 
 def test_offloading_needs_a_high_enough_zero_stage(monkeypatch: pytest.MonkeyPatch, zero: int, offload: Any) -> None:
     monkeypatch.setattr(distributed, "find_spec", lambda name: object())
     with pytest.raises(UsageError, match="cannot offload"):
-        layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload).layout_options)
-    assert layout_of(
-        TrainConfig(engine="deepspeed", offload=offload, device="cpu", devices=3).layout_options
-    ) == Layout(3)
+        layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload))
+    assert layout_of(TrainConfig(engine="deepspeed", offload=offload, device="cpu", devices=3)) == Layout(3)
 
 
 def test_a_hostfile_is_checked_by_line(tmp_path: Path) -> None:
