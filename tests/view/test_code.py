@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from html import escape, unescape
+from html import unescape
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from sweet.results.dialogue import COLOURED, coloured
+from sweet.results.pages import line
 from sweet.view.code import Code, Fragment, fragments, highlighted, prose, tokens
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE
@@ -65,7 +66,7 @@ def test_nothing_of_it_is_changed(code: str, language: str) -> None:
 def test_what_has_a_colour(language: str, code: str, spans: list[tuple[str, str]]) -> None:
     html = coloured(Fragment(code, language))
     for kind, part in spans:
-        assert f'<span class="{kind}">{escape(part)}</span>' in html
+        assert f'<span class="{kind}">{line(part)}</span>' in html
 
 
 def test_long_code_has_no_colours() -> None:
