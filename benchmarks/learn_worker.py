@@ -29,9 +29,9 @@ from benchmarks.synthetic import (
 )
 from sweet.learn.batches import bundles, epoch_order, token_count
 from sweet.learn.components import Objective
-from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer, group_logprobs, pack_bundles, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.losses import losses
 from sweet.learn.tree import Forest
 
 

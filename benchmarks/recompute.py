@@ -26,8 +26,8 @@ import torch
 
 from benchmarks.synthetic import BETA, Shape, make_model, make_pairs, peak_mib
 from sweet.learn.components import Objective
-from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
+from sweet.learn.losses import losses
 from sweet.learn.recompute import recompute_layers
 
 HOW = {"tree": ("kept", "layers", "segments"), "plain": ("kept", "layers")}

@@ -15,7 +15,7 @@ import torch
 
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
-from sweet.learn.data import Pool
+from sweet.learn.pool import Pool
 from sweet.learn.tokens import Span, TokenSequence
 
 Metrics = dict[str, Any]

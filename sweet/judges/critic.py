@@ -105,17 +105,13 @@ def _judged_reply(reply: Reply, scored: ScoredReply) -> Candidate:
 
 def _turn_replies(turn: SampledTurn) -> TurnReplies:
     from sweet.learn.critic import TurnReplies
-    from sweet.learn.replies import ReplyText
 
     return TurnReplies(
         name=f"Dialogue {turn.dialogue}, turn {turn.index}",
         turn=turn.index,
         observation=turn.observation,
         hidden=turn.task.hidden,
-        replies=[
-            ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length", reply.thought, reply.thought_tokens)
-            for reply in turn.all_replies
-        ],
+        replies=turn.all_replies,
         sampler=turn.logprobs,
         sampled=len(turn.replies),
     )

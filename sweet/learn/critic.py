@@ -22,10 +22,9 @@ from torch import Tensor
 from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
-from sweet.llm.base import Effort
+from sweet.llm.base import Effort, Reply
 from sweet.tasks.base import Message, ProtocolName, ReferenceContext, TurnTokens, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
@@ -47,7 +46,7 @@ class TurnReplies:
     turn: int
     observation: Sequence[Message]
     hidden: str
-    replies: Sequence[ReplyText]
+    replies: Sequence[Reply]
     sampler: Sequence[float | None]
     sampled: int | None = None
 

@@ -24,10 +24,10 @@ from sweet.hints import Hint, option
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.components import Counts, Example, Objective
-from sweet.learn.data import Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
+from sweet.learn.losses import Reference, losses
 from sweet.learn.metrics import (
     PASS_FLOPS,
     WEIGHT_FLOPS,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from sweet.learn.components import Example
-from sweet.learn.data import Losses
+from sweet.learn.losses import Losses
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Work
 

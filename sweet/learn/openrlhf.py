@@ -23,8 +23,8 @@ from typing import Any
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
 from sweet.learn.distributed import STOP_TIMEOUT
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
+from sweet.llm.base import Reply
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
 
@@ -75,8 +75,8 @@ class Comparison:
     """The two replies of a pair, and the prompt that the agent read before them, in ids if known."""
 
     observation: Sequence[Message]
-    chosen: ReplyText
-    rejected: ReplyText
+    chosen: Reply
+    rejected: Reply
     prompt: Sequence[int] | None = None
 
 

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import UsageError
-from sweet.learn.replies import PROBE, ReplyIds, ReplyText
+from sweet.learn.replies import PROBE, ReplyIds
 from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.learn.vision_processor import Picture, VisionProcessor
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message, ProtocolName
 
 NO_PAGE = "There is no page in this reply."
@@ -162,10 +163,10 @@ class PageEncoder(ChatEncoder):
         """As for `ChatEncoder`. c is placed as in protocol `paper`: the published code has no critic for pages."""
         return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
 
-    def encode_replies(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+    def encode_replies(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         return super().encode_replies([self._sanitized(reply) for reply in replies])
 
-    def _sanitized(self, reply: ReplyText) -> ReplyText:
+    def _sanitized(self, reply: Reply) -> Reply:
         reserved = self.vision.reserved.intersection(reply.token_ids or ())
         thought = None if reply.thought is None else self._clean(reply.thought)
         token_ids = None if reserved else reply.token_ids
@@ -181,7 +182,7 @@ class PageEncoder(ChatEncoder):
             shown.append(message.model_copy(update={"content": text, "thought": thought}))
         return shown
 
-    def _reply_suffix(self, reply: ReplyText) -> list[int]:
+    def _reply_suffix(self, reply: Reply) -> list[int]:
         ids = self._tokenize([self._opening + self._page_text(self.page_of(reply.text))])[0]
         return ids[1:] if reply.ended else ids
 

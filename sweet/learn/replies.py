@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.llm.base import Effort
+from sweet.llm.base import Effort, Reply
 from sweet.llm.template import effort_variables
 
 PROBE = "Zyxwv"
@@ -30,23 +30,6 @@ FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 INLINE = ("<think>\n", "\n</think>\n\n")
 """What stands around a thought if the template does not write any."""
-
-
-@dataclass(frozen=True)
-class ReplyText:
-    """One reply: its text, the sampled ids if known, and whether the model ended it itself.
-
-    Attributes:
-        token_ids: the ids of thought and text, with the id that ended the reply, if it did not reach a limit.
-        thought: what the model thought before it.
-        thought_tokens: the number of the first ids that are the thought with the marks around it, if known.
-    """
-
-    text: str
-    token_ids: tuple[int, ...] | None = None
-    ended: bool = True
-    thought: str | None = None
-    thought_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,18 +66,18 @@ class ReplyForm:
     tail: str
     inline: bool = False
 
-    def text(self, reply: ReplyText) -> str:
+    def text(self, reply: Reply) -> str:
         """What the model wrote, without the end of its turn."""
         return self.thought(reply) + reply.text
 
-    def thought(self, reply: ReplyText) -> str:
+    def thought(self, reply: Reply) -> str:
         """The part of `text` before what was said."""
         if not _thinks(reply):
             return self.lead
         cut_off = not reply.text.strip() and not reply.ended
         return f"{self.opening}{reply.thought}{'' if cut_off else self.closing}"
 
-    def wrote(self, marked: str, reply: ReplyText) -> bool:
+    def wrote(self, marked: str, reply: Reply) -> bool:
         """Whether the model wrote `marked` before what it said: a thought with the marks of this template, or what
         stands before a reply without one."""
         marked = marked.strip()
@@ -164,12 +147,12 @@ def _closing(opened: str) -> str | None:
     return f"\n</{name}>\n\n"
 
 
-def _thinks(reply: ReplyText) -> bool:
+def _thinks(reply: Reply) -> bool:
     """Whether there is anything in a reply's thought: marks around nothing count as a part of the reply."""
     return reply.thought is not None and bool(reply.thought.strip())
 
 
-def _place(reply: ReplyText, thought: int, size: int) -> int:
+def _place(reply: Reply, thought: int, size: int) -> int:
     """The number of first ids of a reply that are the thought: none if there is nothing in it, and none if it is all
     that there is, since then there is no reply to tell from it.
 
@@ -214,7 +197,7 @@ class ReplyEncoder:
         special = {self.end_of_turn, *getattr(tokenizer, "all_special_ids", ())}
         self.ends: frozenset[int] = frozenset(special)
 
-    def encode(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+    def encode(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         """The ids of each reply, including its end-of-turn token (unless the reply was truncated); at least one."""
         rows = [self._recorded(reply) for reply in replies]
         missing = [i for i, row in enumerate(rows) if row is None]
@@ -225,7 +208,7 @@ class ReplyEncoder:
                 rows[i] = self._rendered(replies[i], whole[self._anchor_ids :], thought[self._anchor_ids :])
         return [row or ReplyIds([self.end_of_turn]) for row in rows]
 
-    def text(self, reply: ReplyText) -> str:
+    def text(self, reply: Reply) -> str:
         """A reply as text, with the end of its turn, for engines with their own tokenisation."""
         recorded = self._recorded(reply) if reply.thought is not None else None
         if recorded is not None:
@@ -233,7 +216,7 @@ class ReplyEncoder:
         end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
         return self.form.text(reply) + (end if reply.ended else "")
 
-    def _rendered(self, reply: ReplyText, ids: list[int], thought: list[int]) -> ReplyIds | None:
+    def _rendered(self, reply: Reply, ids: list[int], thought: list[int]) -> ReplyIds | None:
         end = [self.end_of_turn] if reply.ended else []
         if not ids:
             return None
@@ -242,7 +225,7 @@ class ReplyEncoder:
         shared = next((n for n, (own, alone) in pairs if own != alone), min(len(ids), len(thought)))
         return ReplyIds([*ids, *end], _place(reply, shared, len(ids)))
 
-    def _recorded(self, reply: ReplyText) -> ReplyIds | None:
+    def _recorded(self, reply: Reply) -> ReplyIds | None:
         """The recorded ids with their end, if they are valid for this tokenizer and decode to the texts; otherwise
         None."""
         if not reply.token_ids:
@@ -257,7 +240,7 @@ class ReplyEncoder:
         end = [self.end_of_turn] if len(body) == len(ids) and reply.ended else []
         return ReplyIds([*ids, *end], _place(reply, thought, len(body)), recorded=True)
 
-    def _thought_ids(self, reply: ReplyText, body: list[int]) -> int | None:
+    def _thought_ids(self, reply: Reply, body: list[int]) -> int | None:
         """The number of first ids of a recorded reply that are its thought and the marks before what was said; None if
         the ids are of other texts."""
         said = reply.text.strip()

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 
 
@@ -67,7 +67,7 @@ class SolutionLogprob:
         return [None if row is None else float(next(sums)[0][0]) for row in rows]
 
     def _row(self, observed: Observed) -> TokenSequence | None:
-        answer = ReplyText(f"{observed.marker}\n{observed.solution}")
+        answer = Reply(f"{observed.marker}\n{observed.solution}")
         try:
             [row], dropped = self._encoder.turn(
                 observed.messages,

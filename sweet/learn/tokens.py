@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.learn.replies import ReplyEncoder, ReplyIds, ReplyText, unmaskable
-from sweet.llm.base import Effort
+from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
+from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables
 from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -220,7 +220,7 @@ class ChatEncoder:
         return self._tokenize(texts) if texts else []
 
     def texts(
-        self, observation: Sequence[Message], replies: Sequence[ReplyText], prompt: Sequence[int] | None = None
+        self, observation: Sequence[Message], replies: Sequence[Reply], prompt: Sequence[int] | None = None
     ) -> tuple[str, list[str]]:
         """A prompt and replies to it as text, with thoughts and the end-of-turn token, for engines with their own
         tokenisation: the texts of the ids that `turn` returns for the same arguments."""
@@ -229,11 +229,11 @@ class ChatEncoder:
         text = self._chat.text(observation, self.effort) if read == rendered else self._decode(read)
         return text, [self._replies.text(reply) for reply in replies]
 
-    def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
+    def replies(self, replies: Sequence[Reply]) -> list[list[int]]:
         """The ids of each reply, with its thought and its end-of-turn token (unless the reply was truncated)."""
         return [reply.ids for reply in self.encode_replies(replies)]
 
-    def encode_replies(self, replies: Sequence[ReplyText]) -> list[ReplyIds]:
+    def encode_replies(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         """The ids of each reply as `replies` returns them, with the number of those that are its thought."""
         return self._replies.encode(replies)
 
@@ -275,7 +275,7 @@ class ChatEncoder:
     def turn(
         self,
         observation: Sequence[Message],
-        replies: Sequence[ReplyText],
+        replies: Sequence[Reply],
         *,
         turn: int,
         name: str,
@@ -340,7 +340,7 @@ class ChatEncoder:
         """The messages as the model reads them."""
         return messages
 
-    def _reply_suffix(self, reply: ReplyText) -> list[int]:
+    def _reply_suffix(self, reply: Reply) -> list[int]:
         """The ids of a reply's result, which follow the reply."""
         return []
 
@@ -413,9 +413,15 @@ class ChatEncoder:
         return ids
 
 
-def given_reply(turn: Turn) -> ReplyText:
+def given_reply(turn: Turn) -> Reply:
     """The reply that the agent gave at a turn."""
-    return ReplyText(turn.said, turn.token_ids, turn.finish_reason != "length", turn.thought, turn.thought_tokens)
+    return Reply(
+        turn.said,
+        finish_reason=turn.finish_reason or "stop",
+        token_ids=turn.token_ids,
+        thought=turn.thought,
+        thought_tokens=turn.thought_tokens,
+    )
 
 
 def _recorded_with(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:

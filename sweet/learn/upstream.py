@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweet.learn.replies import PROBE, ReplyIds, ReplyText
+from sweet.learn.replies import PROBE, ReplyIds
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TurnTarget
+from sweet.llm.base import Reply
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -41,8 +42,10 @@ class UpstreamEncoder(ChatEncoder):
 
     def _dialogue_targets(self, trajectory: Trajectory, offset: int) -> list[TurnTarget]:
         history, (*earlier, last) = trajectory.dialogue_history, trajectory.agent_turns
-        seen = self.encode_replies([ReplyText(history[i].content) for i in earlier])
-        [raw] = self.encode_replies([ReplyText(f"{history[last].said} ", ended=False, thought=history[last].thought)])
+        seen = self.encode_replies([Reply(history[i].content) for i in earlier])
+        [raw] = self.encode_replies(
+            [Reply(f"{history[last].said} ", finish_reason="length", thought=history[last].thought)]
+        )
         end = self.tokenizer.eos_token_id
         said = replace(raw, ids=[*raw.ids, self.end_of_turn if end is None else int(end)])
         return [TurnTarget(i + offset, [ids], i, [[]]) for i, ids in zip([*earlier, last], [*seen, said], strict=True)]

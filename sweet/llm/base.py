@@ -79,12 +79,17 @@ class Reply:
     """
 
     text: str
-    finish_reason: str
+    finish_reason: str = "stop"
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     alternatives: tuple[Alternatives, ...] | None = None
     thought: str | None = None
     thought_tokens: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model ended the reply itself; otherwise it reached a limit."""
+        return self.finish_reason != "length"
 
     @property
     def is_thought_alone(self) -> bool:

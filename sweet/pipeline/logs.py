@@ -13,7 +13,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import Played
+from sweet.pipeline.loop import PlayedRound
 from sweet.pipeline.metrics import LoopRound
 from sweet.runs.environment import recordable
 from sweet.runs.jsonl import read_jsonl
@@ -37,7 +37,7 @@ def log_name_of_run(run: Run, config: LoopConfig) -> LogName:
 
 def logging_rounds(
     run: Run, config: LoopConfig, reporter: Reporter, began: datetime
-) -> Callable[[Played, LoopRound], None]:
+) -> Callable[[PlayedRound, LoopRound], None]:
     """Return what logs a round, and warns if it cannot: the run has the results anyway.
 
     Args:
@@ -50,7 +50,7 @@ def logging_rounds(
     with MetricLogs(config.log_to, name, reporter):
         pass  # before anything is played
 
-    def log(played: Played, record: LoopRound) -> None:
+    def log(played: PlayedRound, record: LoopRound) -> None:
         if not config.log_to or all(step.attempt.started < began for step in played.steps.values()):
             return
         try:
@@ -64,7 +64,7 @@ def logging_rounds(
     return log
 
 
-def _tested(run: Run, played: Played) -> list[tuple[Trajectory, Score | None]]:
+def _tested(run: Run, played: PlayedRound) -> list[tuple[Trajectory, Score | None]]:
     """Return the dialogues of a round on test tasks, with their scores."""
     rollouts, scores = (played.steps[f"{stage} {TEST}"].artifact for stage in ("rollout", "eval"))
     return pairs(list(read_jsonl(run.file(rollouts), Trajectory)), read_jsonl(run.file(scores), Score))

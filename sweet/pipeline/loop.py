@@ -81,7 +81,7 @@ def step_name(number: int, title: str) -> str:
 
 
 @dataclass
-class Played:
+class PlayedRound:
     """A round that was played.
 
     Attributes:
@@ -116,7 +116,7 @@ class Loop:
         recipe: Recipe,
         cache: Steps,
         reporter: Reporter,
-        on_round: Callable[[Played, LoopRound], None] = lambda _played, _record: None,
+        on_round: Callable[[PlayedRound, LoopRound], None] = lambda _played, _record: None,
     ) -> None:
         self.recipe, self.cache, self.reporter, self.on_round = recipe, cache, reporter, on_round
         self.config = recipe.train
@@ -125,7 +125,7 @@ class Loop:
         self.source = self.config.tasks or self.kind.default_tasks()
         self.holdout = self._holdout()
         self.metric = next(iter(self.kind.metrics))
-        self.rounds: list[Played] = []
+        self.rounds: list[PlayedRound] = []
 
     @property
     def artifacts(self) -> list[Artifact]:
@@ -135,7 +135,7 @@ class Loop:
     def play(self) -> LoopMetrics:
         """Play all rounds."""
         selects = self.selects
-        self.rounds.append(Played(0, self.config.agent))
+        self.rounds.append(PlayedRound(0, self.config.agent))
         self.evaluate(self.config.agent)
         best, waited, ended = 0, 0, False
         for number in range(1, self.config.rounds + 1):
@@ -211,7 +211,7 @@ class Loop:
     def learn(self, number: int) -> Step:
         """Let the newest agent play the training tasks, learn from that, and return the actor."""
         agent, seed = self.rounds[-1].agent, self.seed(number)
-        played = Played(number, agent)
+        played = PlayedRound(number, agent)
         self.rounds.append(played)
         todo = self.algorithm.steps(number, self.config.retrain_critic)
         if "train-actor" in todo or "train-critic" in todo:
@@ -423,7 +423,7 @@ class Loop:
             **humans,
         )
 
-    def _round(self, played: Played) -> LoopRound:
+    def _round(self, played: PlayedRound) -> LoopRound:
         usage = _usage(played)
         more: dict[str, Any] = {}
         if played.leaks is not None:
@@ -439,12 +439,12 @@ class Loop:
                 more["cost_per_solved_task"] = cost
         return LoopRound(round=played.number, agent=played.agent, test=played.rates[TEST], usage=usage, **more)
 
-    def _tokens(self, played: Played) -> TokensByRole:
+    def _tokens(self, played: PlayedRound) -> TokensByRole:
         """Return what models have read and written in a round, by role."""
         return total(map(self.cache.tokens, played.steps.values()))
 
 
-def _usage(played: Played) -> Usage:
+def _usage(played: PlayedRound) -> Usage:
     counts = {name: 0 for name in Usage.model_fields if name not in ("dialogues", "seconds")}
     dialogues = 0
     for title, step in played.steps.items():

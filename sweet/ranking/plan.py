@@ -75,7 +75,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
 
 
 @dataclass(frozen=True)
-class TurnTokens:
+class CountedTokens:
     """Tokens of some turns as a critic reads them. Turns that it cannot read are not counted.
 
     Attributes:
@@ -100,7 +100,7 @@ def _count_tokens(
     *,
     protocol: ProtocolName | None,
     max_length: int | None,
-) -> TurnTokens | None:
+) -> CountedTokens | None:
     """Count the tokens of turns with the tokenizer of `model`.
 
     Args:
@@ -126,7 +126,7 @@ def _count_tokens(
     return _encode(Reader(encoder, informed=informed, protocol=used_protocol, max_length=max_length), turns, system)
 
 
-def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnTokens:
+def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> CountedTokens:
     from sweet.learn.critic import TurnReplies
     from sweet.learn.tokens import given_reply
     from sweet.learn.tree import Forest
@@ -152,7 +152,7 @@ def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnT
         replies.append(informed[0].spans[0].stop - informed[0].spans[0].start)
         forests.setdefault(dialogue.id, Forest()).add([informed[0].ids])
     shared = sum(forest.slots for forest in forests.values())
-    return TurnTokens(prompts, shared, plain, fmean(replies) if replies else None)
+    return CountedTokens(prompts, shared, plain, fmean(replies) if replies else None)
 
 
 def _finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[TurnKey]:

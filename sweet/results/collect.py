@@ -40,7 +40,7 @@ def collect(run: Run) -> Report:
     return _Collection(run).report()
 
 
-_ScoredRollouts = dict[str, tuple[dialogue_facts.Played, str | None]]
+_ScoredRollouts = dict[str, tuple[dialogue_facts.ScoredDialogues, str | None]]
 """The dialogues of each rollouts artifact, with the id of the scores that contain their rewards."""
 
 
@@ -176,15 +176,17 @@ class _Collection:
             else:
                 yield from () if found is None else (found,)
 
-    def _with_scores(self, rollouts: Artifact) -> tuple[dialogue_facts.Played, str | None]:
+    def _with_scores(self, rollouts: Artifact) -> tuple[dialogue_facts.ScoredDialogues, str | None]:
         """Return the dialogues of an artifact, and the newest scores that were made from them."""
         evaluations = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
         scores = evaluations[-1] if evaluations else None
         read = row_reader.dialogues(self.run.file(rollouts), self.problems)
         scored = {} if scores is None else self._rows_of(scores).by_id
-        return dialogue_facts.Played(read, scored), scores.id if scores else None
+        return dialogue_facts.ScoredDialogues(read, scored), scores.id if scores else None
 
-    def _dialogues(self, rollouts: Artifact, played: dialogue_facts.Played, scores: str | None) -> DialoguesFact:
+    def _dialogues(
+        self, rollouts: Artifact, played: dialogue_facts.ScoredDialogues, scores: str | None
+    ) -> DialoguesFact:
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores,

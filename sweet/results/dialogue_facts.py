@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, quantiles
 
 from sweet.results.facts import Bin, Binned, Rate, Sample, TurnAdvantage
-from sweet.results.row_reader import Dialogue, Ranked, Scored, Turn
+from sweet.results.row_reader import Dialogue, Ranked, Scored, TurnAdvantages
 from sweet.stages.intervals import clustered_mean
 from sweet.tasks.scores import RewardRule
 
@@ -32,7 +32,7 @@ POINTS = "points"
 
 
 @dataclass(frozen=True)
-class Played:
+class ScoredDialogues:
     """The dialogues of one rollouts artifact with their scores, if they have any."""
 
     dialogues: Sequence[Dialogue]
@@ -48,7 +48,7 @@ def measure(rule: RewardRule | None) -> str:
     return "success" if rule is not None and rule.solved is not None else "reward"
 
 
-def success_by(played: Played, rule: RewardRule | None) -> list[Binned]:
+def success_by(played: ScoredDialogues, rule: RewardRule | None) -> list[Binned]:
     """Return the success rate by turns, tokens and seconds. Without a rule: the mean reward."""
     lengths: dict[str, Callable[[Dialogue], float | None]] = {
         "turns": lambda dialogue: dialogue.turns,
@@ -119,7 +119,7 @@ def by_turn(ranked: Ranked) -> list[TurnAdvantage]:
     return [_turn(number, ranked.turns[number]) for number in sorted(ranked.turns)]
 
 
-def _turn(number: int, turn: Turn) -> TurnAdvantage:
+def _turn(number: int, turn: TurnAdvantages) -> TurnAdvantage:
     values = turn.advantages
     lower, median, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return TurnAdvantage(
@@ -141,7 +141,7 @@ class _SampleChooser:
     Ties are broken by fewer turns, then by id.
     """
 
-    def __init__(self, played: Played) -> None:
+    def __init__(self, played: ScoredDialogues) -> None:
         self.rewards = {d.id: reward for d in played.dialogues if (reward := played.reward(d)) is not None}
         self.fair = [d for d in played.dialogues if d.id in self.rewards and not d.fault]
         self.chosen: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ class _SampleChooser:
         return [Sample(rollouts=rollouts, id=id, why=why) for id, why in self.chosen.items()]
 
 
-def samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Sample]:
+def samples(rollouts: str, played: ScoredDialogues, ranked: Collection[str]) -> list[Sample]:
     """Choose dialogues to show.
 
     These are the best, the median and the worst by reward, the longest, one with a fault, and the best and the worst of
@@ -183,7 +183,7 @@ def samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Samp
     return choice.samples(rollouts)
 
 
-def ranked_samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Sample]:
+def ranked_samples(rollouts: str, played: ScoredDialogues, ranked: Collection[str]) -> list[Sample]:
     """Choose the best and the worst of the ranked dialogues only."""
     choice = _SampleChooser(played)
     choice.take_ranked(ranked)

@@ -56,7 +56,7 @@ class Scores:
 
 
 @dataclass
-class Turn:
+class TurnAdvantages:
     """The advantages at one turn, over dialogues."""
 
     advantages: array[float] = field(default_factory=lambda: array("d"))
@@ -69,7 +69,7 @@ class Ranked:
     """The content of a file of candidates: advantages by turn of the agent, from 1; ids of dialogues; bases of the
     advantages."""
 
-    turns: dict[int, Turn] = field(default_factory=dict)
+    turns: dict[int, TurnAdvantages] = field(default_factory=dict)
     trajectories: set[str] = field(default_factory=set)
     bases: set[str] = field(default_factory=set)
 
@@ -92,7 +92,7 @@ def scores(path: Path | None, figures: Mapping[str, Metric], problems: Problems)
 def ranked(path: Path, problems: Problems) -> Ranked:
     result = Ranked()
     for turn, trajectory, basis, advantages, taken in _rows(path, _candidates, problems):
-        of_turn = result.turns.setdefault(turn, Turn())
+        of_turn = result.turns.setdefault(turn, TurnAdvantages())
         of_turn.advantages.extend(advantages)
         of_turn.spreads.append(max(advantages) - min(advantages))
         if taken is not None:

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message, is_none
 
 Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function", "lookahead"]
@@ -64,6 +65,18 @@ class Candidate(BaseModel):
     score: float | None = None
     tokens: int | None = Field(default=None, ge=1)
     logprobs: tuple[float, ...] | None = Field(default=None, exclude_if=is_none)
+
+    @property
+    def reply(self) -> Reply:
+        """The reply as it was sampled."""
+        return Reply(
+            self.text,
+            finish_reason="stop" if self.ended else "length",
+            token_ids=self.token_ids,
+            logprobs=self.logprobs,
+            thought=self.thought,
+            thought_tokens=self.thought_tokens,
+        )
 
 
 class CandidateRow(BaseModel):

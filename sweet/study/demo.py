@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import Played
+from sweet.pipeline.loop import PlayedRound
 from sweet.pipeline.metrics import AnyRate, rate_of
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import train
@@ -77,9 +77,9 @@ def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[De
     return StageResult("demo", run.path, metrics, result.artifacts)
 
 
-def _scores(played: Played) -> dict[str, Any]:
+def _scores(played: PlayedRound) -> dict[str, Any]:
     return played.steps["eval test"].metrics
 
 
-def _rate(played: Played, name: str) -> AnyRate:
+def _rate(played: PlayedRound, name: str) -> AnyRate:
     return rate_of(_scores(played), name)

@@ -16,7 +16,7 @@ from sweet.errors import UsageError
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import MADE_BY, ONLINE, Algorithm
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import Loop, Played
+from sweet.pipeline.loop import Loop, PlayedRound
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.steps import Step, StepCache
 from sweet.ranking.config import RankConfig
@@ -78,7 +78,7 @@ class Round(Loop):
         rule = rule_class(recipe.train.algorithm)
         judge = method.judge or "critic"
         self.algorithm = Algorithm(rule.name, method.online, rule.reads, rule.asks_critic, judge)
-        self.rounds.append(Played(0, sizes.agent))
+        self.rounds.append(PlayedRound(0, sizes.agent))
 
     def play_tasks(self, split: str, **changes: Any) -> Step:
         """Return dialogues; `changes` are options in which they differ from those of the recipe."""

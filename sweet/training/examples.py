@@ -11,9 +11,9 @@ from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.components import Example, TokenTerms
-from sweet.learn.data import Pool
-from sweet.learn.replies import ReplyText
+from sweet.learn.pool import Pool
 from sweet.learn.tokens import ChatEncoder, TooLong
+from sweet.llm.base import Reply
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import ProtocolName
@@ -46,19 +46,23 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
 
 
-def sides_of(pair: Pair) -> tuple[ReplyText, ReplyText | None]:
+def sides_of(pair: Pair) -> tuple[Reply, Reply | None]:
     """Return the chosen and the rejected reply of a pair, with their thoughts; None where the chosen one is alone."""
-    chosen = ReplyText(
-        pair.chosen, pair.chosen_token_ids, pair.chosen_ended, pair.chosen_thought, pair.chosen_thought_tokens
+    chosen = Reply(
+        pair.chosen,
+        finish_reason="stop" if pair.chosen_ended else "length",
+        token_ids=pair.chosen_token_ids,
+        thought=pair.chosen_thought,
+        thought_tokens=pair.chosen_thought_tokens,
     )
     if pair.rejected is None:
         return chosen, None
-    rejected = ReplyText(
+    rejected = Reply(
         pair.rejected,
-        pair.rejected_token_ids,
-        pair.rejected_ended,
-        pair.rejected_thought,
-        pair.rejected_thought_tokens,
+        finish_reason="stop" if pair.rejected_ended else "length",
+        token_ids=pair.rejected_token_ids,
+        thought=pair.rejected_thought,
+        thought_tokens=pair.rejected_thought_tokens,
     )
     return chosen, rejected
 
@@ -207,10 +211,9 @@ class ExampleBuilder:
         """Build the example of a sampled reply. Those of one dialogue are a group."""
         row, reply = of.row, of.reply
         name = of.name
-        text = ReplyText(reply.text, reply.token_ids, reply.ended, reply.thought, reply.thought_tokens)
         rows, dropped = self._replies.turn(
             row.observation,
-            [text],
+            [reply.reply],
             turn=row.turn,
             name=f"Reply {name}",
             max_length=self._max_length,

@@ -20,11 +20,11 @@ from sweet.credit.base import REWARD_LR, Batch, Credit, RewardTraining, TurnLogp
 from sweet.hints import option
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Objective
-from sweet.learn.data import Pool
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, max_turns, rounded
+from sweet.learn.pool import Pool
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
@@ -164,7 +164,7 @@ class RewardModel:
 
 def sampler_reference(pool: Pool, credits: Sequence[Credit], batch: Batch, models: Asked) -> list[Tensor]:
     """Return the sums of the sampler's log-probabilities over the spans of each sequence of a pool, [spans] each, as
-    `sweet.learn.data.losses` expects them.
+    `sweet.learn.losses.losses` expects them.
 
     Args:
         credits: of preferences.

@@ -27,8 +27,8 @@ from docs.tools.gpu import BEGIN, COLUMNS, END, PAGE, RESULTS, block, keep, read
 from sweet.cli.generated import put_between
 from sweet.errors import InputError
 from sweet.installation import DISTRIBUTION
-from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.losses import losses
 from sweet.learn.recompute import RECOMPUTE_THRESHOLD
 from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.vllm import option_value

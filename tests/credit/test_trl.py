@@ -14,8 +14,9 @@ from benchmarks.credit_trl import Row, make_trainer
 from sweet.credit.base import Batch
 from sweet.credit.grpo import GRPO
 from sweet.learn.components import Example, TokenTerms
-from sweet.learn.data import Pool, losses
 from sweet.learn.logprobs import Scorer
+from sweet.learn.losses import losses
+from sweet.learn.pool import Pool
 from sweet.learn.tokens import ChatEncoder
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory

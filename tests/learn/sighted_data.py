@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet.learn.components import Example
-from sweet.learn.data import Pool
 from sweet.learn.page_encoder import PageEncoder
+from sweet.learn.pool import Pool
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.pretrained import load_tokenizer
 from sweet.tasks.base import Task

@@ -12,8 +12,8 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.components import Example
-from sweet.learn.data import Reference
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.losses import Reference
 from sweet.learn.metrics import Record
 from tests.learn.builders import build_model
 from tests.learn.test_loop import CRITIC, make_data

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sweet.learn.components import Counts, Distillation, Example, Objective, PolicyGradient, TokenTerms
-from sweet.learn.data import Pool, losses
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.losses import losses
 from sweet.learn.metrics import Record
 from sweet.learn.objectives import policy_gradient, sampled_distillation, top_distillation
+from sweet.learn.pool import Pool
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import Start
 from sweet.learn.zero import ZeroSettings

@@ -11,12 +11,13 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Example, Objective
-from sweet.learn.data import Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate
+from sweet.learn.losses import Reference, losses
 from sweet.learn.metrics import MicroBatchSums, Record, max_turns
 from sweet.learn.objectives import nll, preference_loss, side_scores
+from sweet.learn.pool import Pool
 from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.learn.trainee import save_model
 from sweet.learn.tree import Work

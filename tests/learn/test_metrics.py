@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import sweet
 from sweet.learn.components import Example, Objective
-from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.losses import losses
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds, turn_positions
 from sweet.learn.objectives import turn_advantages
 from sweet.learn.tokens import Span, TokenSequence

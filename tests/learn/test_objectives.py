@@ -19,8 +19,8 @@ from sweet.learn.objectives import (
     side_scores,
     turn_advantages,
 )
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from tests.learn.builders import build_model
 
@@ -64,7 +64,7 @@ def test_a_summed_nll_weighs_all_tokens_alike() -> None:
 def test_upstream_nll_averages_over_system_and_user_tokens_too(tokenizer: Any) -> None:
     encoder, scorer = ChatEncoder(tokenizer), Scorer(build_model(len(tokenizer)))
     said = [Message(role="system", content="You help."), Message(role="user", content="rate?")]
-    row = encoder.turn(said, [ReplyText("It is 5.")], turn=1, name="x")[0][0].with_whole()
+    row = encoder.turn(said, [Reply("It is 5.")], turn=1, name="x")[0][0].with_whole()
     ((sums, counts),) = span_logprobs(scorer, [row])
     turns = torch.tensor([span.turn for span in row.spans])
     whole = turns == WHOLE

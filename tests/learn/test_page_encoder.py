@@ -18,9 +18,9 @@ from sweet.learn.logprobs import Scorer, pack_bundles, span_values
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.page_encoder import FAILED, NO_PAGE, PageEncoder
 from sweet.learn.regression import RegressionCritic
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.learn.vision_processor import VisionProcessor
+from sweet.llm.base import Reply
 from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_tokenizer
 from sweet.tasks.trajectory import Turn
 from tests.learn.builders import TEMPLATES
@@ -211,7 +211,7 @@ def test_a_reply_at_a_turn_scores_as_in_its_dialogue(each: Sighted) -> None:
     for turn in said.agent_turns:
         texts = [said.dialogue_history[turn].said, f"Or {TALL}", f"Or {BROKEN}"]
         asked = TurnReplies(
-            "x", turn, said.observation(turn, "You build."), REFERENCE, [ReplyText(text) for text in texts], [None] * 3
+            "x", turn, said.observation(turn, "You build."), REFERENCE, [Reply(text) for text in texts], [None] * 3
         )
         (scored,) = each.critic.judge([asked])
         assert scored[0].score == pytest.approx(whole[turn], rel=1e-4, abs=1e-4)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.learn.data import losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import LoraSettings, add_lora
+from sweet.learn.losses import losses
 from sweet.learn.recompute import recompute_layers
 from tests.learn.builders import build_model
 from tests.learn.test_loop import CRITIC, make_data

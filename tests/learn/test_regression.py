@@ -10,14 +10,14 @@ import torch
 
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.critic import TurnReplies
-from sweet.learn.data import losses
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.losses import losses
 from sweet.learn.metrics import Record
 from sweet.learn.regression import RegressionCritic
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from tests.learn.builders import SYSTEM, TEMPLATES, build_model, build_tokenizer, build_trajectory
 from tests.learn.test_head import naive, with_head
@@ -136,7 +136,7 @@ def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, name: str)
 # At work ------------------------------------------------------------------------------------------------------------
 
 OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
-REPLIES = [ReplyText("What is the rate?"), ReplyText("It is 5."), ReplyText("What is the rate?"), ReplyText("7?")]
+REPLIES = [Reply("What is the rate?"), Reply("It is 5."), Reply("What is the rate?"), Reply("7?")]
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -176,7 +176,7 @@ def test_dialogues_are_scored_as_the_training_compares_them(template: str, targe
         values = list(scores.values())
         assert liking == pytest.approx(sum(values) if target == "preference" else values[-1], abs=1e-5)
         for turn, score in scores.items():
-            said = ReplyText(dialogue.dialogue_history[turn].said)
+            said = Reply(dialogue.dialogue_history[turn].said)
             replies = TurnReplies("", turn, dialogue.observation(turn, SYSTEM), dialogue.task.hidden, [said], [None])
             assert score == pytest.approx(critic.judge([replies])[0][0].score, abs=1e-5)
 

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from sweet.learn import blocks
 from sweet.learn.components import Example, Objective
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.data import losses
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings
+from sweet.learn.losses import losses
 from sweet.learn.reference import sequence_digest
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, Span, TokenSequence, given_reply
 from sweet.learn.trainee import Start
 from sweet.learn.tree import Forest, build_tree
 from sweet.learn.zero import ZeroSettings
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message, TurnTokens
 from sweet.tasks.trajectory import Trajectory
 from tests.learn.builders import TEMPLATES, build_tokenizer
@@ -221,7 +221,7 @@ def test_prompts_are_rendered_with_the_effort_of_the_dialogues(tokenizers: dict[
     for effort, opened in (("none", True), (None, False)):
         tokenizer = tokenizers["qwen3"]
         encoder = ChatEncoder(tokenizer, "separate", effort)  # type: ignore[arg-type]
-        [row] = encoder.turn(said, [ReplyText("a")], turn=1, name="x", hidden="C0")[0]
+        [row] = encoder.turn(said, [Reply("a")], turn=1, name="x", hidden="C0")[0]
         [span] = row.spans
         assert tokenizer.decode(row.ids[: span.start]).endswith(empty) == opened
         assert tokenizer.decode(row.ids[span.start :]) == ("" if opened else empty) + "a<|im_end|>"
@@ -237,9 +237,9 @@ def test_a_thought_that_was_cut_off_is_the_whole_turn(tokenizers: dict[str, Any]
         text = OPENINGS[family].split("{}")[0] + "It is 5"
         ids = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
         for reply in (
-            ReplyText("", ids, ended=False, thought="It is 5", thought_tokens=len(ids)),
-            ReplyText("", ended=False, thought="It is 5"),
-            ReplyText("", (*ids, tokenizer.eos_token_id), thought="It is 5", thought_tokens=len(ids) + 1),
+            Reply("", token_ids=ids, finish_reason="length", thought="It is 5", thought_tokens=len(ids)),
+            Reply("", finish_reason="length", thought="It is 5"),
+            Reply("", token_ids=(*ids, tokenizer.eos_token_id), thought="It is 5", thought_tokens=len(ids) + 1),
         ):
             [row] = encoder.turn(said, [reply], turn=1, name="x")[0]
             [span] = row.spans
@@ -260,7 +260,7 @@ def test_the_place_of_a_reply_is_found_where_the_number_of_the_thoughts_tokens_i
 def test_a_template_that_writes_no_thought_has_it_inline(tokenizers: dict[str, Any]) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     [row] = ChatEncoder(tokenizer, "separate").turn(
-        [Message(role="user", content="q")], [ReplyText("a", thought="b")], turn=1, name="x"
+        [Message(role="user", content="q")], [Reply("a", thought="b")], turn=1, name="x"
     )[0]
     [span] = row.spans
     assert tokenizer.decode(row.ids[span.start : span.split]) == "<think>\nb\n</think>\n\n"
@@ -272,11 +272,11 @@ def test_an_empty_thought_is_a_part_of_the_reply(tokenizers: dict[str, Any]) -> 
     marks = tokenizer("<think>\n\n</think>\n\n", add_special_tokens=False)["input_ids"]
     ids = (*marks, *tokenizer("It is 5.")["input_ids"], tokenizer.eos_token_id)
     replies = [
-        ReplyText("It is 5.", ids, thought="", thought_tokens=len(marks)),
-        ReplyText("It is 5.", ids, thought_tokens=len(marks)),
-        ReplyText("It is 5.", ids),
-        ReplyText("It is 5."),
-        ReplyText("It is 5.", thought=""),
+        Reply("It is 5.", token_ids=ids, thought="", thought_tokens=len(marks)),
+        Reply("It is 5.", token_ids=ids, thought_tokens=len(marks)),
+        Reply("It is 5.", token_ids=ids),
+        Reply("It is 5."),
+        Reply("It is 5.", thought=""),
     ]
     found = ChatEncoder(tokenizer, "separate").encode_replies(replies)
     assert [(reply.ids, reply.thought) for reply in found] == [(list(ids), 0)] * 5
@@ -289,13 +289,13 @@ def test_a_reply_without_a_thought_has_its_channel(tokenizers: dict[str, Any]) -
     letters = [tokenizer(letter)["input_ids"][0] for letter in "rate"]
     ids = (*marks, *letters, tokenizer.eos_token_id)
     replies = [
-        ReplyText("rate", ids),
-        ReplyText("rate", ids, thought_tokens=len(marks)),
-        ReplyText("rate", ids, thought="", thought_tokens=len(marks)),
+        Reply("rate", token_ids=ids),
+        Reply("rate", token_ids=ids, thought_tokens=len(marks)),
+        Reply("rate", token_ids=ids, thought="", thought_tokens=len(marks)),
     ]
     encoder = ChatEncoder(tokenizer, "separate")
     assert [(reply.ids, reply.thought) for reply in encoder.encode_replies(replies)] == [(list(ids), 0)] * 3
-    [usual, empty] = encoder.replies([ReplyText("rate"), ReplyText("rate", thought="")])
+    [usual, empty] = encoder.replies([Reply("rate"), Reply("rate", thought="")])
     assert usual == empty != list(ids)
     assert tokenizer.decode(usual) == tokenizer.decode(ids)
 

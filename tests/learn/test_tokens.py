@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import SYSTEM, TEMPLATES, build_tokenizer
@@ -74,25 +74,25 @@ def test_marker_text_in_a_reply_shifts_no_mask(tokenizers: dict[str, Any], make_
 def test_recorded_ids_are_used_if_they_decode_to_the_reply(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
     letters = [encoder.tokenizer(letter)["input_ids"][0] for letter in "rate"]
-    usual = encoder.replies([ReplyText("rate")])[0]
+    usual = encoder.replies([Reply("rate")])[0]
     assert usual != [*letters, encoder.end_of_turn]
     with_end = (*letters, encoder.end_of_turn)
     replies = [
-        ReplyText("rate", with_end),
-        ReplyText("rate", tuple(letters)),
-        ReplyText("rate", tuple(letters), ended=False),
-        ReplyText("other", with_end),
-        ReplyText("rate", (len(encoder.tokenizer) + 7,)),
+        Reply("rate", token_ids=with_end),
+        Reply("rate", token_ids=tuple(letters)),
+        Reply("rate", token_ids=tuple(letters), finish_reason="length"),
+        Reply("other", token_ids=with_end),
+        Reply("rate", token_ids=(len(encoder.tokenizer) + 7,)),
     ]
     rows = encoder.replies(replies)
     assert rows[:3] == [list(with_end), list(with_end), letters]
-    assert rows[3] == encoder.replies([ReplyText("other")])[0]
+    assert rows[3] == encoder.replies([Reply("other")])[0]
     assert rows[4] == usual
 
 
 def test_a_truncated_reply_has_no_end(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
-    whole, cut = encoder.replies([ReplyText("rate"), ReplyText("rate", ended=False)])
+    whole, cut = encoder.replies([Reply("rate"), Reply("rate", finish_reason="length")])
     assert whole == [*cut, encoder.end_of_turn]
 
 
@@ -165,7 +165,7 @@ def test_a_prompt_is_tokenised_as_for_sampling(make_trajectory: Make) -> None:
 def test_a_turn_shares_one_prompt(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
     observation = [Message(role="user", content="q")]
-    rows, dropped = encoder.turn(observation, [ReplyText("a"), ReplyText("b c")], turn=3, name="x")
+    rows, dropped = encoder.turn(observation, [Reply("a"), Reply("b c")], turn=3, name="x")
     starts = {row.spans[0].start for row in rows}
     assert len(starts) == 1
     assert dropped == 0
@@ -174,7 +174,7 @@ def test_a_turn_shares_one_prompt(tokenizers: dict[str, Any]) -> None:
 
 def test_a_sequence_can_be_supervised_as_a_whole(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["llama3"])
-    row = encoder.turn([Message(role="user", content="q")], [ReplyText("a")], turn=1, name="x")[0][0]
+    row = encoder.turn([Message(role="user", content="q")], [Reply("a")], turn=1, name="x")[0][0]
     assert [(s.start, s.stop) for s in row.with_whole().spans if s.turn == WHOLE] == [(1, len(row.ids))]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sweet.learn.critic import AdvantageCritic, Reader, TurnReplies
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import UpstreamEncoder, scoring_prefix
+from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from sweet.tasks.markers import seen_upstream
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -95,7 +95,7 @@ def test_a_side_that_is_too_long_loses_early_turns(tokenizers: dict[str, Any]) -
 @pytest.mark.parametrize("ended", [True, False])
 def test_the_ranking_averages_over_the_header_and_the_text_of_a_reply(tokenizers: dict[str, Any], ended: bool) -> None:
     tokenizer = tokenizers["llama3"]
-    model, reply = build_model(len(tokenizer)), ReplyText("What is the rate?", ended=ended)
+    model, reply = build_model(len(tokenizer)), Reply("What is the rate?", finish_reason="stop" if ended else "length")
     critic = AdvantageCritic(model, model, tokenizer, protocol="upstream")
     judged = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])[0][0]
     seen = critic._seen(critic.reader.turn(TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])))
@@ -103,7 +103,7 @@ def test_the_ranking_averages_over_the_header_and_the_text_of_a_reply(tokenizers
     assert supervised(tokenizer, seen) == [f"{header}What is the rate?"], (
         "a reply that was cut off keeps its last token"
     )
-    text = ChatEncoder(tokenizer).replies([ReplyText("What is the rate?", ended=False)])[0]
+    text = ChatEncoder(tokenizer).replies([Reply("What is the rate?", finish_reason="length")])[0]
     assert judged.tokens == 4 + len(text)
 
 
@@ -112,7 +112,7 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
     begin = tokenizer.convert_tokens_to_ids("<|begin_of_text|>")
     assert scoring_prefix(tokenizer) == (begin,)
     assert scoring_prefix(build_tokenizer(TEMPLATES["llama3"])) == ()
-    turn = TurnReplies("x", 1, OBSERVATION, "C0", [ReplyText("What is the rate?")], [None])
+    turn = TurnReplies("x", 1, OBSERVATION, "C0", [Reply("What is the rate?")], [None])
     paper, upstream = (
         Reader(ChatEncoder(tokenizer), informed=True, protocol=protocol, max_length=None)
         for protocol in ("paper", "upstream")
@@ -130,7 +130,7 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
 
 def test_the_second_begin_of_text_counts_for_the_maximum_length() -> None:
     tokenizer = with_begin_of_text(TEMPLATES["llama3"])
-    turn = TurnReplies("x", 1, OBSERVATION, "C0", [ReplyText("What is the rate?")], [None])
+    turn = TurnReplies("x", 1, OBSERVATION, "C0", [Reply("What is the rate?")], [None])
 
     def rows(limit: int | None) -> list[TokenSequence]:
         return Reader(ChatEncoder(tokenizer), informed=True, protocol="upstream", max_length=limit).turn(turn)

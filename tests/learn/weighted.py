@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from sweet.learn.components import Distillation, Example, Objective, PolicyGradient, TokenTerms
-from sweet.learn.data import Pool
 from sweet.learn.logprobs import Scorer, token_logprobs
+from sweet.learn.pool import Pool
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 

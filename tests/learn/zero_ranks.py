@@ -22,11 +22,11 @@ with collector.paused():
 
     from sweet.learn import logprobs
     from sweet.learn.components import Example, Objective
-    from sweet.learn.data import Reference
     from sweet.learn.head import attach_head
     from sweet.learn.job import Job
     from sweet.learn.loop import Loop, LoopSettings
     from sweet.learn.lora import LoraSettings, add_lora
+    from sweet.learn.losses import Reference
     from sweet.learn.metrics import Record
     from sweet.learn.recompute import recompute_layers
     from sweet.learn.vision_processor import VisionProcessor

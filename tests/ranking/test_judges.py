@@ -10,7 +10,6 @@ import pytest
 from sweet.errors import InputError, UsageError
 from sweet.judges.control import CreditScorer
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.replies import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
@@ -105,7 +104,7 @@ def test_the_untrained_judge_scores_how_much_likelier_the_reference_makes_a_repl
     informed = AdvantageCritic(model, model, tokenizer)
     dialogues = {t.id: t for t, _ in make_dialogues()}
     for key, row in judged.rows(result).items():
-        given = [ReplyText(one.text, one.token_ids, one.ended) for one in row.candidates]
+        given = [one.reply for one in row.candidates]
         hidden, unknown = dialogues[key[0]].task.hidden, [None] * len(given)
         turn = TurnReplies("x", row.turn, row.observation, hidden, given, unknown)
         with_c, without = (critic.judge([turn])[0] for critic in (informed, uninformed))

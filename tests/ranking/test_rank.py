@@ -13,8 +13,8 @@ import torch
 
 from sweet.errors import InputError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
+from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.llm.vllm import option_value
 from sweet.preferences.config import LabelConfig
@@ -39,7 +39,7 @@ from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run
 
 OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
-REPLIES = [ReplyText("What is the rate?"), ReplyText("It is 5."), ReplyText("What is the rate?")]
+REPLIES = [Reply("What is the rate?"), Reply("It is 5."), Reply("What is the rate?")]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_the_context_of_the_reference_is_recorded(run: Run, agent: str) -> None:
         for one, other in zip(first.candidates, second.candidates, strict=True):
             assert one.text == other.text
             assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
-            reply = encoder.replies([ReplyText(other.text, other.token_ids, other.ended)])[0]
+            reply = encoder.replies([other.reply])[0]
             assert other.reference == pytest.approx(mean(base, prompt, reply), abs=1e-4)
 
 
@@ -254,7 +254,7 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
         assert row.taken.text == said
         prompt = encoder.prompts([row.observation], hidden=dialogues[row.trajectory_id].task.hidden)[0]
         for one in (*row.candidates, row.taken):
-            reply = encoder.replies([ReplyText(one.text, one.token_ids, one.ended)])[0]
+            reply = encoder.replies([one.reply])[0]
             expected = mean(model, prompt, reply) - mean(base, prompt, reply)
             assert one.advantage == pytest.approx(expected, abs=1e-4)
 

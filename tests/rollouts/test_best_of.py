@@ -15,7 +15,6 @@ from sweet.gathering import Gathering
 from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
 from sweet.judges.control import CreditScorer, RandomJudge
 from sweet.learn.critic import TurnReplies
-from sweet.learn.replies import ReplyText
 from sweet.llm.base import Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.config import RolloutConfig
@@ -249,7 +248,7 @@ def test_the_critic_of_a_run_chooses(with_critic: Run, models: tuple[str, str]) 
     for dialogue in played(run, 2).values():
         for index in dialogue.agent_turns:
             said = dialogue.dialogue_history[index]
-            reply = ReplyText(said.said, said.token_ids, said.finish_reason != "length")
+            reply = Reply(said.said, token_ids=said.token_ids, finish_reason=said.finish_reason or "stop")
             replies = TurnReplies("", index, dialogue.observation(index, system), dialogue.task.hidden, [reply], [None])
             assert said.choice is not None
             assert said.choice.basis == "critic"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
-from sweet.learn.replies import ReplyText
+from sweet.llm.base import Reply
 from sweet.llm.connect import open_client
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
@@ -63,7 +63,7 @@ def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path,
         assert list(credit) == dialogue.agent_turns
         for turn, advantage in credit.items():
             said = dialogue.dialogue_history[turn]
-            told = ReplyText(said.said, said.token_ids, said.finish_reason != "length")
+            told = Reply(said.said, token_ids=said.token_ids, finish_reason=said.finish_reason or "stop")
             replies = TurnReplies("", turn, dialogue.observation(turn, "Ask."), dialogue.task.hidden, [told], [None])
             assert advantage == pytest.approx(judge.judge([replies])[0][0].advantage, abs=1e-5)
 

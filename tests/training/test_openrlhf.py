@@ -14,8 +14,8 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.openrlhf import PYTHON_VARIABLE, Comparison, DpoJob, arguments, command, rows
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder, given_reply
+from sweet.llm.base import Reply
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -29,7 +29,7 @@ from tests.stages.learn_runs import make_agent, make_run, put
 
 JOB = DpoJob(model="base", lr=3e-5, beta=0.1, nll=0.01, epochs=2, batch=8, max_length=512, seed=7)
 ASKED = [Message(role="system", content="Ask."), Message(role="user", content="A price, please.")]
-CHOSEN, REJECTED = ReplyText("What is the rate?", None, True), ReplyText("5", None, False)
+CHOSEN, REJECTED = Reply("What is the rate?"), Reply("5", finish_reason="length")
 
 
 def openrlhf(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +113,8 @@ def test_a_thinking_agents_pair_is_written_as_the_text_of_the_ids_that_the_other
     encoder, said = ChatEncoder(tokenizer), play(tokenizer, family, 2)
     index = said.agent_turns[1]
     sampled, prompt = given_reply(said.dialogue_history[index]), said.prompt_ids(index)
-    rendered = ReplyText(sampled.text, thought="It is 5 per hour.")
-    cut_off = ReplyText("", ended=False, thought="It is 5 per")
+    rendered = Reply(sampled.text, thought="It is 5 per hour.")
+    cut_off = Reply("", finish_reason="length", thought="It is 5 per")
     for chosen, rejected in ((sampled, rendered), (rendered, cut_off), (sampled, sampled)):
         observation = said.observation(index, None)
         (row,) = rows(encoder, [Comparison(observation, chosen, rejected, prompt)])

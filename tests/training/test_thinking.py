@@ -11,7 +11,6 @@ import torch
 from sweet.errors import UsageError
 from sweet.judges.base import SampledTurn
 from sweet.judges.critic import CriticJudge
-from sweet.learn.replies import ReplyText
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -144,7 +143,7 @@ def run_prompt(agent: str, row: CandidateRow) -> tuple[int, ...]:
 
 def mean(model: Any, encoder: ChatEncoder, prompt: list[int], one: Candidate, counted: str) -> float:
     """The mean log-probability of a reply by the model's own forward pass."""
-    reply = ReplyText(one.text, one.token_ids, one.ended, one.thought, one.thought_tokens)
+    reply = one.reply
     [found] = encoder.encode_replies([reply])
     ids = [*prompt, *found.ids]
     with torch.no_grad():

@@ -1,13 +1,12 @@
-"""Training data: a pool of token sequences, and examples that refer to it by index.
+"""The loss of each example, by one forward pass over the token sequences that the examples refer to.
 
-A trajectory that occurs in many preferences is encoded once, its reference log-probabilities are computed once, and two
-examples of one micro-batch that share it compute it once.
+Two examples of one micro-batch that share a sequence compute it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,32 +26,6 @@ from sweet.learn.objectives import (
     turn_advantages,
 )
 from sweet.learn.tokens import WHOLE, TokenSequence
-
-
-@dataclass
-class Pool:
-    """Token sequences by key, each stored once.
-
-    Attributes:
-        sequences: the sequences in order of insertion.
-        dropped: number of early turns that were dropped to fit the maximum length.
-    """
-
-    sequences: list[TokenSequence] = field(default_factory=list)
-    dropped: int = 0
-    _known: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
-
-    def find(self, key: Hashable) -> tuple[int, ...] | None:
-        """The indices of the sequences stored under `key`; None if there are none."""
-        return self._known.get(key)
-
-    def put(self, key: Hashable, sequences: Iterable[TokenSequence], dropped: int = 0) -> tuple[int, ...]:
-        """Store sequences under `key` and return their indices."""
-        start = len(self.sequences)
-        self.sequences.extend(sequences)
-        self._known[key] = tuple(range(start, len(self.sequences)))
-        self.dropped += dropped
-        return self._known[key]
 
 
 @dataclass(frozen=True)
