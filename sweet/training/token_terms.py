@@ -2,7 +2,7 @@
 
 The ratio of probabilities needs log mu of each token, mu being the model that sampled it. It was recorded with the
 dialogue (`Turn.logprobs`), in the order of the sampled ids, and is used where the encoded ids of the turn are these.
-Elsewhere (dialogues of other programs, candidates of earlier versions, replies that were encoded anew) it is computed
+Elsewhere (dialogues of other programs, replies that were encoded anew) it is computed
 with the policy before its first step; a sampled reply is put into its dialogue for that, in the place of the one given.
 """
 

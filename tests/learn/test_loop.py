@@ -222,28 +222,6 @@ def test_an_example_with_one_side_has_likelihood_alone_and_neither_accuracy_nor_
     assert (means["accuracy"], means["margin"]) == (None, None)
 
 
-def test_the_accuracy_of_an_earlier_version_s_checkpoint_goes_on(tokenizer: Any, tmp_path: Path) -> None:
-    """Its sums do not say how many examples have two sides: all of them had."""
-    pool, examples = make_data(tokenizer, 8)
-    settings = LoopSettings(lr=5e-3, epochs=4, batch=4, save_every=1)
-
-    def make(**more: Any) -> Loop:
-        return Loop(
-            build_model(len(tokenizer)), pool.sequences, examples, CRITIC, settings, "d", (), tmp_path / "c.pt", **more
-        )
-
-    def stop(record: Record) -> None:
-        if record["step"] == 8:
-            raise _StoppedError
-
-    with pytest.raises(_StoppedError):
-        make(on_step=stop).run()
-    content = torch.load(tmp_path / "c.pt", weights_only=True)
-    assert content["state"]["sums"].pop("compared") == 4
-    torch.save(content, tmp_path / "c.pt")
-    assert make().run(resume=True).accuracy == 1.0
-
-
 def test_a_checkpoint_of_another_training_is_refused(tokenizer: Any, tmp_path: Path) -> None:
     engine = TorchEngine(build_model(len(tokenizer)), 1.0)
     engine.save(tmp_path / "c.pt", {"digest": "one", "step": 1})
