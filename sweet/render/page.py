@@ -122,10 +122,7 @@ class RenderFailed(Exception):
 
 def page_key(html: str, settings: RenderSettings) -> str:
     """Return the key of a page's screenshot: the sha256 of the page, the settings and `VERSION`."""
-    recorded = {"version": VERSION, **asdict(settings)}
-    if settings.pictures == PLACEHOLDER:
-        del recorded["pictures"]  # the only rule of earlier versions, whose screenshots are found
-    parameters = json.dumps(recorded, sort_keys=True)
+    parameters = json.dumps({"version": VERSION, **asdict(settings)}, sort_keys=True)
     # A lone surrogate, which JSON may contain, has no UTF-8.
     return hashlib.sha256(parameters.encode() + b"\n" + html.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweet.device import Device
-from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.render.screenshot_images import require_pillow
 from sweet.render.similarity import Similarity
 
@@ -30,17 +28,6 @@ def open_similarity(choice: str | None, device: Device, say: Callable[[str], Non
         UsageError: Pillow or the model is missing, or the model is neither CLIP nor SigLIP.
     """
     require_pillow()
-    if choice == "efficientnet":
-        raise UsageError(
-            "The similarity efficientnet was removed.",
-            where=option("similarity"),
-            fix=Hint(
-                option("similarity", "pixels"),
-                ", which needs no weights, or ",
-                option("similarity", "clip"),
-                ", the paper's",
-            ),
-        )
     from sweet.render.similarity_models import CLIP, ImageTower, is_cached
     from sweet.render.similarity_pixels import Pixels
 

@@ -59,7 +59,7 @@ Window = Annotated[str, AfterValidator(_checked)]
 
 
 def recorded_settings(window: str | None, pictures: str | None) -> RenderSettings:
-    """Return the settings that dialogues or scores record; None is the only window, and rule, of earlier versions."""
+    """Return the settings that dialogues or scores record; None is the default."""
     settings = RenderSettings() if window is None else RenderSettings(*window_size(window))
     return settings.showing(pictures or PLACEHOLDER)
 

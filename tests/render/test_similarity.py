@@ -102,14 +102,6 @@ def test_a_missing_model_is_reported_with_a_fix(choice: str) -> None:
     assert caught.value.fix
 
 
-def test_the_removed_efficientnet_is_refused_with_the_alternatives() -> None:
-    with pytest.raises(UsageError, match="efficientnet was removed") as caught:
-        open_similarity("efficientnet", "cpu", print)
-    assert caught.value.where == "--similarity"
-    assert "--similarity pixels" in str(caught.value.fix)
-    assert "--similarity clip" in str(caught.value.fix)
-
-
 class Counting:
     """`pixels` that records how many images it embeds."""
 

@@ -10,7 +10,6 @@ import pytest
 
 from sweet.credit.rft import select_best
 from sweet.errors import SweetError, UsageError
-from sweet.inspection.status import report
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -232,23 +231,6 @@ def test_a_different_photograph_is_another_scorer(
     rule = save_photo(tmp_path / "data" / "assets")
     assert evaluate(run, scorer="upstream")[0]["scorer"] == f"pixels-1+1366x682+{rule}+upstream"
     assert evaluate(run)[0]["pictures"] == rule
-
-
-def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Path, painter: Painter) -> None:
-    runs = []
-    for name, text in (("a", FAR), ("b", CLOSE)):
-        run = make_run(tmp_path / name, trajectory(name, text, reference=REFERENCE))
-        evaluate(run, similarity="pixels")
-        manifest = run.path / "manifest.json"
-        old = manifest.read_text().replace('"pixels-1"', '"efficientnet-lite0@0123456789ab"')
-        manifest.write_text(old.replace('"similarity": "pixels"', '"similarity": "efficientnet"'))
-        runs.append(run.path)
-    metrics = run_compare(runs[0], runs[1], CompareConfig()).metrics.as_json()
-    assert metrics["a"]["scorer"] == metrics["b"]["scorer"] == "efficientnet-lite0@0123456789ab"
-    assert metrics["win_rate"] == 1
-    assert [artifact.stale for artifact in report(Run.open(runs[0])).artifacts] == [None, None]
-    with pytest.raises(UsageError, match="efficientnet was removed"):
-        evaluate(Run.open(runs[0]), similarity="efficientnet")
 
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path, painter: Painter) -> None:
