@@ -3,8 +3,9 @@
 `openai.AsyncOpenAI` (for an address of Azure `AsyncAzureOpenAI`) makes the requests: their addresses, keys,
 organisation and project, as its environment variables say. It does not retry, and its responses are not parsed by it:
 a request takes a third of the processor time that it takes with openai's models of responses over aiohttp
-(`benchmarks/requests.py`). What it sends goes through `_Transport`, which uses aiohttp. Proxies and certificates are those of the environment, as they are for `httpx`
-(HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE); to an address of this machine there is no proxy.
+(`benchmarks/requests.py`). What it sends goes through `_Transport`, which uses aiohttp. Proxies and certificates are
+those of the environment, as they are for `httpx` (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE); to an address of this machine
+there is no proxy.
 
 A server decides neither how much memory nor how much time a request takes. Each request has a time limit, from the
 connection to the last byte, however slowly the bytes come. The caller bounds the bytes of the response; they are
@@ -316,12 +317,17 @@ class _Transport(httpx2.AsyncBaseTransport):
     def __init__(self, url: str, *, follow_redirects: bool) -> None:
         self._url, self._follow_redirects = url, follow_redirects
         self._connection = _connection(url)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
-        )
+        self._session: aiohttp.ClientSession | None = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
+            )
+        return self._session
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises AnswerError and TransportError."""
@@ -330,7 +336,7 @@ class _Transport(httpx2.AsyncBaseTransport):
         body = await request.aread()
         try:
             for _ in range(MAX_REDIRECTS + 1):
-                async with self._session.request(
+                async with self._opened().request(
                     request.method, url, data=body or None, headers=headers, allow_redirects=False, **connection
                 ) as answer:
                     if answer.status < 300:
@@ -361,7 +367,8 @@ class _Transport(httpx2.AsyncBaseTransport):
             return None
 
     async def aclose(self) -> None:
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()
 
 
 def _same_host(url: str, other: str) -> bool:
