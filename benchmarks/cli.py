@@ -31,13 +31,15 @@ LIMIT = 2.5
 
 
 def completing(line: str) -> dict[str, str]:
-    return {"_SWEET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    words = line.split(" ")
+    return {"_SWEET_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
 
 
 STARTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "import typer, rich": (BASE, {}),
     "sweet --help": ((*SWEET, "--help"), {}),
     "sweet rollout --help": ((*SWEET, "rollout", "--help"), {}),
+    "sweet rank --help": ((*SWEET, "rank", "--help"), {}),
     "sweet train-critic --help": ((*SWEET, "train-critic", "--help"), {}),
     "sweet data import --help": ((*SWEET, "data", "import", "--help"), {}),
     "completion of a command": (SWEET, completing("sweet ro")),
