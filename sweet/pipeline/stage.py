@@ -11,7 +11,6 @@ from pathlib import Path
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError
 from sweet.hf import expect_libraries
-from sweet.online.stage import plan_train_online
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.logs import logging_rounds
@@ -24,6 +23,7 @@ from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
 from sweet.runs.manifest import now
 from sweet.runs.run import Run
+from sweet.runs.stages import stage_named
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import PricedConfig, no_prices
@@ -103,7 +103,9 @@ def check_online_training(run: Run, loop: Loop) -> None:
     config = loop.online()
     online_rule(config)
     if not loop.algorithm.asks_critic and StepCache(run, Silent()).find(config) is None:
-        plan_train_online(run, config, Silent())
+        online = stage_named("train-online")
+        assert online is not None
+        online.plan(run, config, Silent())
 
 
 def check_file(loop: Loop, reporter: Reporter) -> None:

@@ -49,8 +49,7 @@ def run_rank(
     """
     config = config if function is None else config_for(function, config)
     ranking = choose_ranking(run, config, function)
-    judge, models = ranking.judge, ranking.models
-    reporter.say(f"Ranking {ranking.title} by {judge.title}.")
+    reporter.say(f"Ranking {ranking.title} by {ranking.judge.title}.")
     if ranking.critic is not None:
         warn_if_at_chance(run, ranking.critic, reporter)
     say_left_out(ranking, reporter)
@@ -60,8 +59,8 @@ def run_rank(
         config,
         reporter,
         inputs=ranking.inputs,
-        models=models,
-        computed=judge.computed,
+        models=ranking.models,
+        computed=ranking.judge.computed,
         controls=PAUSE,
     )
     with framed as frame:

@@ -35,7 +35,7 @@ from sweet.errors import InputError, UsageError
 from sweet.json_value import JsonValue
 
 SCHEMA_VERSION = 1
-"""Incremented when older versions of the program could misread a manifest."""
+"""Incremented when a manifest is written in another form; only this one is read."""
 
 LOGS = "logs"
 """The folder of what attempts write about themselves, below the root of a run."""
@@ -219,7 +219,7 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
         fix: how a damaged file is repaired, for errors.
 
     Raises:
-        UsageError: it was written by a newer version of the program.
+        UsageError: it has another schema.
         InputError: it is damaged; the message says where.
     """
     with suppress(ValidationError):
@@ -235,13 +235,9 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
     except (RecursionError, ValueError) as error:
         raise InputError(f"The manifest is damaged: {error}.", path=path, fix=fix) from error
     version = value.get("schema_version") if isinstance(value, Mapping) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise UsageError(
-            f"The run was written by a newer sweet (manifest schema {version}; this one knows {SCHEMA_VERSION}). "
-            "Nothing was changed.",
-            where=path,
-            fix="update the checkout of sweet, then pip install . there",
-        )
+    if isinstance(version, int) and version != SCHEMA_VERSION:
+        what = f"The manifest has the schema {version}, and this version of sweet reads {SCHEMA_VERSION}."
+        raise UsageError(what, where=path, fix="the version of sweet that wrote it")
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:

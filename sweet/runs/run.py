@@ -61,7 +61,7 @@ class Run:
         """Open an existing run.
 
         Raises:
-            UsageError: it does not exist, or was written by a newer version.
+            UsageError: it does not exist, or its manifest has another schema.
             InputError: its manifest is damaged.
         """
         run = cls(path)

@@ -57,7 +57,7 @@ class Store:
         """Read the manifest.
 
         Raises:
-            UsageError: there is none, or it is of a newer version.
+            UsageError: there is none, or it has another schema.
             InputError: it is damaged; the fix is the command that restores the last good copy, if there is one. Or it
                 is not a regular file.
         """
