@@ -17,7 +17,8 @@ from sweet.datasets.published import read_trajectories
 from sweet.errors import InputError, SweetError
 from sweet.files import replacing
 from sweet.paths import data_folder
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.options import HubConfig
 from sweet.tasks.files import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.registry import task_kind
 
@@ -25,13 +26,9 @@ DATASET = "facebook/collaborative_agent_bench"
 TRAJECTORIES = "colbench_code_offline_15k_llama8b.jsonl"
 
 
-class ColBenchConfig(StageConfig):
+class ColBenchConfig(HubConfig):
     trajectories: bool = False
     """Also fetch the published offline dialogues (hundreds of MB), for sweet data import."""
-    revision: str = "main"
-    """Revision of the dataset."""
-    force: bool = False
-    """Fetch existing files again."""
 
 
 class Download(Protocol):

@@ -26,7 +26,8 @@ from sweet.errors import ServerError, SweetError
 from sweet.files import replacing
 from sweet.render.assets import ASSETS, Asset, asset_folder
 from sweet.render.photo import PHOTO_FILE, read_photo
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.options import DownloadConfig
 from sweet.units import count
 
 NETWORKS = ("https://cdn.jsdelivr.net/npm", "https://unpkg.com")
@@ -42,14 +43,12 @@ NPM_TIMEOUT = 300.0
 """Seconds for npm to fetch a package."""
 
 
-class AssetsConfig(StageConfig):
+class AssetsConfig(DownloadConfig):
     timeout: float = Field(default=20.0, gt=0)
     """Seconds to wait for the content network."""
     photo: bool = False
     """Also fetch the photograph that the published code shows for random images (image 48 of picsum.photos), for
     --pictures photo of rollout and eval."""
-    force: bool = False
-    """Fetch existing files again."""
 
 
 class Unavailable(Exception):

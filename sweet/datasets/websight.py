@@ -31,7 +31,8 @@ from sweet.files import replacing
 from sweet.installation import install_command
 from sweet.paths import data_folder
 from sweet.runs.jsonl import JsonlWriter, encode, plain, read_rows, scan_jsonl
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.options import HubConfig
 from sweet.tasks.files import websight_file
 from sweet.tasks.html.page import extract_page
 from sweet.units import count
@@ -46,19 +47,15 @@ ROWS: dict[Split, range] = {"train": range(10_000), "test": range(10_000, 20_000
 _ID = re.compile(r"websight-(\d{5,})")
 
 
-class WebSightConfig(StageConfig):
+class WebSightConfig(HubConfig):
     source: str = WEBSIGHT
     """Dataset on the hub, or a folder of Parquet files, a Parquet file or a JSONL file with the same columns."""
     subset: str = "v0.2"
     """Configuration of the dataset on the hub."""
-    revision: str = "main"
-    """Revision of the dataset on the hub."""
     split: str | None = None
     """Only this split: train or test."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first rows of each split; a later call with a larger limit continues."""
-    force: bool = False
-    """Build existing splits again."""
 
 
 def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult[WebSightMetrics]:

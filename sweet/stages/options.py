@@ -250,3 +250,13 @@ class RayConfig(StageConfig):
     """Use the nodes of a Ray cluster: auto (the cluster of this machine) or HOST:PORT. rollout: to render the pages
     that the human sees, or, on tasks without pages, for the critic of --best-of. rank: for the critic, a replica on
     each GPU. eval: to score. doctor: to check each node. For critics all nodes must see the run's folder."""
+
+
+class DownloadConfig(StageConfig):
+    force: bool = False
+    """Fetch again what is there already."""
+
+
+class HubConfig(DownloadConfig):
+    revision: str = "main"
+    """Revision of the dataset on the hub."""
