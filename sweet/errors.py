@@ -10,18 +10,16 @@
 
 An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
 one of these, and `sweet.cli` draws the panel, and with `--json` prints it as an object. Any other exception is a bug in
-`sweet`. Each of the three texts may be a `sweet.hints.Hint`, which names options as flags to users of the command line
-and as arguments to users of the package. API keys and passwords are removed from all three (`sweet.redaction`): a
-server may repeat them in its messages.
+`sweet`. An option is named by its flag: `--fail-on-error` is the field `fail_on_error` of a configuration. API keys and
+passwords are removed from all three texts (`sweet.redaction`): a server may repeat them in its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweet.hints import Hint, in_python
 from sweet.redaction import redacted
 
 
@@ -40,22 +38,18 @@ class SweetError(Exception):
     """What the call found in spite of the error, which `--json` prints with the error as one object."""
 
     def __init__(self, what: str, *, where: str | Path | None = None, fix: str | None = None) -> None:
-        super().__init__(_shown(what))
-        self.what = _shown(what)
-        self.where = None if where is None else _shown(str(where) if isinstance(where, Path) else where)
-        self.fix = None if fix is None else _shown(fix)
+        super().__init__(redacted(what))
+        self.what = redacted(what)
+        self.where = None if where is None else redacted(str(where) if isinstance(where, Path) else where)
+        self.fix = None if fix is None else redacted(fix)
 
     def __str__(self) -> str:
-        """The error for users of the package: options are arguments."""
-        return self.worded(in_python)
-
-    def worded(self, worded: Callable[[str], str]) -> str:
-        """Return the error on one line, each of its texts as `worded` returns it."""
-        parts = [worded(self.what)]
+        """The error on one line."""
+        parts = [self.what]
         if self.where:
-            parts.append(f"where: {worded(self.where)}")
+            parts.append(f"where: {self.where}")
         if self.fix:
-            parts.append(f"try: {worded(self.fix)}")
+            parts.append(f"try: {self.fix}")
         return " · ".join(parts)
 
 
@@ -125,19 +119,9 @@ class Interrupted(SweetError):
         self.needs = needs
 
 
-def _shown(text: str) -> str:
-    """Return a text without keys, in each of its wordings."""
-    return Hint.of(redacted(text), redacted(text.python)) if isinstance(text, Hint) else redacted(text)
-
-
 def described(error: BaseException) -> str:
     """Return the class and the first line of an unexpected error."""
     return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
-
-
-def for_command_line(error: BaseException) -> str:
-    """Return what `str(error)` says, with options as flags: for what the program itself shows or records."""
-    return error.worded(str) if isinstance(error, SweetError) else str(error)
 
 
 def first_line(error: BaseException) -> str:

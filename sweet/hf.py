@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.hints import Hint, option
 
 if TYPE_CHECKING:
     import torch
@@ -65,8 +64,8 @@ def resolve_device(device: Device) -> torch.device:
     if device == "cuda" and not available:
         raise UsageError(
             "torch sees no CUDA device.",
-            where=option("device", "cuda"),
-            fix=Hint(option("device", "cpu"), " (or: sweet doctor)"),
+            where="--device cuda",
+            fix="--device cpu (or: sweet doctor)",
         )
     return torch.device("cuda" if device == "cuda" or (device == "auto" and available) else "cpu")
 

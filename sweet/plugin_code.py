@@ -22,7 +22,7 @@ from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get
 from pydantic import ValidationError
 
 from sweet.errors import SweetError, UsageError, described
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.plugins import Plugin, plugins
 from sweet.suggestions import did_you_mean, nearest
 
@@ -49,7 +49,7 @@ def installed_plugin(group: str, what: str, name: str, names: Sequence[str], nam
             where=option(named_by),
             fix=option(named_by, near)
             if near
-            else Hint(f"install the package that has {name!r}, or ", option(named_by, tuple(names))),
+            else f"install the package that has {name!r}, or {option(named_by, tuple(names))}",
         )
     if len(found) > 1 and not found[0].ours:
         raise UsageError(

@@ -23,7 +23,6 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import SEPARATOR, Call, Common, Spec, words_after_separator
 from sweet.cli.verbosity import Verbose, without_warnings
 from sweet.errors import Interrupted, UsageError
-from sweet.hints import Hint
 from sweet.stages.base import Reporter, Silent
 
 
@@ -71,7 +70,7 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
         needs = stop.needs if isinstance(stop, Interrupted) else None
-        fix = this.resume_command() if needs is None else Hint(this.resume_command(), " ", needs)
+        fix = this.resume_command() if needs is None else f"{this.resume_command()} {needs}"
         raise Interrupted(what, where=this.run, fix=fix, needs=needs) from stop
     finally:
         if verbose:

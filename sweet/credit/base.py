@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError
-from sweet.hints import Hint, option, stage
 from sweet.learn.components import Objective
 from sweet.runs.manifest import Kind
 from sweet.stages.rows import Candidate, CandidateRow, Pair, Preference
@@ -249,5 +248,5 @@ def nothing_to_learn(what: str, batch: Batch) -> NothingToLearn:
     return NothingToLearn(
         f"{what}, so there is nothing to learn.",
         where=batch.source or None,
-        fix=Hint(stage("rollout"), " with more ", option("samples"), ", then ", stage("eval")),
+        fix="sweet rollout with more --samples, then sweet eval",
     )

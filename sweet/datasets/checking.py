@@ -24,7 +24,6 @@ from pydantic import Field
 from sweet.datasets.metrics import CheckMetrics, TaskFinding
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import write_whole
-from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.paths import cache_folder
 from sweet.runs.cache import prune
@@ -218,7 +217,7 @@ def _without(
         what += f" The same holds for {count(len(faults) - 1, 'other task')} of {len(tasks)}."
     if not skip:
         check = f"sweet data check {shlex.quote(source)} --task {kind.name}"
-        fix = Hint(f"{first.fix} ({check} finds what else is wrong), or ", option("skip_invalid", True))
+        fix = f"{first.fix} ({check} finds what else is wrong), or --skip-invalid"
         raise InputError(what, path=source, line=line, fix=fix)
     kept = [task for task in tasks if task.id not in faults]
     if not kept:

@@ -37,7 +37,7 @@ from sweet.datasets.layout import (
 from sweet.datasets.metrics import ExportMetrics
 from sweet.errors import UsageError, first_line
 from sweet.files import check_target, replacing
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.llm.template import ChatTemplate
 from sweet.runs.entries import ROLLOUTS, RolloutEntry
 from sweet.runs.index import Index
@@ -100,18 +100,18 @@ def check_options(config: DataExportConfig) -> None:
     for name, targets in _OPTIONS_OF.items():
         if config.to not in targets and getattr(config, name) != defaults[name]:
             raise UsageError(
-                Hint(option(name), " has no effect with ", option("to", config.to), "."),
+                f"{option(name)} has no effect with {option('to', config.to)}.",
                 where=option(name),
-                fix=Hint("omit it, or ", option("to", targets)),
+                fix=f"omit it, or {option('to', targets)}",
             )
     if config.tasks is None and (config.task or config.split):
         raise UsageError(
             "A kind or a split of tasks is given, and no tasks.",
             where=option("task" if config.task else "split"),
-            fix=option("tasks", "DATASET"),
+            fix="--tasks DATASET",
         )
     if config.to != "published" and config.out is None:
-        raise UsageError("The export requires a directory to create.", fix=option("out", "DIR"))
+        raise UsageError("The export requires a directory to create.", fix="--out DIR")
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class PromptWriter:
                 given = self._template.text(trajectory.observation(index, self._system))
             except ValueError as error:
                 what = f"The prompt of turn {index} cannot be rendered: {error}."
-                fix = option("tokenizer", "MODEL")
+                fix = "--tokenizer MODEL"
                 raise UsageError(what, where=f"dialogue {trajectory.id}", fix=fix) from error
         return turn.model_copy(update={"input": given, "output": turn.said})
 
@@ -298,7 +298,7 @@ def export_lines(run: Run, config: DataExportConfig, reporter: Reporter) -> Iter
 def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult[ExportMetrics]:
     """Write the rows to `config.out`, which is replaced only after all rows are written."""
     if config.out is None:
-        raise UsageError("An export requires a file to write.", fix=option("out", "FILE"))
+        raise UsageError("An export requires a file to write.", fix="--out FILE")
     out = config.out
     check_target(out)
     export = Export(run, config, reporter)

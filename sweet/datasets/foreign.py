@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from sweet.errors import InputError
-from sweet.hints import option
 from sweet.installation import install_command
 from sweet.runs.jsonl import LONGEST_LINE, no_such_file, read_rows
 
@@ -269,9 +268,7 @@ def _grade(path: Path, number: int, scores: Mapping[str, Any], scorer: str | Non
         return None
     if name not in scores:
         known = ", ".join(sorted(map(str, scores))) or "none"
-        raise InputError(
-            f"Sample {number} has no score {name}; it has: {known}.", path=path, fix=option("score", "NAME")
-        )
+        raise InputError(f"Sample {number} has no score {name}; it has: {known}.", path=path, fix="--score NAME")
     score = scores[name]
     value = score.get("value") if isinstance(score, dict) else None
     if isinstance(value, bool) or _is_number(value):

@@ -18,7 +18,6 @@ from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
 from sweet.datasets.templated import UnreadablePrompt, recorded_system
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -136,9 +135,7 @@ def run_data_import(
         meta = meta.model_copy(update=given)
     format = format_of(file) if config.format == "auto" else config.format
     if config.score is not None and format != "inspect":
-        raise UsageError(
-            "Only a log of inspect_ai has scores by name.", where=option("score"), fix=Hint("omit ", option("score"))
-        )
+        raise UsageError("Only a log of inspect_ai has scores by name.", where="--score", fix="omit --score")
     if format != "published":
         reporter.say(f"The file has dialogues in the format of {format}.")
     survey = _Survey()

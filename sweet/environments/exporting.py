@@ -154,7 +154,7 @@ def _prompts(kind: TaskKind, played: Mapping[str, Any], meta: RolloutsMeta) -> P
     raise UsageError(
         "The prompts of these dialogues are not there any more, or have changed.",
         where=folder or "the run",
-        fix=f"restore the folder, or {option('tasks', 'DATASET')} without the run",
+        fix="restore the folder, or --tasks DATASET without the run",
     )
 
 
@@ -171,7 +171,7 @@ def _tasks(
         split = config.split or TRAIN
         return load_split(kind, config.tasks, split).tasks, config.tasks, split
     if run is None or rollouts is None:
-        raise UsageError("Neither tasks nor a run are named.", where=option("tasks"), fix=option("tasks", "DATASET"))
+        raise UsageError("Neither tasks nor a run are named.", where="--tasks", fix="--tasks DATASET")
     found: dict[str, Task] = {}
     for trajectory in read_jsonl(run.file(rollouts), Trajectory):
         found.setdefault(trajectory.task_id, trajectory.task)
@@ -189,7 +189,7 @@ def _names(name: str, kind: TaskKind, source: str, split: str, tasks: int) -> di
     if name != _plain(name) or len(name) > _LONGEST:
         raise UsageError(
             f"{name!r} cannot be the name of a package.",
-            where=option("name"),
+            where="--name",
             fix=option("name", _plain(name)[:_LONGEST].strip("-") or "mine"),
         )
     distribution = f"sweet-env-{name}"

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.humans.asking import AskedHuman
 from sweet.humans.base import PICTURES, HumanReply, ReferenceFailed, off_the_clock
 from sweet.humans.personas import PLAIN, Persona
@@ -109,11 +108,9 @@ async def check_vision(client: ChatClient) -> None:
         raise UsageError(
             f"{client.model} cannot play a human who sees pages: a request with two images fails. {error.what}",
             where=error.where,
-            fix=Hint(
-                option("sim"),
-                " with a vision model whose server accepts two images a prompt, as "
-                "sweet serve-sim --task html --engine vllm --model MODEL starts it, or ",
-                option("sim", "scripted"),
+            fix=(
+                "--sim with a vision model whose server accepts two images a prompt, as sweet serve-sim "
+                "--task html --engine vllm --model MODEL starts it, or --sim scripted"
             ),
         ) from error
 

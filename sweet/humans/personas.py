@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from sweet.errors import InputError, UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.regular import read_regular
 from sweet.suggestions import did_you_mean
 from sweet.toml_file import parse_toml, read_text
@@ -93,7 +93,7 @@ def choose_personas(names: Sequence[str], file: Path | None) -> list[Persona]:
             raise UsageError(
                 f"There is no persona {name}.{did_you_mean(name, known)}",
                 where=option("persona", name),
-                fix=Hint(f"one of {', '.join(known)}; or a file with it: ", option("persona_file", "FILE.toml")),
+                fix=f"one of {', '.join(known)}; or a file with it: --persona-file FILE.toml",
             )
     return [known[name] for name in dict.fromkeys(names)]
 

@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.humans.base import HumanReply
 from sweet.humans.personas import PLAIN, Persona, packaged, text_in
 from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
@@ -142,7 +142,7 @@ def check_style(kind: TaskKind, persona: Persona) -> None:
     raise UsageError(
         f"The {who} cannot play the persona {persona.name}, which needs a model.",
         where=option("persona", persona.name),
-        fix=Hint(option("sim", "MODEL"), f", or one of {', '.join(STYLES)}" if by_facts else ", or no persona"),
+        fix=f"--sim MODEL, or one of {', '.join(STYLES)}" if by_facts else "--sim MODEL, or no persona",
     )
 
 

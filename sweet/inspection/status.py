@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.errors import SweetError, UsageError, for_command_line
+from sweet.errors import SweetError, UsageError
 from sweet.inspection.disk_use import DiskUse, disk_use
 from sweet.inspection.next_commands import suggest_next
 from sweet.json_value import JsonValue
@@ -152,7 +152,7 @@ def report(run: Run) -> StatusReport:
     try:
         spent = spending(run, manifest)
     except SweetError as error:
-        problem = for_command_line(error)
+        problem = str(error)
     stale = {artifact.id: why for artifact in manifest.artifacts if (why := staleness(artifact)) is not None}
     return StatusReport(
         run=str(run.path),

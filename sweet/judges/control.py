@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -42,8 +41,8 @@ def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Seque
     if all(scorer.score(task, observation, [reply]) == [None] for task, observation, reply in replies):
         raise UsageError(
             f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
-            where=option("judge", "oracle"),
-            fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
+            where="--judge oracle",
+            fix="tasks with facts, as micro has them, or --judge critic",
         )
 
 

@@ -32,7 +32,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.humans.connect import open_human
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
@@ -72,7 +71,7 @@ def check_lookahead(kind: TaskKind, tasks: Iterable[Task], *, scripted: bool) ->
         UsageError: it cannot.
     """
     tasks = list(tasks)
-    where, fix = option("judge", "lookahead"), option("judge", "critic")
+    where, fix = "--judge lookahead", "--judge critic"
     if kind.rewards.solved is None:
         what = f"The judge needs answers that solve a task or do not, and those of the kind {kind.name} are degrees."
         raise UsageError(what, where=where, fix=fix)

@@ -17,7 +17,6 @@ from sweet.cluster.scheduler import Scheduler
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.hints import option
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn
 from sweet.judges.critic import CriticJudge
 from sweet.runs.environment import NODES
@@ -77,9 +76,7 @@ def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable
     with open_cluster(address) as cluster:
         gpus = device != "cpu" and any(node.gpus for node in cluster.nodes())
         if device == "cuda" and not gpus:
-            raise UsageError(
-                "No node of the cluster gives a GPU.", where=option("device", "cuda"), fix=option("device", "auto")
-            )
+            raise UsageError("No node of the cluster gives a GPU.", where="--device cuda", fix="--device auto")
         opening = partial(_open_on_node, load, device)
         scheduler = Scheduler[_Batch, _BatchResult](
             cluster, opening, chunks_per_worker=BATCHES_IN_FLIGHT, gpus=gpus, say=say

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.stages.base import OPERATIONAL, about
 from sweet.stages.options import (
     ConcurrencyConfig,
@@ -73,14 +73,12 @@ def check_judge_options(judge: str, given: Mapping[str, object], judges_of_optio
         UsageError: an option belongs to another judge, or the language model that judges is missing.
     """
     if judge == "llm" and given.get("judge_model") is None:
-        raise UsageError(
-            "The judge llm needs a model.", where=option("judge", "llm"), fix=option("judge_model", "MODEL")
-        )
+        raise UsageError("The judge llm needs a model.", where="--judge llm", fix="--judge-model MODEL")
     for name, judges in judges_of_option.items():
         if judge not in judges and given.get(name) not in (None, []):
             named, other = option(name), option("judge", judges[0])
             raise UsageError(
-                Hint(named, " is an option of ", other, f", and the judge is {judge}."),
+                f"{named} is an option of {other}, and the judge is {judge}.",
                 where=named,
-                fix=Hint("omit ", named, ", or ", other),
+                fix=f"omit {named}, or {other}",
             )

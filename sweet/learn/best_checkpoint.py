@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.learn.engine import save_atomically
 
 
@@ -85,7 +84,7 @@ class BestCheckpoint:
             raise UsageError(
                 f"The best weights cannot be read: {error}",
                 where=path,
-                fix=Hint("train without ", option("resume", True)),
+                fix="train without --resume",
             ) from error
         return found
 

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option, stage
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
 from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
@@ -275,10 +274,5 @@ def check_same_vocabulary(critic: Any, reference: Any, critic_name: str, referen
     raise UsageError(
         f"The critic and its reference have different {what}, so their log-probabilities cannot be compared.",
         where=f"critic {critic_name}, reference {reference_name}",
-        fix=Hint(
-            option("reference"),
-            " with the model that the critic was trained from, or ",
-            stage("train-critic"),
-            " again",
-        ),
+        fix="--reference with the model that the critic was trained from, or sweet train-critic again",
     )

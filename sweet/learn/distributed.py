@@ -35,7 +35,6 @@ from typing import Any, Self
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option
 from sweet.installation import child_environment, install_command, unsuitable_versions
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
@@ -86,13 +85,13 @@ class Layout:
     nodes: Nodes | None = None
 
 
-def check_deepspeed(where: Hint | None = None) -> None:
+def check_deepspeed(where: str | None = None) -> None:
     """Raise UsageError if deepspeed is not installed, or in a version that computes wrong weights.
 
     Args:
         where: the option that needs it.
     """
-    where = where or option("engine", "deepspeed")
+    where = where or "--engine deepspeed"
     if find_spec("deepspeed") is None:
         raise UsageError("deepspeed is not installed.", where=where, fix=install_command("gpu"))
     wrong = unsuitable_versions().get("deepspeed")
@@ -268,7 +267,7 @@ class Launchers:
     def _error(self, statuses: Mapping[str, int | None]) -> SweetError:
         lost = [host for host, status in statuses.items() if status == _SSH_FAILED]
         if lost and self._elsewhere and not has_known_error(self._folder):
-            fix = Hint(f"ssh {shlex.quote(lost[0])} true; then ", option("resume", True))
+            fix = f"ssh {shlex.quote(lost[0])} true; then --resume"
             return SweetError(f"The connection to {', '.join(lost)} has failed.", where=self._log, fix=fix)
         return error_of(self._folder, self._log, next(status for status in statuses.values() if status))
 

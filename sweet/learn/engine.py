@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import merged
 
@@ -191,13 +190,13 @@ class TorchEngine:
             raise UsageError(
                 f"The checkpoint cannot be read: {error}",
                 where=path,
-                fix=Hint("train without ", option("resume", True)),
+                fix="train without --resume",
             ) from error
         if state["digest"] != digest:
             raise UsageError(
                 "The checkpoint belongs to a training with other settings or other data.",
                 where=path,
-                fix=Hint("train without ", option("resume", True)),
+                fix="train without --resume",
             )
         self.load_state(content)
         torch.set_rng_state(content["random"])

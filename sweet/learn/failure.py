@@ -15,7 +15,6 @@ from typing import Any
 from sweet.errors import SweetError, UsageError, described
 from sweet.files import write_whole
 from sweet.full_disk import full_disk
-from sweet.hints import Hint, hint_from_json, hint_to_json, option
 from sweet.llm.vllm import last_lines
 
 
@@ -41,9 +40,9 @@ def error_fields(error: BaseException) -> dict[str, Any]:
     error = full_disk(error) or error
     if isinstance(error, SweetError):
         fields = {
-            "what": hint_to_json(error.what),
-            "where": hint_to_json(error.where),
-            "fix": hint_to_json(error.fix),
+            "what": error.what,
+            "where": error.where,
+            "fix": error.fix,
         }
     else:
         fields = {"what": described(error)}
@@ -63,9 +62,9 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
         place = f"{fields['rank']} on {fields['host']}"
         if fields["known"]:
             error_class = UsageError if fields["usage"] else SweetError
-            what, where, fix = (hint_from_json(fields.get(name)) for name in ("what", "where", "fix"))
+            what, where, fix = (fields.get(name) for name in ("what", "where", "fix"))
             return error_class(what or "", where=where or f"rank {place}", fix=fix)
-        fix = Hint("see the log; then ", option("resume", True))
+        fix = "see the log; then --resume"
         return SweetError(f"Rank {place} failed: {fields['what']}", where=log, fix=fix)
     lines = last_lines(log)
     return SweetError(
@@ -73,7 +72,7 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
             [f"The ranks ended with status {status} without reporting an error. The last lines of their log:", *lines]
         ),
         where=log,
-        fix=Hint(option("resume", True), " continues from the last checkpoint"),
+        fix="--resume continues from the last checkpoint",
     )
 
 

@@ -27,7 +27,6 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, stage
 
 NAME = "regression_head"
 """The attribute of the model that holds its head."""
@@ -103,7 +102,7 @@ def load_head(model: Any, folder: Path) -> None:
     """
     from safetensors.torch import load_file
 
-    path, fix = folder / FILE, Hint(stage("train-critic", variant="regression"), " again")
+    path, fix = folder / FILE, "sweet train-critic --variant regression again"
     try:
         tensors = load_file(path)
     except Exception as error:  # safetensors does not document its exceptions

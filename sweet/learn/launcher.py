@@ -17,7 +17,6 @@ from typing import Any
 
 from sweet import collector
 from sweet.errors import SweetError
-from sweet.hints import Hint, option
 from sweet.learn.failure import write_error
 
 ENDED_BY_LAUNCHER = signal.SIGTERM
@@ -50,9 +49,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _killed(number: signal.Signals) -> SweetError:
-    fix: Hint | str = Hint(option("resume", True), " continues from the last checkpoint")
+    fix: str | str = "--resume continues from the last checkpoint"
     if number == signal.SIGKILL:
-        fix = Hint("if the machine's memory was full: fewer ", option("devices"), ", or ", option("zero", 3), "; ", fix)
+        fix = f"if the machine's memory was full: fewer --devices, or --zero 3; {fix}"
     return SweetError(f"A process of the training was killed by {number.name}.", fix=fix)
 
 

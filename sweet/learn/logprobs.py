@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
-from sweet.hints import Hint, option, stage
 from sweet.learn.attention import Attention, tree_attention
 from sweet.learn.blocks import segment_size
 from sweet.learn.flex import FlexTree
@@ -131,7 +130,7 @@ class Scorer:
             raise UsageError(
                 "The model does not expose its last hidden states, which a regression head needs.",
                 where=str(model.config.get_text_config().model_type),
-                fix=stage("train-critic", variant="advantage"),
+                fix="sweet train-critic --variant advantage",
             )
         self._vision: VisionProcessor | None = None
         self.work = Work()
@@ -168,8 +167,8 @@ class Scorer:
         if not self.max_shared_length:
             raise UsageError(
                 "This model, or its pictures, cannot be computed as a tree.",
-                where=option("packing", "segments"),
-                fix=Hint(option("packing", "plain"), ", and ", option("gradient_checkpointing", "on")),
+                where="--packing segments",
+                fix="--packing plain, and --gradient-checkpointing on",
             )
         self.replays_segments = True
 

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
-from sweet.hints import Hint, option
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.components import Counts, Example, Objective
@@ -43,7 +42,7 @@ from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Work
 
-SMALLER_RATE = Hint("a smaller ", option("lr"), ", then ", option("resume", True))
+SMALLER_RATE = "a smaller --lr, then --resume"
 """What a user can do about a loss that is not finite."""
 
 
@@ -306,7 +305,7 @@ def update_weights(
     token_budget: int,
     turns: int = 0,
     of: str,
-    fix: Hint | str = SMALLER_RATE,
+    fix: str | str = SMALLER_RATE,
 ) -> tuple[MetricSums, float]:
     """Update the weights once; return the sums over the examples on all ranks, and the norm of the gradient before
     clipping. All ranks call it together, with the same arguments.
@@ -342,6 +341,6 @@ def update_weights(
     return sums, norm
 
 
-def _not_finite(what: str, of: str, examples: Sequence[Example], fix: Hint | str) -> SweetError:
+def _not_finite(what: str, of: str, examples: Sequence[Example], fix: str | str) -> SweetError:
     names = ", ".join(example.name for example in examples[:8])
     return SweetError(f"The {what} of {of} is not a finite number.", where=names, fix=fix)

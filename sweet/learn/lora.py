@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.installation import install_command
 
 ALL_LINEAR = "all-linear"
@@ -46,7 +46,7 @@ class LoraSettings:
 def check_peft() -> None:
     """Raise UsageError if peft is not installed."""
     if find_spec("peft") is None:
-        raise UsageError("peft is not installed.", where=option("lora"), fix=install_command("gpu"))
+        raise UsageError("peft is not installed.", where="--lora", fix=install_command("gpu"))
 
 
 def add_lora(model: Any, settings: LoraSettings) -> Any:
@@ -79,7 +79,7 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
             raise UsageError(
                 f"No LoRA for this model: {str(error).partition(chr(10))[0]}",
                 where=option("lora_target", ", ".join(settings.targets) or ALL_LINEAR),
-                fix=Hint(option("lora_target"), " with names of the model's linear layers, as q_proj"),
+                fix="--lora-target with names of the model's linear layers, as q_proj",
             ) from error
     for layer, what in ((model.get_input_embeddings(), "embedding"), (model.get_output_embeddings(), "output layer")):
         if hasattr(layer, "lora_A"):

@@ -18,7 +18,6 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.learn.attention import LAYERS_RECOMPUTED, current_tree_attention
 
 RECOMPUTE_THRESHOLD = 1_000_000_000
@@ -37,8 +36,8 @@ def recompute_layers(model: Any) -> None:
     if not layers:
         raise UsageError(
             f"The layers of {type(model).__name__} cannot be recomputed.",
-            where=option("gradient_checkpointing", "on"),
-            fix=Hint(option("gradient_checkpointing", "off"), ", and a smaller ", option("micro_batch_tokens")),
+            where="--gradient-checkpointing on",
+            fix="--gradient-checkpointing off, and a smaller --micro-batch-tokens",
         )
     setattr(model, LAYERS_RECOMPUTED, True)
     for layer in layers:

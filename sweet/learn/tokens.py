@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables
@@ -376,10 +376,9 @@ class ChatEncoder:
             if max_length is None or longest <= max_length:
                 return remaining, prompts, dropped
         raise TooLong(
-            Hint(
-                f"{name}: its last turn with the opening takes {longest} tokens, more than ",
-                option("max_length", max_length),
-                ", so nothing of it could be supervised.",
+            (
+                f"{name}: its last turn with the opening takes {longest} tokens, more than "
+                f"{option('max_length', max_length)}, so nothing of it could be supervised."
             ),
             fix=option("max_length", longest),
         )

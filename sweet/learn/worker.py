@@ -18,7 +18,6 @@ from typing import Any
 
 from sweet import collector
 from sweet.errors import SweetError
-from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
 
 with collector.paused():
@@ -101,9 +100,7 @@ def main(arguments: Sequence[str], run: Callable[[Path], None] = run) -> int:
 def _write_error(folder: Path, error: Exception) -> None:
     """Write the error for the command to report."""
     if isinstance(error, torch.OutOfMemoryError):
-        smaller = Hint("a smaller ", option("micro_batch_tokens"))
-        others = (option("gradient_checkpointing", "on"), option("zero", 3), option("offload"))
-        fix = Hint(listed([smaller, *others]), ", or ", option("lora"))
+        fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
         error = SweetError("A GPU's memory is full.", fix=fix)
     write_error(folder, os.environ.get("RANK", "0"), error)
 

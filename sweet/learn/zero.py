@@ -35,7 +35,7 @@ from torch import Tensor
 from sweet import collector
 from sweet.errors import UsageError
 from sweet.files import write_whole
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.learn.engine import BETAS, OtherModels, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.lora import merged
@@ -311,11 +311,11 @@ class ZeroEngine:
             str(folder.parent), tag=folder.name, load_module_strict=not self._frozen
         )
         if found is None:
-            fix = Hint("train without ", option("resume", True))
+            fix = "train without --resume"
             raise UsageError("The checkpoint is incomplete.", where=folder, fix=fix)
 
     def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
-        fix = Hint("train without ", option("resume", True))
+        fix = "train without --resume"
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))
             state: dict[str, Any] = metadata["state"]
@@ -330,7 +330,7 @@ class ZeroEngine:
                 f"The checkpoint was made by {layout[0]} ranks with ZeRO {layout[1]}, and these are {self.world} with "
                 f"ZeRO {self.settings.stage}: it is partitioned differently.",
                 where=path,
-                fix=Hint(option("devices"), " and ", option("zero", layout[1]), " as before, or ", fix),
+                fix=f"--devices and {option('zero', layout[1])} as before, or {fix}",
             )
         folder = path.parent / metadata["tag"]
         self.load_state({}, folder)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.llm.base import ChatClient, Completion, Effort, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
@@ -83,7 +83,7 @@ async def open_client(
             try:
                 client = await _open_here(model, device, 1 if local is None else local.processes(model))
             except UnknownModel as error:
-                at_server = Hint(option(URL_OPTIONS[role], "URL"), ", if a server serves it; else ", error.fix or "")
+                at_server = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves it; else {error.fix or ''}"
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
         count_tokens(client, role)
         stack.push_async_callback(client.aclose)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from sweet.device import Device, allowed_threads
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.hf import cached_file
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
@@ -260,9 +260,7 @@ class LocalServing:
         except BaseException as error:
             await server.stop()
             if isinstance(error, SweetError) and not _is_here(model):
-                error.fix = Hint(
-                    option(URL_OPTIONS[role], "URL"), ", if a server serves the model; or ", error.fix or ""
-                )
+                error.fix = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves the model; or {error.fix or ''}"
             raise
         self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
         self.say(f"vllm {version or ''} answers at {server.url} after {format_duration(time.monotonic() - started)}.")

@@ -21,7 +21,6 @@ from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel, check_hub_model, resolve_device, without_progress_bars
-from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
@@ -130,9 +129,7 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     try:
         return model.eval().to(target)
     except torch.OutOfMemoryError as error:
-        raise UsageError(
-            f"The model {name} does not fit the GPU's memory.", where=path, fix=option("device", "cpu")
-        ) from error
+        raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
 
 
 def meta_model(name: str, *, tokenizer: Any = None) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError
-from sweet.hints import Hint, option
 from sweet.llm.base import ContextOverflow, RequestFailed, Role
 from sweet.llm.http import HttpError, StatusError, TransportError
 from sweet.llm.response_schema import ChatAnswer
@@ -206,7 +205,7 @@ def unusable(error: StatusError, url: str, role: Role) -> UsageError:
         return UsageError(
             f"The server redirects to another address, which is not followed ({error.status}): {error.message}",
             where=url,
-            fix=Hint("write the address that it redirects to, or ", option("follow_redirects")),
+            fix="write the address that it redirects to, or --follow-redirects",
         )
     return UsageError(
         f"This is not an OpenAI-compatible server ({error.status} for /models).",

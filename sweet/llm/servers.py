@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.llm.base import Role
 from sweet.tasks.micro import PACKAGED
 
@@ -225,7 +225,7 @@ def assign(models: Sequence[str], served: Mapping[str, Sequence[str]], role: Rol
         raise UsageError(
             f"This server serves none of {', '.join(map(_shown, models))}. It serves: {_listed(served[idle])}.",
             where=idle,
-            fix=Hint("omit it, or name one of its models: ", option(MODEL_OPTIONS[role], "MODEL")),
+            fix=f"omit it, or name one of its models: {option(MODEL_OPTIONS[role], 'MODEL')}",
         )
     return addresses
 

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.llm.base import Effort
 from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message, chat_rows
@@ -99,8 +98,8 @@ class ChatTemplate:
         if self._thought_form == "none":
             raise UsageError(
                 "The chat template of the model removes thoughts from the history, so they cannot be kept in it.",
-                where=option("thoughts", "keep"),
-                fix=Hint("leave ", option("thoughts"), " out"),
+                where="--thoughts keep",
+                fix="leave --thoughts out",
             )
         if self._thought_form == "inline":
             return {**row, "content": inline(thought, row["content"])}

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter
 from sweet.llm.servers import bind, url_of
@@ -81,7 +81,7 @@ def not_installed(name: str = "engine") -> UsageError:
     return UsageError(
         "vllm is not installed.",
         where=option(name, "vllm"),
-        fix=Hint(install_command("gpu"), ", or ", option(name, "embedded"), ", which needs nothing more"),
+        fix=f"{install_command('gpu')}, or {option(name, 'embedded')}, which needs nothing more",
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.hints import listed, option
+from sweet.hints import option
 from sweet.learn.distributed import Layout, check_deepspeed
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.gpus import Gpu, free_gpus, restricted_to
@@ -58,7 +58,7 @@ def devices_of(config: TrainOnlineConfig) -> Devices | None:
         given += [] if config.offload == "none" else [option("offload", config.offload)]
         if given:
             what = "Without a number of devices the training is not DeepSpeed's."
-            raise UsageError(what, where=listed(given), fix=option("devices", 2))
+            raise UsageError(what, where=", ".join(given), fix="--devices 2")
         return None
     where = option("devices", config.devices)
     check_deepspeed(where)

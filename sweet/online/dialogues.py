@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweet.errors import TooManyFailures
-from sweet.hints import Hint, option
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.concurrency import AdaptiveLimiter
@@ -159,7 +158,7 @@ class StepPlayer:
             raise TooManyFailures(
                 f"{failed} of the {count(len(tasks), 'dialogue')} of step {step} failed.",
                 where=self.log.path,
-                fix=Hint("the log says why; the finished ones are kept. More may fail with ", option("fail_on_error")),
+                fix="the log says why; the finished ones are kept. More may fail with --fail-on-error",
             )
         found = [Trajectory.model_validate(row) for row in rows]
         dialogues = [

@@ -85,8 +85,8 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
     if config.deterministic:
         raise UsageError(
             "Servers sample several replies at a time, so their results differ in the last bits.",
-            where=option("deterministic", True),
-            fix=option("local_engine", "embedded"),
+            where="--deterministic",
+            fix="--local-engine embedded",
         )
     if find_adapter(base) is not None:
         raise UsageError(

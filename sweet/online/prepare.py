@@ -15,7 +15,7 @@ from sweet.credit.hyperparameters import Hyperparameters
 from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule, rule_class
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, listed, option, stage
+from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import Gpu
@@ -243,13 +243,13 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     base = config.agent if run is None else given_model(run, config.agent)
     if not has_model(base):
         what = f"The agent {config.agent} is no model, so there is nothing to train."
-        raise UsageError(what, where=option("agent", config.agent), fix=option("agent", "MODEL"))
+        raise UsageError(what, where=option("agent", config.agent), fix="--agent MODEL")
     playing = config.rollout().model_copy(update={"agent": base})
     kind, source, tasks, note = load_tasks(run, playing, reporter)
     if note is not None:
         reporter.say(note)
     check_human(kind, tasks, playing)
-    check_writes_pages(kind, base, option("agent", "MODEL"))
+    check_writes_pages(kind, base, "--agent MODEL")
     if config.similarity is not None:
         check_scorer_option(kind, "similarity")
     settings = rendering_of(kind, playing, reporter)
@@ -309,7 +309,7 @@ def online_rule(config: TrainOnlineConfig) -> CreditRule:
     raise UsageError(
         f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
         where=option("algorithm", rule.name),
-        fix=Hint(listed([option("algorithm", name) for name in names])),
+        fix=", ".join(option("algorithm", name) for name in names),
     )
 
 
@@ -320,14 +320,14 @@ def _check_deterministic(config: TrainOnlineConfig) -> None:
     if config.staleness:
         raise UsageError(
             "Which weights sample a dialogue that is under way while a step is learned depends on the time.",
-            where=Hint(option("deterministic", True), " ", option("staleness", config.staleness)),
-            fix=option("staleness", 0),
+            where=f"--deterministic {option('staleness', config.staleness)}",
+            fix="--staleness 0",
         )
     sims = [sim for sim in config.rollout().sims if sim != SCRIPTED]
     if sims:
         raise UsageError(
             f"{sims[0]} writes several replies at a time, so they differ in the last bits.",
-            where=Hint(option("deterministic", True), " ", option("sim", sims[0])),
+            where=f"--deterministic {option('sim', sims[0])}",
             fix=option("sim", SCRIPTED),
         )
 
@@ -340,7 +340,7 @@ def _validation(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) 
         raise UsageError(
             "There are no validation tasks.",
             where=option("validate_every", config.validate_every),
-            fix=option("holdout_validation", 0.1),
+            fix="--holdout-validation 0.1",
         )
     return validation
 
@@ -350,5 +350,5 @@ def _critic(run: Run | None, config: TrainOnlineConfig, rule: CreditRule) -> Art
     if run is not None:
         return critic_of(run, rule, config.critic, needed_by=needed_by)
     if rule.asks_critic:
-        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix=stage("train-critic"))
+        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
     return None

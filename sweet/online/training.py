@@ -11,7 +11,6 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import in_use
@@ -88,7 +87,7 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores = frame.artifact("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id), ".jsonl")
         drafts = Drafts(actor, rollouts, scores, Checkpoints(actor.path, ready.devices is not None))
-        one, several = Hint("omit ", option("devices")), Hint(option("devices"), " as before")
+        one, several = "omit --devices", "--devices as before"
         metrics = None
         if actor.resumed and not drafts.checkpoints.exist(one=one, several=several):
             metrics = frame.finished_metrics(OnlineMetrics, (actor, rollouts, scores))
@@ -114,7 +113,7 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
         raise UsageError(
             f"The training was scored by {', '.join(map(str, before))} so far, and would be scored by {scorer} now.",
             where=rollouts.path,
-            fix=Hint("begin another training without ", option("resume", True), ", and name its scorer"),
+            fix="begin another training without --resume, and name its scorer",
         )
 
 

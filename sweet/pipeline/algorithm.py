@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
-from sweet.hints import Hint, option, stage
+from sweet.hints import option, stage
 from sweet.judges.options import LOOKAHEAD
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
@@ -105,7 +105,7 @@ class Algorithm:
         if self.online and not self.critic and "samples" in given:
             raise UsageError(
                 f"{self.name} plays a group of dialogues on each task of a step.",
-                where=option("samples"),
+                where="--samples",
                 fix=option("set_", f"{ONLINE}.group=DIALOGUES"),
             )
         has = self.steps(1, True)
@@ -117,7 +117,7 @@ class Algorithm:
                 takes = self.online and field in TrainOnlineConfig.model_fields
                 fix: str = option("set_", f"{ONLINE}.{rest}") if takes else "omit it"
                 if table == ONLINE:
-                    fix = Hint("name an algorithm that learns online: ", option("algorithm", "grpo"))
+                    fix = "name an algorithm that learns online: --algorithm grpo"
                 raise UsageError(
                     f"{table} is no stage of {self.name}, which has {', '.join(others)}.",
                     where=f"--set {assignment}",
@@ -143,18 +143,18 @@ def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
         raise UsageError(
             "The judge lookahead asks one human, and the dialogues have several.",
             where=option("judge", LOOKAHEAD),
-            fix=Hint("one ", option("sim"), ", or ", option("set_", "rank.judge=critic")),
+            fix="one --sim, or --set rank.judge=critic",
         )
     if not found.online and found.reads == "rollouts":
         raise UsageError(
             f"{found.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
             where=option("algorithm", found.name),
-            fix=Hint("on dialogues of a better agent: ", stage("train-actor", method=found.name, model="MODEL")),
+            fix=(f"on dialogues of a better agent: {stage('train-actor', method=found.name, model='MODEL')}"),
         )
     if found.online and config.rounds > 1:
         raise UsageError(
             f"{found.name} learns in one round of many steps.",
             where=option("rounds", config.rounds),
-            fix=Hint(option("rounds", 1), " and ", option("set_", f"{ONLINE}.steps=STEPS")),
+            fix=f"--rounds 1 and {option('set_', f'{ONLINE}.steps=STEPS')}",
         )
     return found

@@ -240,7 +240,7 @@ class Loop:
         if actor.metrics.get("updates") == 0:
             self.reporter.warn(
                 "No step of the online training taught anything, so the actor is the agent. Dialogues of a task must "
-                f"differ: easier tasks, a better agent, or {option('set_', f'{ONLINE}.group=DIALOGUES')}."
+                f"differ: easier tasks, a better agent, or --set {ONLINE}.group=DIALOGUES."
             )
         return actor
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED, has_model
@@ -134,7 +133,7 @@ def _human(config: RolloutConfig | TrainOnlineConfig, served: Collection[Role]) 
         raise UsageError(
             f"[servers.sim] serves one model, and {len(models)} play the human.",
             where="[servers.sim]",
-            fix=Hint("start servers of them, and name their addresses: ", option("sim_url", "URL")),
+            fix="start servers of them, and name their addresses: --sim-url URL",
         )
     return (models or [SCRIPTED])[0], config.sim_url
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sweet.errors import SweetError
-from sweet.hints import Hint, option, stage
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.metrics import LabelMetrics, LabelWork
 from sweet.runs.jsonl import read_jsonl
@@ -149,17 +148,9 @@ def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: Rew
     else:
         what = "no task has a dialogue that solves it and a worse one"
         why += f", {sum(rewards[t.id] >= rule.solved for t in usable)} of them solve theirs"
-    margin = (", ", option("margin", rule.margin)) if rule.margin else ()
+    margin = f", --margin {rule.margin:g}" if rule.margin else ""
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return NoPreference(
-        Hint(f"There is nothing to prefer: {what} ({why}", *margin, ")."),
-        fix=Hint(
-            stage("rollout"),
-            " with more dialogues a task (",
-            option("samples", samples),
-            ") or more tasks, ",
-            stage("eval"),
-            ", ",
-            stage("label"),
-        ),
+        f"There is nothing to prefer: {what} ({why}{margin}).",
+        fix=(f"sweet rollout with more dialogues a task (--samples {samples}) or more tasks, sweet eval, sweet label"),
     )

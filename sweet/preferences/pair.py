@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterable, Iterator
 
 from sweet.errors import SweetError
-from sweet.hints import Hint, option, stage
+from sweet.hints import option
 from sweet.preferences.config import PairConfig
 from sweet.preferences.metrics import PairMetrics, PairWork
 from sweet.runs.jsonl import read_jsonl
@@ -44,22 +44,12 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
         gaps = _gaps(found)
         if not gaps:
             raise SweetError(
-                Hint(
-                    f"No pair can be made of {count(len(used), 'turn')}: ",
-                    "the candidates of a turn are equal, or none differ by ",
-                    option("min_gap", config.min_gap),
-                    ".",
+                (
+                    f"No pair can be made of {count(len(used), 'turn')}: the candidates of a turn are equal, "
+                    f"or none differ by {option('min_gap', config.min_gap)}."
                 ),
                 where=candidates.id,
-                fix=Hint(
-                    stage("rank"),
-                    " with more ",
-                    option("candidates"),
-                    " or a higher ",
-                    option("temperature"),
-                    ", or a smaller ",
-                    option("min_gap"),
-                ),
+                fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
             )
         meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
         rows = frame.rows("pairs", meta)

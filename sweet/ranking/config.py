@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.judges.function import ScoreReplies, function_name
 from sweet.judges.options import (
     CRITIC_JUDGES,
@@ -103,15 +103,13 @@ def check_options(config: RankConfig) -> None:
     check_judge_options(config.judge, given, _JUDGES_OF_OPTION)
     if config.packing == "segments":
         what = "A critic that judges has no backward pass, for which the activations of segments are computed again."
-        raise UsageError(what, where=option("packing", "segments"), fix=option("packing", "tree"))
+        raise UsageError(what, where="--packing segments", fix="--packing tree")
     sampling = [option(name) for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(
-            Hint(
-                sampling[0], f" is an option of the sampling, and the replies of {config.replies} are sampled already."
-            ),
+            (f"{sampling[0]} is an option of the sampling, and the replies of {config.replies} are sampled already."),
             where=sampling[0],
-            fix=Hint("omit ", sampling[0], " or ", option("replies")),
+            fix=f"omit {sampling[0]} or --replies",
         )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sweet.datasets.layout import is_imported
 from sweet.errors import SweetError, UsageError
-from sweet.hints import option, stage
 from sweet.judges.base import TurnKey
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.function import ScoreReplies
@@ -122,7 +121,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
         turns = turns_with_replies(dialogues, recorded, path)
     if not turns:
         what = "The dialogues that no fault ended have no turn of the agent to rank."
-        raise SweetError(what, where=rollouts.id, fix=stage("rollout"))
+        raise SweetError(what, where=rollouts.id, fix="sweet rollout")
     scorer = CreditScorer.for_rollouts(run, rollouts)
     if judge.name == "oracle":
         check_credit_known(scorer, map(_given_reply, turns))
@@ -193,7 +192,7 @@ def _human_of(run: Run, config: RankConfig, rollouts: Artifact) -> AskedHuman:
         name = recorded_model(run, rollouts, "sim") or SCRIPTED
         if meta.humans or (name != SCRIPTED and not is_model(name)):
             what = "The judge asks one human, without a persona, and that of these dialogues is another."
-            raise UsageError(what, where=rollouts.id, fix=option("sim", "MODEL"))
+            raise UsageError(what, where=rollouts.id, fix="--sim MODEL")
     model = AskedModel("sim", name, config.sim_url) if has_model(name) else None
     return AskedHuman(name, model, specified=meta.human == "spec", sandbox=config.sandbox)
 

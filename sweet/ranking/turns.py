@@ -15,7 +15,6 @@ from pathlib import Path
 
 from sweet.datasets.layout import task_order
 from sweet.errors import InputError
-from sweet.hints import Hint, option, stage
 from sweet.judges.base import TurnKey
 from sweet.runs.jsonl import read_jsonl
 from sweet.stages.base import digest_of
@@ -88,7 +87,7 @@ def turns_with_replies(
     unknown = next((key for key in replies if key not in turns), None)
     if unknown is not None:
         what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
-        raise InputError(what, path=path, fix=Hint(stage("rank"), " without ", option("replies")))
+        raise InputError(what, path=path, fix="sweet rank without --replies")
     return [turns[key] for key in sorted(replies)]
 
 
@@ -101,7 +100,7 @@ def missing_turns(turns: Sequence[SelectedTurn], path: Path) -> list[SelectedTur
     finished = {row.key for row in read_jsonl(path, CandidateRow)}
     if not finished <= {turn.key for turn in turns}:
         what = "The file has turns that are not chosen, so this ranking cannot be resumed."
-        raise InputError(what, path=path, fix=Hint("another ", option("seed")))
+        raise InputError(what, path=path, fix="another --seed")
     return [turn for turn in turns if turn.key not in finished]
 
 

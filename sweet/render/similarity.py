@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from sweet.errors import SweetError
 from sweet.files import write_whole
-from sweet.hints import Hint, option
 
 Vector = NDArray[np.float32]
 """One embedding, of length 1."""
@@ -61,7 +60,7 @@ def unit(vector: NDArray[np.floating]) -> Vector:
     if not np.isfinite(length) or length == 0:
         raise SweetError(
             "A screenshot has no embedding: the model's output is zero or not finite.",
-            fix=Hint("name another model by ", option("similarity")),
+            fix="name another model by --similarity",
         )
     return (wide / length).astype(np.float32)
 

@@ -19,7 +19,7 @@ from typing import Any
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import cached_file, check_hub_model, resolve_device, without_progress_bars
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.render.screenshot_images import read_image
 from sweet.render.similarity import Vector, unit
 
@@ -90,7 +90,7 @@ def _load(model: str) -> tuple[Any, Any]:
         else:
             raise UsageError(
                 f"{model} is a model of the type {config.model_type}; screenshots are compared by CLIP or SigLIP.",
-                where=option("similarity"),
+                where="--similarity",
                 fix=option("similarity", CLIP),
             )
         loaded, report = tower.from_pretrained(
@@ -130,12 +130,12 @@ def _locate(model: str) -> str:
         if not (local / "config.json").is_file():
             raise UsageError(
                 f"The directory {model} is not a model: it has no config.json.",
-                where=option("similarity"),
+                where="--similarity",
                 fix="name a directory of a CLIP or SigLIP model in Hugging Face layout",
             )
         return str(local)
     if local.exists() or local.is_absolute() or model.startswith(".") or model.count("/") > 1:
-        raise UsageError(f"There is no model directory {model}.", where=option("similarity"), fix="check the path")
+        raise UsageError(f"There is no model directory {model}.", where="--similarity", fix="check the path")
     check_hub_model(model, partial(_unknown, model))
     return model
 
@@ -143,12 +143,10 @@ def _locate(model: str) -> str:
 def _unknown(model: str, reason: str) -> UsageError:
     return UsageError(
         f"There is no model {model!r}: no such directory, not in the local cache, and {reason}.",
-        where=option("similarity"),
-        fix=Hint(
-            f"copy the directory of a CLIP model here and name it, download {CLIP} where there is a hub "
-            f"(hf download {CLIP}), or ",
-            option("similarity", "pixels"),
-            ", which needs no weights",
+        where="--similarity",
+        fix=(
+            f"copy the directory of a CLIP model here and name it, download {CLIP} where there is a "
+            f"hub (hf download {CLIP}), or --similarity pixels, which needs no weights"
         ),
     )
 
@@ -169,7 +167,7 @@ def _explained(model: str) -> Iterator[None]:
     except Exception as error:
         raise UsageError(
             f"The model {model} cannot be loaded: {first_line(error)}",
-            where=option("similarity"),
+            where="--similarity",
             fix="name a complete CLIP or SigLIP model in Hugging Face layout, with its preprocessor_config.json",
         ) from error
     finally:

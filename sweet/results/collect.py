@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.errors import InputError, SweetError, for_command_line
+from sweet.errors import InputError, SweetError
 from sweet.regular import check_any
 from sweet.results import citation, dialogue_facts, evaluation_facts, row_reader
 from sweet.results.facts import (
@@ -63,7 +63,7 @@ class _Collection:
         try:
             return task_kind(self.manifest.task)
         except SweetError as error:
-            self.problems.append(f"{for_command_line(error)} Rewards are reported unchanged.")
+            self.problems.append(f"{error} Rewards are reported unchanged.")
             return None
 
     def report(self) -> Report:
@@ -103,7 +103,7 @@ class _Collection:
         try:
             return spending(self.run, self.manifest)
         except SweetError as error:
-            self.problems.append(for_command_line(error))
+            self.problems.append(str(error))
             return None
 
     def _check(self, artifact: Artifact) -> None:
@@ -118,7 +118,7 @@ class _Collection:
             elif artifact.status == "done":
                 self.run.verify(artifact, sums=artifact.rows is not None)
         except InputError as error:
-            self.problems.append(for_command_line(error))
+            self.problems.append(str(error))
         if not readable:
             self._unreadable.add(artifact.id)
 
@@ -172,7 +172,7 @@ class _Collection:
             try:
                 found = evaluation_facts.comparison(former, latter, values)
             except (SweetError, OSError) as error:
-                self.problems.append(f"{after.id} is not compared with {before.id}: {for_command_line(error)}")
+                self.problems.append(f"{after.id} is not compared with {before.id}: {error}")
             else:
                 yield from () if found is None else (found,)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import SweetError
 from sweet.results import charts, pages
 from sweet.results.citation import p_value_text, paragraph, trained_on
 from sweet.results.dialogue import dialogue
@@ -198,5 +198,5 @@ def samples(run: Run, report: Report) -> Iterator[Samples]:
                     shown.dialogues.append(dialogue(found[id], record, options, pictures=pictures, title=why))
             room = room if pictures is None else pictures.room
         except (SweetError, OSError) as error:
-            shown.problem = for_command_line(error)
+            shown.problem = str(error)
         yield shown

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweet.errors import InputError, for_command_line
+from sweet.errors import InputError
 from sweet.results.facts import number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
@@ -116,7 +116,7 @@ def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
             except (KeyError, TypeError, ValueError, AttributeError):
                 unexpected += 1
     except (InputError, OSError) as error:
-        problems.append(f"{for_command_line(error)} The rows before it are used.")
+        problems.append(f"{error} The rows before it are used.")
     if unexpected:
         rows = "1 row" if unexpected == 1 else f"{unexpected:,} rows"
         problems.append(f"{path.name}: {rows} of an unexpected form, skipped.")

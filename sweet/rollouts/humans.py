@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.humans.base import PICTURES, Human
 from sweet.humans.personas import Persona, choose_personas
 from sweet.humans.scripted import check_style
@@ -110,8 +110,8 @@ def plan_humans(kind: TaskKind, config: RolloutConfig) -> PlannedHumans:
         what = "One human" if len(humans) == 1 else "One dialogue of each task"
         raise UsageError(
             f"{what} cannot be spread over samples.",
-            where=option("spread", "samples"),
-            fix=Hint(option("persona", "NAME"), " or ", option("sim", "MODEL"), " several times, and ")
+            where="--spread samples",
+            fix="--persona NAME or --sim MODEL several times, and "
             + option("samples", len(humans) if len(humans) > 1 else 2),
         )
     return PlannedHumans(tuple(humans), config.spread == "samples")
@@ -122,4 +122,4 @@ def _check_names(humans: Sequence[PlannedHuman]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         what = f"Two humans would have the same name, {twice}."
-        raise UsageError(what, where=option("persona"), fix="name each model and each persona once")
+        raise UsageError(what, where="--persona", fix="name each model and each persona once")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_judge, untrained_judge
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, JudgeName, check_judge_options
@@ -156,7 +156,7 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
     if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
         raise UsageError(
             f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
-            where=option("ray"),
+            where="--ray",
             fix="leave it out",
         )
     if kind.visual and config.ray is None:
@@ -201,22 +201,22 @@ def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig)
     if (config.best_of or 1) == 1:
         name = next((name for name, value in given.items() if value not in (None, [])), None)
         if name is not None:
-            what = Hint(option(name), " chooses among several replies, and one is sampled at each turn.")
-            raise UsageError(what, where=option(name), fix=Hint(option("best_of", 8), ", or omit ", option(name)))
+            what = f"{option(name)} chooses among several replies, and one is sampled at each turn."
+            raise UsageError(what, where=option(name), fix=f"--best-of 8, or omit {option(name)}")
         return
     judge = judge_name(config)
     if judge == LOOKAHEAD:
         raise UsageError(
             "What comes next is not known while a dialogue is played.",
             where=option("judge", judge),
-            fix=Hint(option("judge", "critic"), ", or a ranking"),
+            fix="--judge critic, or a ranking",
         )
     check_judge_options(judge, given, CHOOSERS_OF_OPTION)
     if config.temperature == 0:
         raise UsageError(
             "At temperature 0 all candidates are the same reply.",
-            where=option("temperature", 0),
-            fix=Hint("a higher temperature, or omit ", option("best_of")),
+            where="--temperature 0",
+            fix="a higher temperature, or omit --best-of",
         )
     if judge == "oracle":
         scorer = CreditScorer(kind, config.max_turns)
@@ -238,8 +238,8 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
         if run is None:
             raise UsageError(
                 "A critic of the run chooses, and there is no run yet.",
-                where=option("judge", "critic"),
-                fix=Hint("name a run that has a critic, or another judge: ", option("judge", "untrained")),
+                where="--judge critic",
+                fix="name a run that has a critic, or another judge: --judge untrained",
             )
         critic = run.find("critic", config.critic, needed_by="rollout --best-of")
         return critic_judge(run, critic, config, settings)
@@ -249,7 +249,7 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
             raise UsageError(
                 "The judge untrained is the agent's model, and the agent is scripted.",
                 where=option("agent", start),
-                fix=option("reference", "MODEL"),
+                fix="--reference MODEL",
             )
         return untrained_judge(start, config, settings)
     return ChosenJudge(judge, config, settings)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.humans.connect import Player, open_humans
 from sweet.llm.base import ChatClient
@@ -104,18 +104,18 @@ async def open_simulated_humans(
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
     """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
     if not has_model(config.agent):
-        _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
+        _check_no_server("agent", config.agent_url, "agent_url", "leave --agent-url out")
     if config.agent.startswith(ATTACK):
         check_attacker(config.agent, kind)
     elif config.agent == SCRIPTED:
         if kind.scripted_agent is None:
             raise UsageError(
                 f"There is no scripted agent for {kind.name} tasks.",
-                where=option("agent", "scripted"),
-                fix=option("agent", "micro"),
+                where="--agent scripted",
+                fix="--agent micro",
             )
     else:
-        check_writes_pages(kind, config.agent, Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")))
+        check_writes_pages(kind, config.agent, "--agent scripted, or --agent MODEL")
 
 
 def check_writes_pages(kind: TaskKind, agent: str, fix: str) -> None:
@@ -128,9 +128,9 @@ def check_writes_pages(kind: TaskKind, agent: str, fix: str) -> None:
 def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     """Raise UsageError if the simulated human cannot play these tasks, or a server was given that it does not use."""
     if SCRIPTED in config.sims:
-        fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
+        fix = "leave --sim-url out, or name the served model: --sim scripted-human"
         if config.sims == [SCRIPTED]:
-            _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
+            _check_no_server("human", config.sim_url, "sim_url", f"{fix} for serve-sim's scripted engine")
         kind.check_scripted_human(tasks)
     if config.human == "spec":
         _check_specified(kind, tasks, config)
@@ -138,13 +138,13 @@ def check_human(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> Non
 
 def _check_specified(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     """Raise UsageError if no human would read the specification of a task, or a task has none."""
-    where, omit = option("human", "spec"), Hint("leave ", option("human"), " out")
+    where, omit = "--human spec", "leave --human out"
     if kind.visual:
         what = f"The human of {kind.name} tasks sees pages, and no code."
         raise UsageError(what, where=where, fix=omit)
     if config.sims == [SCRIPTED]:
         what = "The scripted human speaks from a task's facts, and reads neither code nor specification."
-        raise UsageError(what, where=where, fix=Hint(omit, ", or ", option("sim", "MODEL")))
+        raise UsageError(what, where=where, fix=f"{omit}, or --sim MODEL")
     lacking = [task.id for task in tasks if not task.specification.strip()]
     if lacking:
         more = f" and {len(lacking) - _NAMED:,} more" if len(lacking) > _NAMED else ""
@@ -169,7 +169,7 @@ def rendering_of(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> R
     for name in ("window", "pictures"):
         if getattr(config, name) is not None:
             what = f"Dialogues on {kind.name} tasks have no pages to render."
-            raise UsageError(what, where=option(name), fix=Hint("leave ", option(name), " out"))
+            raise UsageError(what, where=option(name), fix=f"leave {option(name)} out")
     return None
 
 
@@ -185,12 +185,9 @@ def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> 
                 f"The human of {kind.name} tasks must see pages. {sim} would be run by the embedded engine, "
                 f"which runs text models only ({choice.why}).",
                 where=option("sim", sim),
-                fix=Hint(
-                    option("sim_url", "URL"),
-                    " of a vision model's server, ",
-                    option("local_engine", "vllm"),
-                    " where vllm is installed, or ",
-                    option("sim", "scripted"),
+                fix=(
+                    "--sim-url URL of a vision model's server, --local-engine vllm where vllm is installed, "
+                    "or --sim scripted"
                 ),
             )
 

@@ -18,8 +18,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
-from sweet.hints import Hint, option
+from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
 from sweet.runs.content import current_sha256, make_durable, measure
@@ -247,11 +246,9 @@ class ActiveAttempt:
         raise UsageError(
             f"{artifact.id} is not finished, and was started with other settings: {what}.",
             where=self._store.root / artifact.path,
-            fix=Hint(
-                stage_hint(self.stage, self._store.root, resume=True),
-                " goes on with it; ",
-                option("new", True),
-                " begins another beside it",
+            fix=(
+                f"{stage_hint(self.stage, self._store.root, resume=True)} goes on with it; --new begins "
+                "another beside it"
             ),
         )
 
@@ -301,7 +298,7 @@ def _outcome(error: BaseException | None) -> tuple[Any, str | None]:
     if error is None:
         return "done", None
     name = type(error).__name__
-    text = for_command_line(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
+    text = str(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
     stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
     return ("interrupted" if stopped else "failed"), recordable(text)
 

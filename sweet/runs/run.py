@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from sweet.errors import SweetError, UsageError
 from sweet.full_disk import full_disk
-from sweet.hints import Hint, option, stage
+from sweet.hints import stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
@@ -95,7 +95,7 @@ class Run:
         """
         runs = [cls(path) for path in (root.iterdir() if root.is_dir() else ()) if Store(path.absolute()).exists()]
         if not runs:
-            raise UsageError("There is no run yet.", where=root, fix=Hint(NO_RUN, "; or name the run"))
+            raise UsageError("There is no run yet.", where=root, fix=f"{NO_RUN}; or name the run")
         newest = max(runs, key=lambda run: (run._created(), run.path.name))
         newest._store.load()
         return newest
@@ -169,7 +169,7 @@ class Run:
                 raise UsageError(
                     f"{needed_by} needs {ref.id} as it was, and {how}.",
                     where=self.path if found is None else self.file(found),
-                    fix=Hint("restore it from a copy, or begin again without ", option("resume", True)),
+                    fix="restore it from a copy, or begin again without --resume",
                 )
             same._read.setdefault(ref.id.rpartition("-")[0], ref.id)
         return same
@@ -207,7 +207,7 @@ class Run:
             raise UsageError(what, where=self.path, fix=self._maker(kind))
         if not self.file(chosen).exists():
             what = f"{needed_by} needs {chosen.id}, and its file does not exist."
-            raise UsageError(what, where=self.file(chosen), fix=Hint("put it back, or ", self._maker(kind)))
+            raise UsageError(what, where=self.file(chosen), fix=f"put it back, or {self._maker(kind)}")
         if not as_it_is:
             check_size(self.file(chosen), chosen, self._again(manifest, chosen))
         return chosen
@@ -298,7 +298,7 @@ class Run:
             raise
         attempt.end(None)
 
-    def _stale_inputs(self, inputs: Sequence[Artifact]) -> Iterator[Hint]:
+    def _stale_inputs(self, inputs: Sequence[Artifact]) -> Iterator[str]:
         """Yield a sentence for each stale input, and what makes the first stale artifact behind it again."""
         manifest = self.manifest()
         stale = self.staleness(manifest)
@@ -306,7 +306,7 @@ class Run:
             if (why := stale(artifact)) is not None:
                 first = [found for found in ancestors(manifest, artifact) if stale(found) is not None][-1]
                 again = self._again(manifest, first)
-                yield Hint(f"{artifact.id} is stale: {why}. It is used as it is; to make {first.id} again: ", again)
+                yield f"{artifact.id} is stale: {why}. It is used as it is; to make {first.id} again: {again}"
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
@@ -326,16 +326,15 @@ class Run:
         finally:
             lock.release()
 
-    def _maker(self, kind: Kind) -> Hint:
+    def _maker(self, kind: Kind) -> str:
         return stage(stage_making(kind).name, self.path)
 
-    def _again(self, manifest: Manifest, artifact: Artifact) -> Hint:
+    def _again(self, manifest: Manifest, artifact: Artifact) -> str:
         """Return what makes an artifact again."""
         attempt = manifest.attempt(artifact.attempt)
         if attempt is None or stage_named(attempt.stage) is None:
-            return Hint(f"sweet data import FILE {shlex.quote(str(self.path))}")
-        in_python = f"{self._maker(artifact.kind).python} with the settings of {attempt.id}"
-        return Hint.of(command_of(attempt, self.path), in_python)
+            return f"sweet data import FILE {shlex.quote(str(self.path))}"
+        return command_of(attempt, self.path)
 
     def _unfinished(self, manifest: Manifest, artifact: Artifact, needed_by: str) -> UsageError:
         attempt = manifest.attempt(artifact.attempt)
@@ -344,7 +343,7 @@ class Run:
         return UsageError(
             f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
             where=self.file(artifact),
-            fix=Hint(stage(name, self.path, resume=True), " goes on with it"),
+            fix=f"{stage(name, self.path, resume=True)} goes on with it",
         )
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

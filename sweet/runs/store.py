@@ -19,14 +19,13 @@ from filelock import FileLock, Timeout
 
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import replaced, sync_folder
-from sweet.hints import Hint
 from sweet.installation import VERSION
 from sweet.regular import check_file, confine, make_folder, read_regular
 from sweet.runs.manifest import Manifest, parse, render
 
 NAME = "manifest.json"
 BACKUP = "manifest.json.bak"
-NO_RUN = Hint.of("sweet rollout makes a run", "sweet.Run.create(path) makes a run")
+NO_RUN = "sweet rollout makes a run"
 """Hint if there is no run."""
 
 LOCKS = ".locks"

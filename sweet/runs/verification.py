@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweet.errors import InputError
-from sweet.hints import Hint, option
 from sweet.regular import check_any, check_file, open_regular
 from sweet.runs.cache import cached_sha256
 from sweet.runs.content import file_sha256, measure, size_of
@@ -20,7 +19,7 @@ _WORTH_CACHING = 1 << 20
 """Bytes from which reading a file takes longer than looking up its sum."""
 
 
-def check_size(path: Path, artifact: Artifact, again: Hint) -> None:
+def check_size(path: Path, artifact: Artifact, again: str) -> None:
     """Check that an artifact has the size with which it was finished. Without a record of it nothing is checked.
 
     Args:
@@ -37,7 +36,7 @@ def check_size(path: Path, artifact: Artifact, again: Hint) -> None:
         raise _changed(path, artifact, f"it has {size:,} of {artifact.bytes:,} bytes", again)
 
 
-def check_content(path: Path, artifact: Artifact, again: Hint, *, sums: bool) -> None:
+def check_content(path: Path, artifact: Artifact, again: str, *, sums: bool) -> None:
     """Check that an artifact has the size and the rows with which it was finished, and its sha256.
 
     Args:
@@ -52,11 +51,11 @@ def check_content(path: Path, artifact: Artifact, again: Hint, *, sums: bool) ->
         return
     _check_rows(path, artifact, again)
     if sums and measure(path, _sum).sha256 != artifact.sha256:
-        as_it_is = Hint(again, "; ", option("verify", False), " uses it as it is")
+        as_it_is = f"{again}; --no-verify uses it as it is"
         raise _changed(path, artifact, "its size is the same and its sha256 is another", as_it_is)
 
 
-def _check_rows(path: Path, artifact: Artifact, again: Hint) -> None:
+def _check_rows(path: Path, artifact: Artifact, again: str) -> None:
     """Count the rows of a file as `read_jsonl` does, without empty lines and a torn last one."""
     if artifact.rows is None:
         return
@@ -72,6 +71,6 @@ def _sum(file: Path) -> str:
     return cached_sha256(file) if file.stat().st_size >= _WORTH_CACHING else file_sha256(file)
 
 
-def _changed(path: Path, artifact: Artifact, how: str, again: Hint) -> InputError:
+def _changed(path: Path, artifact: Artifact, how: str, again: str) -> InputError:
     what = f"{artifact.id} is not as it was finished: {how}."
-    return InputError(what, path=path, fix=Hint("restore it from a copy, or make it again: ", again))
+    return InputError(what, path=path, fix=f"restore it from a copy, or make it again: {again}")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from sweet.device import usable_cores
 from sweet.errors import SweetError, UsageError
-from sweet.hints import option
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
 from sweet.sandbox.jail import JailError, bounds_processes
 from sweet.sandbox.pool import Sandbox, open_jails
@@ -110,7 +109,7 @@ def _choose(tier: TierChoice) -> Tier:
         status = probe_tier(tier)
         if not status.works:
             raise UsageError(
-                f"The sandbox tier {tier} does not work here: {status.detail}", where=option("sandbox"), fix=status.fix
+                f"The sandbox tier {tier} does not work here: {status.detail}", where="--sandbox", fix=status.fix
             )
         return tier
     tried = []
@@ -122,7 +121,7 @@ def _choose(tier: TierChoice) -> Tier:
     raise SweetError(
         "No sandbox works here, and code that a model wrote is not run without one. "
         + " ".join(f"{status.name}: {status.detail}" for status in tried),
-        where=option("sandbox", "auto"),
+        where="--sandbox auto",
         fix=" or ".join(status.fix for status in tried if status.fix),
     )
 

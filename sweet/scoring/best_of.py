@@ -28,7 +28,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
 from sweet.errors import InputError, SweetError
-from sweet.hints import Hint, option, stage
 from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis
 from sweet.judges.llm import Score as DialogueScore
 from sweet.llm.connect import open_client
@@ -266,7 +265,7 @@ def _by_number(
         raise SweetError(
             "No task has two dialogues, so there is nothing to choose the best of.",
             where=rollouts.id,
-            fix=Hint(stage("rollout"), " with ", option("samples", 16)),
+            fix="sweet rollout with --samples 16",
         )
     return {str(n): at(n, by_task, chosen_by) for n in powers_of_two(most)}
 

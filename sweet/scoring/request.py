@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.render.page import PLACEHOLDER
 from sweet.render.window import choose_settings, window_name
 from sweet.runs.manifest import Artifact
@@ -60,15 +60,15 @@ def check_options(kind: TaskKind, config: EvalConfig) -> None:
     for name, chosen_by in _CHOSEN_BY.items():
         if getattr(config, name) not in (None, []) and config.best_of_by != chosen_by:
             raise UsageError(
-                Hint(option(name), " is an option of ", option("best_of_by", chosen_by), "."),
+                f"{option(name)} is an option of {option('best_of_by', chosen_by)}.",
                 where=option(name),
-                fix=Hint("omit ", option(name), ", or ", option("best_of_by", chosen_by)),
+                fix=f"omit {option(name)}, or {option('best_of_by', chosen_by)}",
             )
     if config.best_of_by == "llm" and config.judge_model is None:
         raise UsageError(
             "A language model chooses, and none is named.",
-            where=option("best_of_by", "llm"),
-            fix=option("judge_model", "MODEL"),
+            where="--best-of-by llm",
+            fix="--judge-model MODEL",
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sweet.device import Device
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.llm.base import Effort
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -107,7 +107,7 @@ def load_critic(
     base = reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
-        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix=option("reference", "MODEL"))
+        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
     how["reference_context"] = reference_context
@@ -168,7 +168,7 @@ def check_turn_tokens(artifact: Artifact, protocol: ProtocolName | None, asked: 
     what = f"{artifact.id} has a regression head, and no log-ratios to average."
     if TrainedMeta.of(artifact).variant != "regression":
         what = "In the protocol upstream the mean of the log-ratios runs over all tokens of a turn."
-    raise UsageError(what, where=option("turn_tokens", asked), fix=Hint("omit ", option("turn_tokens")))
+    raise UsageError(what, where=option("turn_tokens", asked), fix="omit --turn-tokens")
 
 
 def warn_if_at_chance(run: Run, critic: Artifact, reporter: Reporter) -> None:
@@ -225,11 +225,11 @@ def check_reference(artifact: Artifact, reference: str | None, reference_context
     given = [name for name, value in (("reference", reference), ("reference_context", reference_context)) if value]
     if variant == "regression" and given:
         what = f"{artifact.id} has a regression head, which is measured against no reference."
-        raise UsageError(what, where=option(given[0]), fix=Hint("omit ", option(given[0])))
+        raise UsageError(what, where=option(given[0]), fix=f"omit {option(given[0])}")
     if variant == "no-info" and reference_context is not None:
         what = f"{artifact.id} and its reference read the dialogue alone: it is a critic of the variant no-info."
         where = option("reference_context", reference_context)
-        raise UsageError(what, where=where, fix=Hint("omit ", option("reference_context")))
+        raise UsageError(what, where=where, fix="omit --reference-context")
 
 
 def load_untrained(name: str, settings: CriticSettings) -> Critic:

@@ -37,7 +37,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sweet.errors import TooManyFailures
-from sweet.hints import Hint, option
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import open_client
 from sweet.llm.local import LocalServing
@@ -286,7 +285,7 @@ class Frame:
             error = TooManyFailures(
                 f"{failed} of {tried} {items} failed; those that finished are kept.",
                 where=self.attempt.metrics_path,
-                fix=Hint("run the same command again for the failed ones, or raise ", option("fail_on_error")),
+                fix="run the same command again for the failed ones, or raise --fail-on-error",
             )
             error.result = result
             raise error

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -59,9 +59,8 @@ def check_unplayed(run: Run, kind: TaskKind, tasks: Sequence[Task], split: str) 
                 f"The run has dialogues on {again} of these tasks as tasks of the split {other} ({rollouts.id}), and "
                 f"they would now count as {split}.",
                 where=option("split", split),
-                fix=Hint(
-                    'in a new run, tasks with "split" in their rows, or ',
-                    option("holdout", 0.2),
-                    " in each rollout; both keep training and test tasks apart",
+                fix=(
+                    'in a new run, tasks with "split" in their rows, or --holdout 0.2 in each rollout; both '
+                    "keep training and test tasks apart"
                 ),
             )

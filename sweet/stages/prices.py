@@ -15,7 +15,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
-from sweet.hints import option
 from sweet.regular import read_regular
 from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.manifest import Manifest
@@ -119,8 +118,8 @@ def no_prices() -> UsageError:
     """Return the error of a limit without prices."""
     return UsageError(
         "A limit of the cost needs the prices of tokens.",
-        where=option("max_cost"),
-        fix=option("prices", "FILE.toml"),
+        where="--max-cost",
+        fix="--prices FILE.toml",
     )
 
 
@@ -198,7 +197,7 @@ class Budget:
         Args:
             done: what is done and what is missing.
         """
-        return Interrupted(f"Stopped. {self.reached()} {done}", needs=option("max_cost", "MORE"))
+        return Interrupted(f"Stopped. {self.reached()} {done}", needs="--max-cost MORE")
 
 
 class RunBudget(Budget):

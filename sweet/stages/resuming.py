@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, listed, option, stage
+from sweet.hints import option, stage
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
 from sweet.runs.stages import Stage, stage_named
@@ -75,7 +75,7 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
         raise UsageError(
             f"The settings of {attempt.id} are not valid: {name}: {problem['msg'].removeprefix('Value error, ')}.",
             where=run.path,
-            fix=Hint(stage(attempt.stage, run.path), " with its options begins again"),
+            fix=f"{stage(attempt.stage, run.path)} with its options begins again",
         ) from error
 
 
@@ -95,17 +95,17 @@ def _nothing(run: Run, this: Stage) -> UsageError:
     return UsageError(
         f"There is no unfinished attempt of {this.name} to go on with.",
         where=run.path,
-        fix=Hint(stage(this.name, run.path), " with its options, without ", option("resume", True), ", begins one"),
+        fix=f"{stage(this.name, run.path)} with its options, without --resume, begins one",
     )
 
 
 def _differs(attempt: Attempt, changed: dict[str, tuple[Any, Any]], run: Run) -> UsageError:
     parts = [
-        Hint(option(name), f" was {json.dumps(before)} and is {json.dumps(value)}")
+        f"{option(name)} was {json.dumps(before)} and is {json.dumps(value)}"
         for name, (before, value) in changed.items()
     ]
     return UsageError(
-        Hint(f"{attempt.id} was begun with other settings, which decide its result: ", listed(parts), "."),
+        f"{attempt.id} was begun with other settings, which decide its result: {', '.join(parts)}.",
         where=run.path,
-        fix=Hint("omit ", listed(option(name) for name in changed), ", or omit ", option("resume", True)),
+        fix=f"omit {', '.join(map(option, changed))}, or omit --resume",
     )

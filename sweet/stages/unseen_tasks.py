@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option
 from sweet.json_value import JsonValue
 from sweet.runs.commands import command_of
 from sweet.runs.lineage import ancestors
@@ -63,23 +62,21 @@ def check_not_test(run: Run, inputs: Iterable[Artifact], *, allow: bool, needed_
                 f"{needed_by} would learn from test tasks: {artifact.id} {which} dialogues of the split {TEST}, on "
                 "which an actor could then not be measured.",
                 where=run.file(artifact),
-                fix=Hint(*_training_dialogues(run, manifest, rollouts), option("allow_test", True), " accepts these"),
+                fix=f"{_training_dialogues(run, manifest, rollouts)}--allow-test accepts these",
             )
 
 
-def _training_dialogues(run: Run, manifest: Manifest, rollouts: Artifact) -> tuple[str, ...]:
-    """Return the rollout that plays the same on training tasks; empty where the dialogues were played elsewhere."""
+def _training_dialogues(run: Run, manifest: Manifest, rollouts: Artifact) -> str:
+    """Return the hint at the rollout that plays the same on training tasks; empty where another program played."""
     attempt = manifest.attempt(rollouts.attempt)
     if attempt is None or attempt.stage != "rollout":
-        return ()
+        return ""
     meta = RolloutsMeta.of(rollouts)
     settings: dict[str, JsonValue] = {"split": "train"}
     path = str(run.path)
     if meta.tasks is not None and _has_no_splits(manifest.task, meta.tasks, meta):
         settings, path = settings | {"holdout": 0.2}, "ANOTHER_RUN"
-    command = command_of(_with(attempt, settings), path)
-    added = " and ".join(option(name, value).python for name, value in settings.items())
-    return (Hint.of(command, f"sweet.rollout with the settings of {attempt.id} and {added}"), " plays others; ")
+    return f"{command_of(_with(attempt, settings), path)} plays others; "
 
 
 def _with(attempt: Attempt, settings: dict[str, JsonValue]) -> Attempt:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sweet import collector
-from sweet.errors import Interrupted, SweetError, for_command_line
+from sweet.errors import Interrupted, SweetError
 from sweet.runs.manifest import now
 from sweet.stages.base import Progress, Silent
 from sweet.units import format_duration
@@ -55,7 +55,7 @@ def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:
         except Interrupted:
             raise
         except Exception as raised:
-            error = for_command_line(raised) if isinstance(raised, SweetError) else f"{type(raised).__name__}: {raised}"
+            error = str(raised) if isinstance(raised, SweetError) else f"{type(raised).__name__}: {raised}"
             log.warn("".join(traceback.format_exception(raised)))
         yield {"part": part.name, "seconds": round(time.monotonic() - began, 1), "error": error}
 

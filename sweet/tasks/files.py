@@ -124,7 +124,7 @@ def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -
     if tasks in splits and split not in splits[tasks]:
         raise UsageError(
             f"The dataset {tasks} has no split {split!r}.{did_you_mean(split, splits[tasks])}",
-            where=option("split"),
+            where="--split",
             fix=option("split", nearest(split, splits[tasks]) or tuple(splits[tasks])[:4]),
         )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.tasks.base import Credit, Message, Move, ProtocolName, Task
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
@@ -180,7 +180,7 @@ class TaskKind(ABC):
             raise UsageError(
                 f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
                 where="the tasks",
-                fix=Hint('tasks with "facts", or a model as the human: ', option("sim", "MODEL")),
+                fix='tasks with "facts", or a model as the human: --sim MODEL',
             )
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
@@ -211,9 +211,9 @@ def check_scorer_option(kind: TaskKind, name: str) -> None:
     """Raise UsageError if the scorer of a kind does not accept this option, which was given."""
     if name not in kind.scorer_options:
         raise UsageError(
-            Hint(option(name), f" does not apply to tasks of the kind {kind.name}."),
+            f"{option(name)} does not apply to tasks of the kind {kind.name}.",
             where=option(name),
-            fix=Hint("omit ", option(name)),
+            fix=f"omit {option(name)}",
         )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.errors import InputError, SweetError, UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.runs.jsonl import read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
@@ -99,7 +99,7 @@ def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None 
             raise UsageError(
                 f"The dataset {source} has splits of its own; shares are held out of the tasks of a file.",
                 where=_given(holdout),
-                fix=Hint("omit ", _given(holdout), ", or ", option("tasks", "FILE.jsonl")),
+                fix=f"omit {_given(holdout)}, or --tasks FILE.jsonl",
             )
         return ChosenTasks(found)
     if split not in SPLITS:
@@ -114,7 +114,7 @@ def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None 
         raise UsageError(
             f'The rows of {path} name their "split", so no share of them can be held out.',
             where=_given(holdout),
-            fix=Hint("omit ", _given(holdout), ', or remove "split" from the rows'),
+            fix=f'omit {_given(holdout)}, or remove "split" from the rows',
         )
     if named is None and not holdout.given:
         note = f"{path} has no splits: all of its tasks ({len(tasks)}) count as {split}."
@@ -181,21 +181,21 @@ def _more_of(split: str, holdout: Holdout) -> str:
     if not holdout.given:
         return f'rows with "split": "{split}"'
     if split == TRAIN:
-        return Hint("a smaller ", option("holdout"), " or ", option("holdout_validation"), ", or more tasks")
+        return "a smaller --holdout or --holdout-validation, or more tasks"
     field = "holdout" if split == TEST else "holdout_validation"
-    return Hint("a larger ", option(field), ", or more tasks")
+    return f"a larger {option(field)}, or more tasks"
 
 
 def _check_shares(holdout: Holdout) -> None:
     if (holdout.test or 0.0) + (holdout.validation or 0.0) >= 1:
         raise UsageError(
             "The shares that are held out leave no tasks to train on.",
-            where=Hint(option("holdout", holdout.test), " ", option("holdout_validation", holdout.validation)),
-            fix=Hint(option("holdout", 0.2), " ", option("holdout_validation", 0.1)),
+            where=f"{option('holdout', holdout.test)} {option('holdout_validation', holdout.validation)}",
+            fix="--holdout 0.2 --holdout-validation 0.1",
         )
 
 
-def _given(holdout: Holdout) -> Hint:
+def _given(holdout: Holdout) -> str:
     """Name the first share that is given."""
     return option("holdout_validation" if holdout.test is None else "holdout")
 

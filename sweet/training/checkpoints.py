@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.job import checkpoint_path
 from sweet.stages.base import StageConfig, digest_of
@@ -43,7 +42,7 @@ class Checkpoints:
     def file(self) -> Path:
         return checkpoint_path(self.ranks) if self.by_ranks else self.folder / CHECKPOINT
 
-    def exist(self, *, one: Hint, several: Hint) -> bool:
+    def exist(self, *, one: str, several: str) -> bool:
         """Return whether an earlier attempt left a checkpoint.
 
         Args:
@@ -57,7 +56,7 @@ class Checkpoints:
             raise UsageError(
                 f"The training was started by {how}, and its checkpoint can only be read so.",
                 where=self.folder,
-                fix=Hint(options, ", or train without ", option("resume", True)),
+                fix=f"{options}, or train without --resume",
             )
         return self.file.exists()
 

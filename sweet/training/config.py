@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.runs.manifest import Kind
 from sweet.stages.base import OPERATIONAL, Names, PlannedConfig, StageConfig, about
 from sweet.stages.options import (
@@ -213,33 +213,27 @@ def critic_turn_tokens(config: TrainCriticConfig) -> TurnTokens:
 def check_critic_options(config: TrainCriticConfig) -> None:
     """Raise UsageError where options of a critic's training do not go together."""
     if config.beta == 0 and config.target == "preference":
-        raise UsageError(
-            "Without log-ratios a critic has no preferences to learn.", where=option("beta", 0), fix=option("beta", 0.1)
-        )
+        raise UsageError("Without log-ratios a critic has no preferences to learn.", where="--beta 0", fix="--beta 0.1")
     published_head = config.variant == "regression" and config.protocol == "upstream"
     if published_head and config.target == "preference" and config.beta != TrainConfig.model_fields["beta"].default:
         what = "The published regression head learns preferences without beta."
-        raise UsageError(what, where=option("beta", config.beta), fix=Hint("omit ", option("beta")))
+        raise UsageError(what, where=option("beta", config.beta), fix="omit --beta")
     if config.turn_tokens not in (None, critic_turn_tokens(config)):
         what = "A regression head has no log-ratios to average: it reads thought and reply."
         if config.variant != "regression":
             what = "In the protocol upstream the log-ratios of all tokens of a turn count."
-        raise UsageError(what, where=option("turn_tokens", config.turn_tokens), fix=option("turn_tokens", "both"))
+        raise UsageError(what, where=option("turn_tokens", config.turn_tokens), fix="--turn-tokens both")
     if config.variant != "regression":
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."
-            raise UsageError(what, where=option("target", config.target), fix=option("variant", "regression"))
+            raise UsageError(what, where=option("target", config.target), fix="--variant regression")
         if config.image_pixels != TrainCriticConfig.model_fields["image_pixels"].default:
             what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
-            raise UsageError(
-                what, where=option("image_pixels", config.image_pixels), fix=option("variant", "regression")
-            )
+            raise UsageError(what, where=option("image_pixels", config.image_pixels), fix="--variant regression")
         return
     if config.normalize is not None:
         what = "A regression head has no log-ratios to average."
         raise UsageError(what, where=option("normalize", config.normalize), fix="omit it")
     if config.target != "preference" and config.nll:
         what = "The likelihood term is of the chosen side, and this target also learns from dialogues that failed."
-        raise UsageError(
-            what, where=option("nll", config.nll), fix=Hint(option("target", "preference"), ", or omit it")
-        )
+        raise UsageError(what, where=option("nll", config.nll), fix="--target preference, or omit it")

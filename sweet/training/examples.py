@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option, stage
 from sweet.learn.components import Example, TokenTerms
 from sweet.learn.pool import Pool
 from sweet.learn.tokens import ChatEncoder, TooLong
@@ -97,9 +96,7 @@ class TrainingData:
                 raise UsageError(what, where=self.source, fix=first.fix)
             reporter.warn(what)
         if not self.examples:
-            raise SweetError(
-                "There is nothing to train on.", where=self.source, fix=Hint("a larger ", option("limit"), " or run")
-            )
+            raise SweetError("There is nothing to train on.", where=self.source, fix="a larger --limit or run")
 
 
 class ExampleBuilder:
@@ -237,7 +234,7 @@ class ExampleBuilder:
             chosen.append(index)
             terms.append(terms_of(sequence, credit, recorded))
         if not chosen:
-            raise TooLong(f"{example.name}: no turn that has a weight fits.", fix=option("max_length"))
+            raise TooLong(f"{example.name}: no turn that has a weight fits.", fix="--max-length")
         return replace(example, chosen=tuple(chosen), terms=tuple(terms))
 
     def _side(self, name: str, dialogues: Mapping[str, Trajectory], reveal: bool) -> tuple[int, ...]:
@@ -249,7 +246,7 @@ class ExampleBuilder:
             raise SweetError(
                 f"The dialogue {name} is not among the rollouts.",
                 where=self.source,
-                fix=Hint(stage("label"), " again, from scores of these rollouts"),
+                fix="sweet label again, from scores of these rollouts",
             )
         encoded = self.encoder.encode(dialogues[name], informed=reveal)
         return self.pool.put(name, encoded.sequences, encoded.dropped)

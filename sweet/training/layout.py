@@ -9,7 +9,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.hints import Hint, listed, option
+from sweet.hints import option
 from sweet.learn import slurm
 from sweet.learn.distributed import Layout, Nodes, check_deepspeed, read_hostfile
 from sweet.training.config import TrainConfig
@@ -23,30 +23,27 @@ def layout_of(config: TrainConfig) -> Layout | None:
         UsageError: options do not go together, DeepSpeed or a GPU is missing, or the hostfile is not valid.
     """
     for_several_devices = {
-        option("devices"): config.devices,
-        option("hostfile"): config.hostfile,
-        option("zero"): config.zero,
-        option("offload"): None if config.offload == "none" else config.offload,
+        "--devices": config.devices,
+        "--hostfile": config.hostfile,
+        "--zero": config.zero,
+        "--offload": None if config.offload == "none" else config.offload,
     }
     if config.engine == "torch":
         given = [name for name, value in for_several_devices.items() if value is not None]
         if given:
             what = "The torch engine trains on one device."
-            raise UsageError(what, where=listed(given), fix=option("engine", "deepspeed"))
+            raise UsageError(what, where=", ".join(given), fix="--engine deepspeed")
         return None
     if config.engine == "deepspeed":
         check_deepspeed()
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if config.zero_stage < least:
         raise UsageError(
-            Hint(
-                f"ZeRO {config.zero_stage} cannot offload this: ",
-                option("offload", config.offload),
-                " needs ",
-                option("zero", least),
-                " or more.",
+            (
+                f"ZeRO {config.zero_stage} cannot offload this: {option('offload', config.offload)} needs "
+                f"{option('zero', least)} or more."
             ),
-            where=option("offload"),
+            where="--offload",
             fix=option("zero", least),
         )
     if by_slurm(config):
@@ -86,9 +83,7 @@ def _slurm_layout(config: TrainConfig) -> Layout:
     """
     if config.engine == "openrlhf":
         what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
-        raise UsageError(
-            what, where=slurm.WORD, fix=Hint(option("hostfile", "FILE"), ", or ", option("engine", "deepspeed"))
-        )
+        raise UsageError(what, where=slurm.WORD, fix="--hostfile FILE, or --engine deepspeed")
     job = slurm.allocation(os.environ)
     master = job.hosts[0]
     if resolve_device(config.device).type == "cuda":
@@ -100,5 +95,5 @@ def _slurm_layout(config: TrainConfig) -> Layout:
     if config.device == "auto":
         found = f"has {count(job.gpus, 'GPU')} per node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
-        raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=Hint(f"{fix}, or ", option("device", "cpu")))
+        raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=f"{fix}, or --device cpu")
     return Layout(config.devices or 1, nodes=Nodes(len(job.hosts), master))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.hints import Hint, listed, option
+from sweet.hints import option
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.tokens import ChatEncoder
@@ -58,12 +58,10 @@ def recompute_layers(
         return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
     if choice == "on":
         what = "Segments are computed again in the backward pass anyway."
-        raise UsageError(
-            what, where=option("gradient_checkpointing", "on"), fix=option("gradient_checkpointing", "auto")
-        )
+        raise UsageError(what, where="--gradient-checkpointing on", fix="--gradient-checkpointing auto")
     if not one_process:
         what = "Only one process on one device can go through a tree segment by segment."
-        raise UsageError(what, where=option("packing", "segments"), fix=option("packing", "tree"))
+        raise UsageError(what, where="--packing segments", fix="--packing tree")
     return False
 
 
@@ -87,20 +85,20 @@ def start_of(
     """
     if lora.lora is None:
         options = {
-            option("lora_alpha"): lora.lora_alpha,
-            option("lora_target"): lora.lora_target or None,
-            option("lora_output", "adapter"): lora.lora_output if lora.lora_output == "adapter" else None,
+            "--lora-alpha": lora.lora_alpha,
+            "--lora-target": lora.lora_target or None,
+            "--lora-output adapter": lora.lora_output if lora.lora_output == "adapter" else None,
         }
         given = [name for name, value in options.items() if value is not None]
         if given:
-            raise UsageError("An adapter needs a rank.", where=listed(given), fix=option("lora", 16))
+            raise UsageError("An adapter needs a rank.", where=", ".join(given), fix="--lora 16")
         return Start(base, recompute=recompute, head=head, head_seed=head_seed)
     check_peft()
     if lora.lora_output == "adapter" and find_adapter(base) is not None:
         raise UsageError(
             "An adapter that is trained on an adapter has no base that a reader could load.",
-            where=Hint(option("lora_output", "adapter"), " ", option("model", base)),
-            fix=option("lora_output", "merged"),
+            where=f"--lora-output adapter {option('model', base)}",
+            fix="--lora-output merged",
         )
     settings = LoraSettings(lora.lora, lora.lora_alpha or 2 * lora.lora, tuple(lora.lora_target), lora.seed)
     return Start(base, settings, lora.lora_output, recompute, head, head_seed)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option, stage
+from sweet.hints import option
 from sweet.learn.openrlhf import (
     CHECKPOINTS,
     DATA,
@@ -92,40 +92,40 @@ def check_openrlhf(
     if rule_options:
         raise UsageError(
             "OpenRLHF has a loss of its own, which does not know the options of a credit rule.",
-            where=Hint(option("rule_option", rule_options[0]), " ", option("engine", "openrlhf")),
-            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+            where=f"{option('rule_option', rule_options[0])} --engine openrlhf",
+            fix="--engine torch, or deepspeed",
         )
     if turn_tokens != "both":
         raise UsageError(
             "OpenRLHF sums over all tokens of a reply, its thought included.",
-            where=Hint(option("turn_tokens", turn_tokens), " ", option("engine", "openrlhf")),
-            fix=Hint(option("turn_tokens", "both"), ", or ", option("engine", "torch"), " or deepspeed"),
+            where=f"{option('turn_tokens', turn_tokens)} --engine openrlhf",
+            fix="--turn-tokens both, or --engine torch or deepspeed",
         )
     if log_to:
         raise UsageError(
             "OpenRLHF does not report its metrics.",
-            where=option("log_to"),
-            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+            where="--log-to",
+            fix="--engine torch, or deepspeed",
         )
     if protocol == "upstream":
         what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
         raise UsageError(
             what,
-            where=Hint(option("protocol", "upstream"), " ", option("engine", "openrlhf")),
-            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+            where="--protocol upstream --engine openrlhf",
+            fix="--engine torch, or deepspeed",
         )
     if lora:
         what = "LoRA is not supported with OpenRLHF."
-        fix = Hint(option("engine", "torch"), ", or deepspeed for several devices")
-        raise UsageError(what, where=Hint(option("lora"), " ", option("engine", "openrlhf")), fix=fix)
+        fix = "--engine torch, or deepspeed for several devices"
+        raise UsageError(what, where="--lora --engine openrlhf", fix=fix)
 
 
 def unsuitable_for_openrlhf(learner: str) -> UsageError:
     """Return the error for data that are no pairs of replies to one prompt."""
     return UsageError(
         f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {learner} have none.",
-        where=option("engine", "openrlhf"),
-        fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
+        where="--engine openrlhf",
+        fix="--engine torch, or deepspeed for several devices",
     )
 
 
@@ -177,20 +177,20 @@ def _compared(training: OpenRLHFTraining) -> list[Comparison]:
         raise SweetError(
             "There is nothing to train on.",
             where=training.inputs[0].id,
-            fix=Hint("a larger ", option("limit"), " or run"),
+            fix="a larger --limit or run",
         )
     if count < batch:
         raise UsageError(
             f"OpenRLHF omits an incomplete step, and there are only {count} pairs.",
             where=option("batch", batch),
-            fix=Hint(option("batch", count), ", or more pairs"),
+            fix=f"{option('batch', count)}, or more pairs",
         )
     if find_adapter(training.model.base) is not None:
         what = f"OpenRLHF starts from whole models, and {training.model.base} is a LoRA adapter."
         raise UsageError(
             what,
-            where=option("engine", "openrlhf"),
-            fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
+            where="--engine openrlhf",
+            fix="--engine torch, or deepspeed for several devices",
         )
     found: list[Comparison] = []
     for pair in training.pairs:
@@ -199,7 +199,7 @@ def _compared(training: OpenRLHFTraining) -> list[Comparison]:
             raise UsageError(
                 f"OpenRLHF's DPO compares two replies, and {pair.id} has one.",
                 where=training.inputs[0].id,
-                fix=Hint(option("engine", "torch"), ", or ", stage("pair"), " with ", option("unpaired", "omit")),
+                fix="--engine torch, or sweet pair with --unpaired omit",
             )
         found.append(Comparison(pair.observation, chosen, rejected, pair.prompt_token_ids))
     return found

@@ -15,7 +15,7 @@ from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
 from sweet.learn.engine import CLIP, TorchEngine
@@ -93,7 +93,7 @@ def prepare_critic(
         minimised = objective(None, 0.0)
     if config.keep == "best" and not heldout:
         what = "The best epoch is chosen on held-out preferences, and there are none."
-        raise UsageError(what, where=option("keep", "best"), fix=Hint("a larger ", option("holdout")))
+        raise UsageError(what, where="--keep best", fix="a larger --holdout")
     keep_best = config.keep != "last" and bool(heldout)
     training = basis.training(config, examples, minimised, heldout, keep_best=keep_best)
     return replace(training, beta=beta), meta
@@ -167,7 +167,7 @@ def _outcome_examples(
     rule = task_kind(run.manifest().task).rewards
     if config.target == "binary" and rule.solved is None:
         what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
-        raise UsageError(what, where=option("target", "binary"), fix=Hint(option("target", "real"), ", or preference"))
+        raise UsageError(what, where="--target binary", fix="--target real, or preference")
     sources = _scores_to_learn(run, config)
     basis = _Basis.load(run, config, "regression", sources.inputs, reporter, weights)
     dialogues, rewards = sources.dialogues(), sources.rewards()
@@ -267,8 +267,8 @@ class _Basis:
         if rule.trains_reward and self.layout is not None:
             raise UsageError(
                 f"The rule {rule.name} trains a second model, which only one process on one device can.",
-                where=Hint(option("method", rule.name), " ", option("engine", "deepspeed")),
-                fix=option("engine", "torch"),
+                where=f"{option('method', rule.name)} --engine deepspeed",
+                fix="--engine torch",
             )
 
         def load() -> Scorer:

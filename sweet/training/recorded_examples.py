@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sweet.errors import UsageError
 from sweet.files import write_whole
-from sweet.hints import Hint, option
 from sweet.learn.components import Example
 from sweet.learn.job import EXAMPLES
 from sweet.regular import open_regular
@@ -48,7 +47,7 @@ def as_recorded(
         }
         write_whole(path, json.dumps(content).encode())
         return data, reward
-    anew = Hint("train without ", option("resume", True))
+    anew = "train without --resume"
     try:
         with open_regular(path) as file:
             content = json.load(file)

@@ -11,7 +11,6 @@ import pytest
 
 import sweet
 from docs.tools.api import METHODS, SECTIONS, api_page
-from sweet.hints import stage
 from sweet.runs.stages import STAGES
 from tests.docs.pages import ROOT
 
@@ -55,11 +54,9 @@ def test_the_names_cost_no_torch() -> None:
 
 def test_every_stage_has_a_function_and_a_configuration() -> None:
     for each in STAGES:
-        name = stage(each.name).python.removeprefix("sweet.").removesuffix("(run)")
+        name = "evaluate" if each.name == "eval" else each.name.replace("-", "_")
         assert callable(getattr(sweet, name))
         assert getattr(sweet, each.config.__name__) is each.config
-        named = stage(each.name, seed=1).python
-        assert named == f"sweet.{name}(run, sweet.{each.config.__name__}(seed=1))"
 
 
 def test_the_reference_is_current() -> None:
@@ -103,5 +100,5 @@ def test_errors_name_arguments_and_functions(tmp_path: Path) -> None:
     run = sweet.Run.create(tmp_path)
     with pytest.raises(sweet.SweetError, match=r"try: sweet\.rollout\(run\)"):
         sweet.evaluate(run)
-    with pytest.raises(sweet.SweetError, match=r"try: judge_model=MODEL"):
+    with pytest.raises(sweet.SweetError, match=r"try: --judge-model MODEL"):
         sweet.rank(run, sweet.RankConfig(judge="llm"))

@@ -72,5 +72,5 @@ def test_two_judges_are_refused(run: sweet.Run) -> None:
 
 
 def test_options_of_a_critic_are_refused(run: sweet.Run) -> None:
-    with pytest.raises(UsageError, match="reference is an option of judge='critic'"):
+    with pytest.raises(UsageError, match="--reference is an option of --judge critic"):
         sweet.rank(run, RankConfig(reference="micro"), judge=shortest)

@@ -37,7 +37,7 @@ def test_values_of_a_picture_are_escaped() -> None:
 
 
 def test_values_of_a_markdown_text_are_escaped() -> None:
-    report = {
+    report: dict[str, object] = {
         "run": "r",
         "spent": None,
         "problems": [],

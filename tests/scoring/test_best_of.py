@@ -85,7 +85,7 @@ def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
     assert told["reference_context"] == "hidden"
     asked = EvalConfig(best_of_by="critic", reference_context="dialogue")
     assert run_eval(run, asked, Silent()).metrics.as_json()["best_of"]["reference_context"] == "dialogue"
-    with pytest.raises(UsageError, match="best_of_by='critic'"):
+    with pytest.raises(UsageError, match="--best-of-by critic"):
         run_eval(run, EvalConfig(reference_context="dialogue"), Silent())
 
 

@@ -264,7 +264,7 @@ def test_preferences_are_between_rewards_that_differ(tmp_path: Path, painter: Pa
     assert {(row.chosen, row.rejected) for row in found} == expected
     assert ("d1", "d4") not in expected
     assert run_label(run, LabelConfig(margin=0.0), Silent()).metrics.pairs == 9
-    with pytest.raises(SweetError, match=r"differ enough.*margin=1"):
+    with pytest.raises(SweetError, match=r"differ enough.*--margin 1"):
         run_label(run, LabelConfig(margin=1.0), Silent())
 
 

@@ -12,7 +12,6 @@ from sweet.cli import console
 from sweet.cli.command import command
 from sweet.cli.spec import Call
 from sweet.errors import SweetError, UsageError
-from sweet.hints import Hint, option
 from sweet.view.text import printable
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def doctor(call: Call[DoctorConfig]) -> None:
     if call.config.ray is not None:
         if call.config.report:
             what = "The report for a bug is of this machine alone."
-            raise UsageError(what, where=option("report", True), fix=Hint("omit ", option("ray")))
+            raise UsageError(what, where="--report", fix="omit --ray")
         _check_nodes(call, call.config.ray)
         return
     call.reporter.say("Checking this machine.")

@@ -13,7 +13,6 @@ from sweet.cli.command import NewRun, command
 from sweet.cli.play_lines import LineInterface
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
-from sweet.hints import option
 
 if TYPE_CHECKING:
     from sweet.rollouts.play.config import PlayConfig
@@ -74,7 +73,7 @@ def _interface(run: Run, config: PlayConfig) -> Interface:
         return LineInterface()
     has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not has_terminal and not console.in_browser():
-        raise UsageError("There is no terminal to play on.", where="stdin and stderr", fix=option("plain", True))
+        raise UsageError("There is no terminal to play on.", where="stdin and stderr", fix="--plain")
     from sweet.view.app.play import TextualInterface
 
     return TextualInterface(run, f"sweet play, {run.path}: the other side is being prepared")

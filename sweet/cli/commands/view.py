@@ -46,7 +46,7 @@ def view(call: Call[ViewConfig], run: OptionalRun = None) -> None:
     opened = newest_run(run, call.reporter)
     if config.changed is not None and config.against is None:
         what = "--changed compares two rollouts, and --against names no other one."
-        raise UsageError(what, where=option("changed", config.changed), fix=option("against", "ROLLOUTS"))
+        raise UsageError(what, where=option("changed", config.changed), fix="--against ROLLOUTS")
     if console.in_browser():
         from sweet.view.app import browse
 

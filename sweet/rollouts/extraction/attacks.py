@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
+from sweet.hints import option
 from sweet.humans.leaks.notations import INDENT
 from sweet.llm.scripted import ATTACK, ScriptedClient
 from sweet.rollouts.extraction import decoding
@@ -312,7 +312,7 @@ def check_attacker(name: str, kind: TaskKind) -> None:
         raise UsageError(
             f"The attackers ask for functions in Python, and answers to {kind.name} tasks are none.",
             where=option("agent", name),
-            fix=Hint(option("task", "code"), ", or another agent"),
+            fix="--task code, or another agent",
         )
     attacker(name.removeprefix(ATTACK))
 

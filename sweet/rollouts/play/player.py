@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import SweetError
 from sweet.humans.base import Human, ReferenceFailed
 from sweet.humans.faults import leak_of
 from sweet.llm.base import ChatClient
@@ -155,7 +155,7 @@ class _Playing:
             raise
         except SweetError as error:
             self._failed = True
-            self._show("failed", notice=for_command_line(error))
+            self._show("failed", notice=str(error))
             return
         seconds = {f"{side}_seconds": round(self.player.saved.seconds(side), 4) for side in ("agent", "human")}
         usage = trajectory.usage.model_copy(update={**seconds, "seconds": round(sum(seconds.values()), 4)})

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 
-from sweet.hints import Hint, stage
+from sweet.hints import stage
 from sweet.llm.scripted import SCRIPTED
 from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import assignments_of
@@ -83,7 +83,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         )
         artifact = frame.finish(rows, metrics)
         if metrics.missing:
-            frame.say(Hint("To go on: ", stage("play", run.path, resume=True)))
+            frame.say(f"To go on: {stage('play', run.path, resume=True)}")
         return frame.result(metrics, artifact)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
-from sweet.hints import Hint, option
 from sweet.llm.scripted import SCRIPTED
 from sweet.render.page import PLACEHOLDER, RenderSettings
 from sweet.render.window import window_name
@@ -68,15 +67,13 @@ def check_comparable(baseline: Evaluation, *, kind: str, scorer: str | None, fix
         raise UsageError(
             f"The baseline has tasks of the kind {baseline.manifest.task}, the other side of the kind {kind}.",
             where=baseline.run.path,
-            fix=Hint("compare runs of one kind; ", option("allow_different", True), " compares them anyway"),
+            fix="compare runs of one kind; --allow-different compares them anyway",
         )
     if baseline.scorer != scorer:
         raise UsageError(
-            Hint(
-                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, the other side is scored by "
-                f"{scorer}. (",
-                option("allow_different", True),
-                " compares them anyway.)",
+            (
+                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, the other side is "
+                f"scored by {scorer}. (--allow-different compares them anyway.)"
             ),
             where=baseline.run.file(baseline.scores),
             fix=fix,

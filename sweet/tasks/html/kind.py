@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Move, ProtocolName, Task
 from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, load_task_file, not_there, websight_file
@@ -100,7 +99,7 @@ class HtmlKind(TaskKind):
             raise UsageError(
                 f"WebSight's {split} split is not on this machine.",
                 where=path,
-                fix=Hint("sweet data websight, or ", option("tasks", "pages")),
+                fix="sweet data websight, or --tasks pages",
             )
         raise not_there(path, SPLITS)
 
@@ -127,7 +126,7 @@ class HtmlKind(TaskKind):
 
         if request.scorer == "both":
             what = "Pages are scored by one scorer at a time."
-            raise UsageError(what, where=option("scorer", "both"), fix=option("scorer", ("strict", "upstream")))
+            raise UsageError(what, where="--scorer both", fix="--scorer strict|upstream")
         protocol: ProtocolName = "upstream" if request.scorer == "upstream" else "paper"
         return open_html_scorer(request, partial(extract_page, protocol=protocol))
 

@@ -41,7 +41,7 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
     if split not in family.splits:
         raise UsageError(
             f"The dataset {family.name} has no split {split!r}.",
-            where=option("split"),
+            where="--split",
             fix=option("split", tuple(family.splits)),
         )
     return list(_tasks(split, family))

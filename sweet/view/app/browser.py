@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.installation import install_command
 
 LOOPBACK = "127.0.0.1"
@@ -51,7 +50,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host or LOOPBACK
     valid = _HOST.fullmatch(host) is not None and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536
     if not valid:
-        raise UsageError(f"{text!r} is no address.", where=option("serve"), fix=option("serve", "HOST:PORT"))
+        raise UsageError(f"{text!r} is no address.", where="--serve", fix="--serve HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -106,7 +105,7 @@ def serve(
         from textual_serve.server import Server
     except ImportError as error:
         raise UsageError(
-            "Serving to a browser needs the package textual-serve.", where=option("serve"), fix=install_command(extra)
+            "Serving to a browser needs the package textual-serve.", where="--serve", fix=install_command(extra)
         ) from error
     port = _free_port(host, port)
     if not is_loopback(host) and warning is not None:
@@ -191,4 +190,4 @@ def _free_port(host: str, port: int) -> int:
             return int(probe.getsockname()[1])
     except OSError as error:
         what = f"{host}:{port} cannot be served: {error.strerror or error}."
-        raise UsageError(what, where=option("serve"), fix="another port") from error
+        raise UsageError(what, where="--serve", fix="another port") from error

@@ -28,7 +28,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import SweetError
 from sweet.view.text import printable_line
 
 THEME = "ansi-dark"
@@ -109,7 +109,7 @@ def attempt(app: App[Any], work: Callable[[], object]) -> bool:
     try:
         work()
     except (SweetError, OSError) as error:
-        show_message(app, for_command_line(error), error=True)
+        show_message(app, str(error), error=True)
         return False
     return True
 

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import SweetError
 from sweet.units import count, percent
 from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys, attempt, show_message
@@ -319,7 +319,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
                         reported = time.monotonic()
                         self.post_message(self.Searched(text, share, frozenset(found)))
         except SweetError as error:
-            problem = for_command_line(error)
+            problem = str(error)
         self.post_message(self.Searched(text, 1.0, frozenset(found), problem))
 
     def on_table_screen_searched(self, event: Searched) -> None:

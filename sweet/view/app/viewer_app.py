@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import SweetError
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.units import count
@@ -77,7 +77,7 @@ class ViewerApp(TerminalApp):
             if any(changed) or before:
                 await self.reload()
         except (SweetError, OSError) as error:
-            problem = for_command_line(error)
+            problem = str(error)
         if problem != before:
             self.table.show_problem(problem)
             if problem and self.screen is not self.table:
@@ -100,7 +100,7 @@ class ViewerApp(TerminalApp):
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except (SweetError, OSError) as error:
-            show_message(self, for_command_line(error), error=True)
+            show_message(self, str(error), error=True)
             return True
 
     @property
