@@ -8,8 +8,6 @@ module is called `sweet` too: no message may suggest installing that.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
 
 VERSION = "0.1.0"
 
@@ -25,13 +23,13 @@ def install_command(extra: str = "") -> str:
     return f"pip install '.[{extra}]' in the checkout of sweet" if extra else "pip install . in the checkout of sweet"
 
 
-def child_environment(base: Mapping[str, str]) -> dict[str, str]:
+def child_environment(base: dict[str, str]) -> dict[str, str]:
     """Return the environment of a Python child process, from that of its parent: it imports the same package, nothing
     from the working directory, and prints little."""
     import site
 
     environment = dict(base)
-    root = str(Path(PACKAGE).parent)
+    root = os.path.dirname(PACKAGE)  # noqa: PTH120  # importing the package does not import pathlib
     if root not in (*site.getsitepackages(), site.getusersitepackages()):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
     environment["PYTHONSAFEPATH"] = "1"

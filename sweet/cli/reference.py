@@ -18,6 +18,7 @@ VARIABLES: dict[str, str] = {
     "SWEET_JUDGE_API_KEY": "the same for the judge, and for `--check-model` of `sweet data describe`",
     "OPENAI_BASE_URL": "address of a model that is given none and is not a directory of this machine",
     "AZURE_OPENAI_ENDPOINT": "the same, at Azure",
+    "OPENAI_ADMIN_KEY": "not used; removed from what is shown and written, as all keys are",
     "AZURE_OPENAI_API_KEY": "API key for Azure, where the role has none of its own",
     "OPENAI_API_VERSION": "version of Azure's interface, where the address has none (`?api-version=…`)",
     "SSL_CERT_FILE": "file of certificates that are trusted, as openai reads it",

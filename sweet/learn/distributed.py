@@ -168,12 +168,12 @@ def launch_commands(layout: Layout, folder: Path, port: int, program: str = PROG
 def _by_ssh(host: str, command: Sequence[str]) -> list[str]:
     """The command that runs `command` on a host, in this working directory and with the variables of its ranks."""
     variables = [
-        f"{name}={value}" for name, value in child_environment(os.environ).items() if _EXPORTED.fullmatch(name)
+        f"{name}={value}" for name, value in child_environment(dict(os.environ)).items() if _EXPORTED.fullmatch(name)
     ]
     return [*_SSH, host, f"cd {shlex.quote(str(Path.cwd()))} && exec {shlex.join(['env', *variables, *command])}"]
 
 
-def launch_environment(layout: Layout, base: Mapping[str, str]) -> dict[str, str]:
+def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
     """The launcher's environment, derived from the command's: the ranks import the same package and print little."""
     environment = child_environment(base)
     if layout.nodes is not None:
@@ -208,7 +208,7 @@ class Launchers:
         self._progress = LineReader(folder / PROGRESS)
         with bind("127.0.0.1", 0) as socket:
             port = socket.getsockname()[1]
-        environment = launch_environment(layout, os.environ) | dict(variables or {})
+        environment = launch_environment(layout, dict(os.environ)) | dict(variables or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         with log.open("ab") as out:
             for name, command in launch_commands(layout, folder, port, program).items():

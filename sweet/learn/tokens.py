@@ -376,10 +376,8 @@ class ChatEncoder:
             if max_length is None or longest <= max_length:
                 return remaining, prompts, dropped
         raise TooLong(
-            (
-                f"{name}: its last turn with the opening takes {longest} tokens, more than "
-                f"{option('max_length', max_length)}, so nothing of it could be supervised."
-            ),
+            f"{name}: its last turn with the opening takes {longest} tokens, more than "
+            f"{option('max_length', max_length)}, so nothing of it could be supervised.",
             fix=option("max_length", longest),
         )
 

@@ -44,10 +44,8 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
         gaps = _gaps(found)
         if not gaps:
             raise SweetError(
-                (
-                    f"No pair can be made of {count(len(used), 'turn')}: the candidates of a turn are equal, "
-                    f"or none differ by {option('min_gap', config.min_gap)}."
-                ),
+                f"No pair can be made of {count(len(used), 'turn')}: the candidates of a turn are equal, "
+                f"or none differ by {option('min_gap', config.min_gap)}.",
                 where=candidates.id,
                 fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
             )

@@ -89,19 +89,13 @@ class Task(BaseModel):
 
     @property
     def specification(self) -> str:
-        """What the reference does, in plain words (`sweet data describe`); empty if the task has none.
-
-        It is no declared field, so that the digests of tasks without it are those of earlier versions.
-        """
+        """What the reference does, in plain words (`sweet data describe`); empty if the task has none."""
         found = (self.model_extra or {}).get(SPECIFICATION)
         return found if isinstance(found, str) else ""
 
     @property
     def part_lines(self) -> int:
-        """The lines of the answer that one reply delivers at most; 0 if the answer is not built in parts.
-
-        It is no declared field, for the same reason.
-        """
+        """The lines of the answer that one reply delivers at most; 0 if the answer is not built in parts."""
         found = (self.model_extra or {}).get(PART_LINES)
         return found if isinstance(found, int) else 0
 

@@ -75,8 +75,7 @@ class Turn(BaseModel):
         prompt_token_ids: the ids of the prompt that the agent read, if the server returned them, without the first
             `prompt_shared`. `Trajectory.prompt_ids` returns them whole.
         prompt_shared: number of the first ids of the prompt that are also the first of the prompt of the agent's next
-            turn. None on its last turn, and where the prompt is not known: earlier versions recorded that of the last
-            turn alone.
+            turn. None on its last turn, and where the prompt is not known.
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
         finish_reason: as the server returned it: stop, length, …
         sampling_seed: the seed that was sent with the agent's request.
@@ -211,8 +210,7 @@ class Trajectory(BaseModel):
         They are the ids that the server or engine reported, with the generation prompt, so the reply's `token_ids`
         follow them directly. Each prompt is recorded by what it does not share with the next one (`Turn`), so templates
         that rewrite the history, as those do that drop earlier thoughts, lose nothing. None where they are not known:
-        on dialogues that were imported, that earlier versions played (but for the last turn of the agent), or whose
-        server returns no ids.
+        on dialogues that were imported, and on those whose server returns no ids.
 
         Raises:
             ValueError: the turn at `index` is not the agent's.
@@ -277,8 +275,7 @@ def shared_prompts(turns: Sequence[Turn], prompts: Mapping[int, tuple[int, ...]]
 
 
 def leaks_of(row: Mapping[str, Any]) -> LeakCounts:
-    """Return the leaks in a row of dialogues; of dialogues of earlier versions and other programs those that are
-    recorded."""
+    """Return the leaks in a row of dialogues; of dialogues of other programs those that are recorded."""
     turns = [turn for turn in row.get("dialogue_history", ())[1:] if turn.get("role") == "user"]
     tries = sum(turn.get("tries") or 1 for turn in turns)
     shown = row.get("fault") == "leaked" or any(turn.get("fault") == "leaked" for turn in turns)

@@ -39,10 +39,8 @@ def layout_of(config: TrainConfig) -> Layout | None:
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if config.zero_stage < least:
         raise UsageError(
-            (
-                f"ZeRO {config.zero_stage} cannot offload this: {option('offload', config.offload)} needs "
-                f"{option('zero', least)} or more."
-            ),
+            f"ZeRO {config.zero_stage} cannot offload this: {option('offload', config.offload)} needs "
+            f"{option('zero', least)} or more.",
             where="--offload",
             fix=option("zero", least),
         )

@@ -68,7 +68,7 @@ class _Worker:
                     [sys.executable, "-m", "sweet.humans.leaks.process"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    env=child_environment(os.environ),
+                    env=child_environment(dict(os.environ)),
                     start_new_session=True,  # Ctrl-C is for this process, which ends that one
                 )
             assert self._process.stdin is not None

@@ -40,6 +40,8 @@ class Step(BaseModel):
 
 
 class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     skipped: list[str] = Field(default_factory=list)
     dialogue: str | None = None
     steps: list[Step] = Field(default_factory=list)

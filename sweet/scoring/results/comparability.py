@@ -47,7 +47,7 @@ _PLAYED = {
 
 
 _LOOKS = {"window": "window in which the human saw pages", "pictures": "images that the human saw"}
-"""The same of pages. Rollouts of earlier versions do not record them, and had the defaults."""
+"""The same of pages."""
 
 
 def check_comparable(baseline: Evaluation, *, kind: str, scorer: str | None, fix: str, allow: bool) -> None:
@@ -71,10 +71,8 @@ def check_comparable(baseline: Evaluation, *, kind: str, scorer: str | None, fix
         )
     if baseline.scorer != scorer:
         raise UsageError(
-            (
-                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, the other side is "
-                f"scored by {scorer}. (--allow-different compares them anyway.)"
-            ),
+            f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, the other side is "
+            f"scored by {scorer}. (--allow-different compares them anyway.)",
             where=baseline.run.file(baseline.scores),
             fix=fix,
         )
