@@ -14,7 +14,7 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY pyproject.toml README.md LICENSE /source/
 COPY sweet /source/sweet
 RUN python3 -m venv /opt/sweet \
-    && /opt/sweet/bin/pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" '/source[data,html,log,play,plots]' \
+    && /opt/sweet/bin/pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" '/source[data,html,log,play]' \
     && rm -rf /source
 
 # An ordinary user: neither the program nor what it runs needs root. Runs and downloads are in the volume.

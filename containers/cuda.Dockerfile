@@ -14,7 +14,7 @@ RUN apt-get update \
 COPY pyproject.toml README.md LICENSE /source/
 COPY sweet /source/sweet
 RUN python3 -m venv /opt/sweet \
-    && /opt/sweet/bin/pip install --no-cache-dir '/source[data,gpu,html,log,pictures,play,plots,ray]' \
+    && /opt/sweet/bin/pip install --no-cache-dir '/source[data,gpu,html,log,play,ray]' \
     && rm -rf /source
 
 # An ordinary user: neither the program nor what it runs needs root. Runs and downloads are in the volume.

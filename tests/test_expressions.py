@@ -57,7 +57,6 @@ NOT_FOREIGN = {
     "datasets/layout.py": "a file name",
     "datasets/skeletons.py": "the name of the user's package",
     "learn/distributed.py": "the user's file of hosts",
-    "learn/failure.py": "the log of a worker",
     "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
     "learn/reference.py": "a file name",
     "learn/slurm.py": "a variable's name",
@@ -69,15 +68,14 @@ NOT_FOREIGN = {
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",
     "toml_file.py": "an error of the TOML parser",
-    "training/layout.py": "the user's address",
 }
 """Files whose expressions are not applied to foreign texts, and why."""
 
 IN_FUNCTIONS = {
-    "cli/stage_command.py": "the user's model",
+    "cli/stage.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
     "llm/template.py": "the tokenizer's special tokens, which repeat nothing",
-    "report/quote.py": "single characters",
+    "results/citation.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
     "render/assets.py": "the whole of an address, in test_addresses below",

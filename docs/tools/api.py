@@ -63,7 +63,8 @@ sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 
 A run made here is the same as one made by the [commands](commands.md), and each can continue the other's. A stage
 blocks until it is finished; interrupted, it keeps what is finished, and the same call of `rollout` or `rank` continues.
-[examples/](../examples/README.md) has programs to start from.
+[examples/](../examples/README.md) has programs to start from. Errors name options as they are typed: `--fail-on-error`
+is the field `fail_on_error` of a configuration.
 """
 
 _CONFIGURATIONS = """The fields of a configuration are the options of its command, with underscores: `--num-tasks` is

@@ -237,7 +237,7 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
     version = value.get("schema_version") if isinstance(value, Mapping) else None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         what = f"The manifest has the schema {version}, and this version of sweet reads {SCHEMA_VERSION}."
-        raise UsageError(what, where=path, fix="the version of sweet that wrote it")
+        raise UsageError(what, where=path, fix="open it with the version that wrote it")
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:

@@ -96,9 +96,9 @@ def test_a_stage_can_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
     assert asyncio.run(cell()).as_json()["metrics"]["episodes"] == 1
 
 
-def test_errors_name_arguments_and_functions(tmp_path: Path) -> None:
+def test_errors_name_options_and_commands_as_they_are_typed(tmp_path: Path) -> None:
     run = sweet.Run.create(tmp_path)
-    with pytest.raises(sweet.SweetError, match=r"try: sweet\.rollout\(run\)"):
+    with pytest.raises(sweet.SweetError, match=f"try: sweet rollout {tmp_path}"):
         sweet.evaluate(run)
     with pytest.raises(sweet.SweetError, match=r"try: --judge-model MODEL"):
         sweet.rank(run, sweet.RankConfig(judge="llm"))

@@ -61,7 +61,7 @@ def test_its_extras_exist_and_one_for_gpus_is_in_the_image_for_gpus(steps: list[
     assert set(named) <= _project()["optional-dependencies"].keys()  # type: ignore[attr-defined]
     assert named == sorted(named)
     assert ("gpu" in named) == any("NVIDIA" in text for _, text in steps)
-    assert {"html", "play", "plots"} <= set(named)
+    assert {"html", "play"} <= set(named)
 
 
 def test_what_it_copies_exists_and_is_all_that_the_build_reads(steps: list[tuple[str, str]]) -> None:

@@ -67,7 +67,7 @@ def _unknown(text: str, parser: Parser) -> Iterator[str]:
 
 
 def fixes(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (where, text) of every `fix=` in a file, with X for values inserted at run time."""
+    """Yield (where, text) of every `fix=` and `where=` in a file, with X for values inserted at run time."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     constants = {
         target.id: node.value
@@ -77,7 +77,7 @@ def fixes(path: Path) -> Iterator[tuple[str, str]]:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "fix":
+        if isinstance(node, ast.keyword) and node.arg in ("fix", "where"):
             value = constants.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
             for text in _texts(value):
                 yield f"{path.relative_to(ROOT)}:{node.value.lineno}", text
