@@ -108,19 +108,6 @@ def test_the_window_and_the_images_are_chosen_by_option_or_protocol_and_recorded
     assert played("both", protocol="upstream") == (RenderSettings(1366, 682).showing(rule), "1366x682", rule)
 
 
-def test_rollouts_of_earlier_versions_which_record_no_window_are_continued(tmp_path: Path) -> None:
-    run, setting = Run.create(tmp_path / "run", "html"), config(tmp_path, FINE, max_turns=1)
-    run_rollout(run, setting, Silent())
-    manifest = run.path / "manifest.json"
-    stored = json.loads(manifest.read_text())
-    for name in ("window", "pictures"):
-        del stored["artifacts"][0]["meta"][name]
-    manifest.write_text(json.dumps(stored))
-    OPENED.clear()
-    (artifact,) = run_rollout(Run.open(run.path), setting, Silent()).artifacts
-    assert (artifact.id, artifact.meta["window"], OPENED) == ("rollouts-1", "1280x720", [])
-
-
 def test_code_has_no_window(tmp_path: Path) -> None:
     for name, value in (("window", "800x600"), ("pictures", "photo")):
         with pytest.raises(UsageError, match="no pages to render"):
