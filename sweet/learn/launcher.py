@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _killed(number: signal.Signals) -> SweetError:
-    fix: str | str = "--resume continues from the last checkpoint"
+    fix = "--resume continues from the last checkpoint"
     if number == signal.SIGKILL:
         fix = f"if the machine's memory was full: fewer --devices, or --zero 3; {fix}"
     return SweetError(f"A process of the training was killed by {number.name}.", fix=fix)

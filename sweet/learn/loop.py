@@ -305,7 +305,7 @@ def update_weights(
     token_budget: int,
     turns: int = 0,
     of: str,
-    fix: str | str = SMALLER_RATE,
+    fix: str = SMALLER_RATE,
 ) -> tuple[MetricSums, float]:
     """Update the weights once; return the sums over the examples on all ranks, and the norm of the gradient before
     clipping. All ranks call it together, with the same arguments.
@@ -341,6 +341,6 @@ def update_weights(
     return sums, norm
 
 
-def _not_finite(what: str, of: str, examples: Sequence[Example], fix: str | str) -> SweetError:
+def _not_finite(what: str, of: str, examples: Sequence[Example], fix: str) -> SweetError:
     names = ", ".join(example.name for example in examples[:8])
     return SweetError(f"The {what} of {of} is not a finite number.", where=names, fix=fix)

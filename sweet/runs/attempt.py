@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.hints import option
 from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
 from sweet.runs.content import current_sha256, make_durable, measure
@@ -240,7 +241,9 @@ class ActiveAttempt:
         artifact, maker = own[-1]
         before, now_ = maker.config | artifact.meta, self._settings | meta
         changed = [
-            f"{key} was {before.get(key)!r} and is {value!r}" for key, value in now_.items() if before.get(key) != value
+            f"{option(key) if key in self._settings else key} was {before.get(key)!r} and is {value!r}"
+            for key, value in now_.items()
+            if before.get(key) != value
         ]
         what = "; ".join(changed) or "other inputs"
         raise UsageError(

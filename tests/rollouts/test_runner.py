@@ -195,8 +195,8 @@ def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path,
         run_rollout(run, config(tasks, server, sim_url=["http://127.0.0.1:9"], retry_timeout=0.1), Silent())
     with pytest.raises(UsageError) as error:
         run_rollout(run, config(tasks, server, temperature=0.5, max_turns=3), Silent())
-    assert "max_turns was 10 and is 3" in str(error.value)
-    assert "temperature was 1.0 and is 0.5" in str(error.value)
+    assert "--max-turns was 10 and is 3" in str(error.value)
+    assert "--temperature was 1.0 and is 0.5" in str(error.value)
     assert "deadline" not in str(error.value), "what changes no outcome may change"
     assert "--new" in str(error.value.fix)
     result = run_rollout(run, config(tasks, server, temperature=0.5, new=True, num_tasks=2), Silent())
