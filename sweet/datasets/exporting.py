@@ -59,7 +59,7 @@ _ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium")
 _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
     "tokenizer": ("published",),
     "incomplete": ("published",),
-    "thoughts": ("published", "trl"),
+    "include_thoughts": ("published", "trl"),
     **dict.fromkeys(("name", "task", "tasks", "split", "sim", "sim_url"), _ENVIRONMENTS),
 }
 """The options that only some exports have."""

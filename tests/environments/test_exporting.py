@@ -166,6 +166,7 @@ def test_a_human_that_cannot_play_these_tasks_is_refused(tmp_path: Path) -> None
 def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
     wrong: list[dict[str, Any]] = [
         {"to": "verifiers", "out": tmp_path / "x", "tokenizer": "micro"},
+        {"to": "verifiers", "out": tmp_path / "x", "include_thoughts": True},
         {"to": "verifiers"},
         {"to": "trl", "out": tmp_path / "x", "sim": "m"},
         {"tasks": "micro"},
