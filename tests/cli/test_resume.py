@@ -185,7 +185,7 @@ def test_a_training_with_settings_of_its_own_is_begun_or_resumed_as_before(run: 
     heard = Heard()
     bare = with_settings_of_unfinished(run, "train-critic", TrainCriticConfig(resume=True), heard)[1]
     assert bare == begun.model_copy(update={"resume": True})
-    assert heard.said == ["Going on with train-critic-1: --lr 0.0001 --epochs 3 --device cpu."]
+    assert heard.said == ["Going on with train-critic-1: --device cpu --lr 0.0001 --epochs 3."]
     same = TrainCriticConfig(resume=True, lr=1e-4, save_every=7)
     assert with_settings_of_unfinished(run, "train-critic", same, heard)[1] == bare.model_copy(update={"save_every": 7})
     other = TrainCriticConfig(resume=True, lr=2e-4)

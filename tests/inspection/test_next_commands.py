@@ -129,7 +129,7 @@ def test_labels_are_made_of_the_training_split_beside_newer_scores_of_another(ru
 
 def test_one_dialogue_a_task_has_no_preferences(run: Run) -> None:
     make(run, "eval", "scores", played(run, RolloutConfig(num_tasks=40, seed=3)))
-    assert steps(run) == ["sweet rollout --num-tasks 40 --samples 5 --seed 3"]
+    assert steps(run) == ["sweet rollout --seed 3 --num-tasks 40 --samples 5"]
 
 
 def test_label_that_found_nothing_is_not_suggested_again(run: Run) -> None:
@@ -193,7 +193,7 @@ def test_an_actor_is_evaluated_like_the_dialogues_on_the_test_split(run: Run) ->
     before = make(run, "eval", "scores", played(run, config))
     actor = pipeline(run, "actor", text="2\n", **TRAIN)["actor"]
     path = run.path / actor.path
-    options = f"--split test --agent {path} --sim org/human --sim-url http://h/v1 --num-tasks 9"
+    options = f"--agent {path} --sim org/human --sim-url http://h/v1 --num-tasks 9 --split test"
     assert steps(run) == [f"sweet rollout {options}"]
     after = played(run, config.model_copy(update={"agent": str(path), "agent_url": []}), text="3\n")
     assert steps(run) == ["sweet eval"]
@@ -201,17 +201,17 @@ def test_an_actor_is_evaluated_like_the_dialogues_on_the_test_split(run: Run) ->
     compare, shown, seen, again = suggest_next(run.manifest(), run.path)
     assert compare == f"sweet compare {run.path}:{before.id} {run.path}:{ours.id}"
     assert (shown, seen) == (f"sweet report {run.path}", f"sweet view {run.path}")
-    assert again == f"sweet rollout {run.path} --agent {path} --samples 6 --seed 1000"
+    assert again == f"sweet rollout {run.path} --seed 1000 --agent {path} --samples 6"
 
 
 def test_the_first_agent_is_evaluated_where_only_the_actor_was(run: Run) -> None:
     played(run, RolloutConfig(tasks="micro", samples=6))
     made = pipeline(run, "actor", text="2\n", tasks="micro", **TRAIN)
     path = run.path / made["actor"].path
-    assert steps(run) == [f"sweet rollout --split test --agent {path}"], "micro has a test split"
+    assert steps(run) == [f"sweet rollout --agent {path} --split test"], "micro has a test split"
     after = played(run, RolloutConfig(tasks="micro", split="test", agent=str(path), num_tasks=7), text="3\n")
     make(run, "eval", "scores", after, text="3\n")
-    assert steps(run) == ["sweet rollout --tasks micro --split test --num-tasks 7"]
+    assert steps(run) == ["sweet rollout --tasks micro --num-tasks 7 --split test"]
     base = played(run, RolloutConfig(tasks="micro", split="test", num_tasks=7), text="4\n")
     assert steps(run) == ["sweet eval"]
     make(run, "eval", "scores", base, text="4\n")
@@ -241,7 +241,7 @@ def test_scores_by_another_scorer_are_made_again_before_they_are_compared(run: R
 
 def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
     made = pipeline(run, "actor", agent="runs/other/actor/actor-1.jsonl", split="train")
-    assert steps(run) == [f"sweet rollout --split test --agent {run.path / made['actor'].path}"]
+    assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path} --split test"]
 
 
 def test_a_second_round_learns_from_all_rounds_from_the_first_model(run: Run) -> None:
@@ -260,7 +260,7 @@ def test_a_second_round_learns_from_all_rounds_from_the_first_model(run: Run) ->
     assert steps(run) == ["sweet train-actor --model micro --from pairs-1 --from pairs-2"]
     actor = make(run, "train-actor", "actor", pairs, made["pairs"], text="2\n")
     assert [artifact.id for artifact in report(run).artifacts if artifact.stale] == []
-    assert steps(run) == [f"sweet rollout --split test --agent {run.path / actor.path}"]
+    assert steps(run) == [f"sweet rollout --agent {run.path / actor.path} --split test"]
 
 
 def test_a_further_round_has_the_settings_of_the_one_before(run: Run) -> None:
@@ -279,7 +279,7 @@ def test_a_further_round_has_the_settings_of_the_one_before(run: Run) -> None:
     scores = make(run, "eval", "scores", second, text="2\n")
     assert steps(run) == ["sweet label --margin 0.25"]
     make(run, "label", "preferences", scores, text="2\n")
-    learn = "--model micro --engine deepspeed --lr 0.0001 --from preferences-1 --from preferences-2"
+    learn = "--lr 0.0001 --model micro --engine deepspeed --from preferences-1 --from preferences-2"
     assert steps(run) == [f"sweet train-critic {learn}"]
 
 
