@@ -241,7 +241,7 @@ def test_the_page_embeds_small_pictures_and_allows_no_others(pages: Run, tmp_pat
         assert words in text
     assert "<script>alert" not in text
     assert "&lt;html&gt;&lt;body&gt;shown" in text
-    without = written(pages, tmp_path, pictures=False)
+    without = written(pages, tmp_path, screenshots=False)
     assert "<img" not in without
     assert "1280 × 720, screenshots/" in without
 
