@@ -1,6 +1,8 @@
 """Draw the pictures of docs/viewing.md and docs/html.md.
 
     sweet demo runs/first --train-tasks 60 --eval-tasks 64 && sweet rank runs/first --fraction 1 --candidates 6
+    sweet rank runs/first --rollouts rollouts-1 --fraction 1 --candidates 6 --allow-test
+    sweet rank runs/first --rollouts rollouts-3 --fraction 1 --candidates 6 --allow-test
     sweet rollout runs/pages --task html --agent scripted --num-tasks 6 && sweet eval runs/pages
     python -m docs.tools.view_pictures runs/first runs/pages docs
 
@@ -37,7 +39,7 @@ SCENES = (
     ((), "the same tasks before and after the training", 4.0),
     (("o",), "o: A fails, B solves", 4.0),
     (("enter", "d"), "d: the next difference", 5.0),
-    (("n",), "n: the next two", 5.0),
+    (("n",), "n: the next two, with the critic's advantages", 5.0),
 )
 """Keys, a caption, and seconds."""
 DRAWN = "document.body.classList.contains('-first-byte')"

@@ -103,6 +103,6 @@ def _check_name(name: str) -> None:
             where="--name",
             fix=f"--name {plain or 'mine'}",
         )
-    # The class of a kind called "task" would be TaskKind.
-    if name in plugins() or f"sweet-{name}" == DISTRIBUTION or name == "task":
+    # The class of a kind called "task" would be TaskKind, and sweet-rl is an unrelated package.
+    if name in plugins() or f"sweet-{name}" in (DISTRIBUTION, "sweet-rl") or name == "task":
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")

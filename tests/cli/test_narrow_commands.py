@@ -43,7 +43,7 @@ def test_the_next_commands_are_one_line_each(sweet: Program, workplace: Path, mo
     outcome = sweet("rollout", str(run.path), *words)
     assert outcome.code == 0, outcome.err
     scored = sweet("eval", str(run.path), "--sandbox", "unsafe", "--workers", "1")
-    command = f"sweet rollout {run.path} --tasks micro --num-tasks 2 --samples 4 --max-turns 1 --max-tokens 8"
+    command = f"sweet rollout {run.path} --tasks micro --max-tokens 8 --num-tasks 2 --max-turns 1 --samples 4"
     assert len(command) > 80
     assert f"next: {command}\n" in scored.err
     assert f"next: {command}\n" in sweet("status", str(run.path)).out

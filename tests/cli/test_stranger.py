@@ -144,6 +144,7 @@ def test_a_report_and_the_status_say_what_is_wrong(sweet: Program, run: Path, pl
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_commands_do_not_need_may_not_be_followed_either(run: Path, put: Callable[[Path], None]) -> None:
+    Run.open(run)  # declares the folder to be a run
     put(run / "screenshots")
     with pytest.raises(InputError, match=r"a file, not a folder|link"):
         ScreenshotStore(run / "screenshots").put("0" * 64, RenderFailed("too_large", "endless"))

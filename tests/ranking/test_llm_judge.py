@@ -250,7 +250,7 @@ def test_scores_are_means_where_the_server_reports_probabilities(served: ServedR
         "judge_model": "judge",
         "judge_prompt": JudgePrompt.of(None).digest,
         "informed": True,
-        **dict.fromkeys(("critic", "reference", "reference_context", "turn_tokens", "recipe", "replies", "sim")),
+        **dict.fromkeys(("critic", "reference", "reference_context", "turn_tokens", "protocol", "replies", "sim")),
     }
     environment = served.run.manifest().attempts[-1].environment
     assert (environment["judge_model"], environment["judge_engine"]) == ("judge", "server")

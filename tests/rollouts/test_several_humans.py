@@ -84,7 +84,8 @@ def test_a_dialogue_with_one_plain_human_names_none(run: Run) -> None:
     result = run_rollout(run, config(num_tasks=2, samples=1), Silent())
     assert not any("human" in row for row in rows(run))
     assert "humans" not in result.metrics.as_json()
-    assert not {"humans", "personas_digest"} & run.artifact("rollouts-1").meta.keys()
+    meta = run.artifact("rollouts-1").meta
+    assert (meta["humans"], meta["personas_digest"]) == (None, None)
 
 
 def test_each_model_is_asked_at_the_server_that_serves_it(run: Run) -> None:

@@ -233,7 +233,7 @@ def test_the_command_stops_at_the_limit_and_names_the_one_that_goes_on(tmp_path:
         again = programs.run(["-m", "sweet", "eval", run.path, "--resume", "--max-cost", "50"])
     assert again.returncode == 0, again.stderr
     assert "Cost of the model's answers: 4.00" in again.stdout
-    for options in (["--prices", str(prices)], ["--best-of", "critic", "--prices", str(prices)]):
+    for options in (["--prices", str(prices)], ["--best-of-by", "critic", "--prices", str(prices)]):
         refused = programs.run(["-m", "sweet", "eval", run.path, *options])
         assert (refused.returncode, "--best-of-by llm" in refused.stderr) == (2, True), refused.stderr
     alone = programs.run(

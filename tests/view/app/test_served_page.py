@@ -104,7 +104,7 @@ def test_faint_text_can_be_read(firefox: RealPage, run: Run) -> None:
         wait_for(firefox, "t005")
         firefox.press(ENTER)
         lines = wait_for(firefox, "agent 1").splitlines()
-        faint = next(number for number, line in enumerate(lines) if "wrong: gives" in line)
+        faint = next(number for number, line in enumerate(lines) if "expected  got" in line)
         left, top, _, height = firefox.value(AREA)
         row = height / len(lines)
         box = (left + 60, top + faint * row, left + 300, top + (faint + 1) * row)

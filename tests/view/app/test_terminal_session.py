@@ -92,6 +92,9 @@ def test_no_escape_of_a_model_reaches_the_terminal(run: Run) -> None:
         program.press(b"\r")
         program.wait_for("back")
         drawn += program.written
+        program.press(b"q")  # to the table
+        program.wait_for("quit")
+        drawn += program.written
         program.press(b"q")
         assert program.ended() == 0
         drawn += program.written
