@@ -111,11 +111,12 @@ def wait_for_steps(run: Run, command: subprocess.Popen[str]) -> None:
     wait_until(lambda: (progress.exists() and progress.stat().st_size) or command.poll() is not None)
 
 
-def on_second_machine(run: Run, name: bytes) -> Iterator[int]:
-    """The processes of the training that have a variable of the second machine in their environment."""
+def ranks_of_second_machine(run: Run) -> Iterator[int]:
+    """The ranks of the training whose environment says that they were started on the second machine."""
     for pid in processes_about(run.path):
         with contextlib.suppress(OSError):
-            if name in Path(f"/proc/{pid}/environ").read_bytes():
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if b"FAKE_SSH_HOST=127.0.0.2" in variables and any(each.startswith(b"RANK=") for each in variables):
                 yield pid
 
 
@@ -123,7 +124,7 @@ def on_second_machine(run: Run, name: bytes) -> Iterator[int]:
 def test_a_rank_that_is_killed_on_another_machine_is_named_and_ends_all(run: Run, hosts: list[str]) -> None:
     with sweet(run, *hosts, "--epochs", "4000") as command:
         wait_for_steps(run, command)
-        [rank] = on_second_machine(run, b"FAKE_SSH_HOST=127.0.0.2\0RANK=")
+        [rank] = ranks_of_second_machine(run)
         os.kill(rank, signal.SIGKILL)
         said = command.communicate(timeout=PATIENCE)[1]
     assert command.returncode == 1, said
