@@ -4,11 +4,12 @@
 What is forked has that script as its `sys.executable`, so that the programs it starts are forked too. This process is
 the one that its parent knows: it passes on its streams and signals, and ends as the forked one ends. If it is
 killed, the zygote kills the forked one. What that one asks for when its parent ends (`PR_SET_PDEATHSIG`) concerns the
-zygote, so tests about killed ranks start new interpreters.
+zygote, so this process asks for it in place of a rank; tests about killed ranks start new interpreters all the same.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -31,6 +32,9 @@ READ_BY_KERNELS = ("JPY_", "PYDEVD_", "RUN")
 SET_BY_READLINE = ("COLUMNS", "LINES")
 """Which pytest's first process imports: in its workers messages would wrap, as on a terminal."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+RANKS = ("sweet.learn.worker", "sweet.online.rank")
+"""What does not outlive its launcher; a rank of an online training would wait for calls until the zygote ends."""
+_PR_SET_PDEATHSIG = 1
 
 
 def forked(name: str, arguments: Sequence[str]) -> programs.Forked | None:
@@ -80,6 +84,8 @@ def end_like(process: programs.Forked) -> None:
 def main() -> None:
     """Do what the interpreter does with the arguments of this process."""
     own, *arguments = sys.argv
+    if sys.platform == "linux" and set(RANKS) & set(arguments[:3]):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     received: list[int] = []
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: received.append(number))

@@ -274,6 +274,7 @@ def test_a_server_gets_whole_weights_from_ranks(tmp_path: Path, monkeypatch: pyt
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     before = load_file(Path(agent) / "model.safetensors")
     assert not torch.equal(found["model.norm.weight"], before["model.norm.weight"])
+    wait_until(lambda: not processes_about(run.path))
 
 
 def test_a_plan_names_the_devices_and_options_that_need_them_are_refused_without(tmp_path: Path) -> None:
