@@ -219,7 +219,7 @@ def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_pat
 def test_ray_is_refused_if_there_is_nothing_to_distribute(nodes: Any, run: Run) -> None:
     with pytest.raises(UsageError, match="no pages to render"):
         run_rollout(run, RolloutConfig(num_tasks=1, ray=nodes.address), Silent())
-    with pytest.raises(UsageError, match="ray is an option of judge="):
+    with pytest.raises(UsageError, match="--ray is an option of --judge critic"):
         run_rank(run, RankConfig(judge="random", ray=nodes.address), Silent())
 
 

@@ -250,9 +250,9 @@ def test_tasks_that_it_cannot_judge_are_refused(task: Task, tmp_path: Path) -> N
 
 def test_options_and_humans_that_it_does_not_have_are_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "micro", tasks=1, samples=1)
-    refused(run, "sim is an option of judge='lookahead'", judge="random", sim="org/model")
-    refused(run, "protocol is an option of judge='critic'", protocol="upstream")
-    refused(run, "ray is an option of judge='critic'", ray="local")
+    refused(run, "--sim is an option of --judge lookahead", judge="random", sim="org/model")
+    refused(run, "--protocol is an option of --judge critic", protocol="upstream")
+    refused(run, "--ray is an option of --judge critic", ray="local")
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     put(run, "rollout", "rollouts", dialogues, agent="micro", sim="imported", split="train", max_turns=3)
     refused(run, "asks one human, without a persona")

@@ -336,7 +336,7 @@ def test_a_judge_without_a_server_ends_the_rollout_which_resumes_later(run: Run)
         ({"judge_model": "m"}, "one is sampled at each turn"),
         ({"best_of": 4, "judge": "llm"}, "needs a model"),
         ({"best_of": 4, "judge": "lookahead"}, "What comes next is not known"),
-        ({"best_of": 4, "judge": "random", "critic": "critic-1"}, "critic is an option of judge='critic'"),
+        ({"best_of": 4, "judge": "random", "critic": "critic-1"}, "--critic is an option of --judge critic"),
         ({"best_of": 4, "judge": "random", "temperature": 0.0}, "same reply"),
         ({"best_of": 4}, "critic"),
         ({"task": "html", "agent": "scripted", "best_of": 4, "judge": "oracle"}, "do not know what a reply is worth"),

@@ -203,7 +203,7 @@ def test_another_schema_is_refused_and_left_alone(run: Run, version: int) -> Non
     told = f"The manifest has the schema {version}, and this version of sweet reads 1"
     with pytest.raises(UsageError, match=told) as error:
         Run.open(run.path)
-    assert (error.value.exit_code, error.value.fix) == (2, "the version of sweet that wrote it")
+    assert (error.value.exit_code, error.value.fix) == (2, "open it with the version that wrote it")
     with pytest.raises(UsageError, match=told), run.attempt("rollout", Settings()):
         pass
     assert path.read_bytes() == before
