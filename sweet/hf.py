@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 
@@ -26,26 +25,6 @@ HUB_TIMEOUT = 10.0
 _SAVING = threading.Lock()
 _LOOK_FOR_CONTAINERS = "unwrap_model"
 """The library's function that does so."""
-
-
-_expected = threading.Event()
-
-
-def expect_libraries() -> None:
-    """Say that this process will need the libraries, so that it imports them when it has nothing else to do."""
-    _expected.set()
-
-
-def import_expected() -> None:
-    """Import the libraries, which takes seconds, if this process will need them (`expect_libraries`)."""
-    if _expected.is_set():
-        import_libraries()
-
-
-def import_libraries() -> None:
-    """Import what small models need of the libraries."""
-    with collector.paused():
-        import transformers.models.llama.modeling_llama  # noqa: F401 - of this kind are small models
 
 
 class UnknownModel(UsageError):

@@ -24,7 +24,6 @@ from sweet.runs.tokens import TokenMeter, current_meter
 
 if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
-    from sweet.llm.hosted.client import HostedClient
     from sweet.llm.remote import RemoteClient
 
 
@@ -64,7 +63,7 @@ async def open_client(
             local.record[f"{role}_engine"] = "server"
         elif local is not None and local.announce(model, role).build is not None:
             urls = [await stack.enter_async_context(local.serve(model, role))]
-        client: RemoteClient | EmbeddedClient | HostedClient
+        client: RemoteClient | EmbeddedClient
         if urls:
             from sweet.llm.remote import RemoteClient
 
@@ -80,8 +79,10 @@ async def open_client(
             if local is not None:
                 client.on_deviation = partial(local.note_deviation, role)
         else:
+            from sweet.llm.embedded import EmbeddedClient
+
             try:
-                client = await _open_here(model, device, 1 if local is None else local.processes(model))
+                client = EmbeddedClient.load(model, device=device)
             except UnknownModel as error:
                 at_server = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves it; else {error.fix or ''}"
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
@@ -90,18 +91,7 @@ async def open_client(
         yield client
 
 
-async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClient | HostedClient:
-    """Open a model on this machine, in so many processes."""
-    if processes > 1:
-        from sweet.llm.hosted.client import HostedClient
-
-        return await HostedClient.open(model, device=device, processes=processes)
-    from sweet.llm.embedded import EmbeddedClient
-
-    return EmbeddedClient.load(model, device=device)
-
-
-def count_tokens(client: RemoteClient | EmbeddedClient | HostedClient, role: Role) -> None:
+def count_tokens(client: RemoteClient | EmbeddedClient, role: Role) -> None:
     """Count what a client's model reads and writes for the attempt that is under way, if one is."""
     meter = current_meter()
     if meter is not None:

@@ -26,9 +26,6 @@ import torch
 from sweet.errors import UsageError
 from sweet.llm.kvcache import SlotCache, Window
 
-SCORE_CHUNK = 256
-"""Tokens whose logits are computed at a time when a text is scored."""
-
 
 class Decoder:
     """Runs the model. Must be used by one thread at a time.
@@ -104,29 +101,6 @@ class Decoder:
             assert last is not None
             return logits[torch.arange(rows, device=self.device), last]
         return logits[:, 0]
-
-    @torch.inference_mode()
-    def score(self, ids: Sequence[int]) -> tuple[list[float], list[tuple[int, float]]]:
-        """Score a text.
-
-        Returns:
-            The log-probability of each id but the first, and the most likely id with its log-probability at the same
-            positions.
-        """
-        from transformers import DynamicCache
-
-        cache: Any = DynamicCache(config=self.model.config)
-        row = torch.tensor([list(ids)], device=self.device)
-        chosen: list[float] = []
-        best: list[tuple[int, float]] = []
-        for start in range(0, len(ids) - 1, SCORE_CHUNK):
-            stop = min(start + SCORE_CHUNK, len(ids) - 1)
-            output = self.model(input_ids=row[:, start:stop], use_cache=True, **{self._cache_argument: cache})
-            logprobs = output.logits[0].float().log_softmax(-1)
-            chosen += logprobs.gather(1, row[0, start + 1 : stop + 1, None])[:, 0].tolist()
-            values, tokens = logprobs.max(-1)
-            best += list(zip(tokens.tolist(), values.tolist(), strict=True))
-        return chosen, best
 
     def _select_last(self, _: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
         """Hook before the output layer: keep each row's last token, so that logits are computed for it alone."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from sweet import collector
 from sweet.device import Device
@@ -19,9 +17,7 @@ from sweet.llm.thoughts import Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
 
 with collector.paused():  # it imports torch
-    from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored, ThoughtLimit
-
-T = TypeVar("T")
+    from sweet.llm.engine import EmbeddedEngine, Generated, Limits, ThoughtLimit
 
 
 class EmbeddedClient:
@@ -42,7 +38,6 @@ class EmbeddedClient:
         self.template = ChatTemplate(tokenizer)
         self._marks = marks_of(tokenizer)
         self.on_completion: Callable[[Completion], None] = lambda _completion: None
-        self._results: LoopResults | None = None
 
     @classmethod
     def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
@@ -82,18 +77,10 @@ class EmbeddedClient:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
-        generated = await self._result(self.engine.submit(ids, sampling, limit))
+        generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
         completion = self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
         self.on_completion(completion)
         return completion
-
-    async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
-        """Sample continuations of a prompt of token ids, in which no thoughts are looked for. Raises the errors of
-        `chat`."""
-        generated = await self._result(self.engine.submit(prompt, sampling))
-        return self._completion(
-            prompt, generated, [self._reply(sequence, self.decode(self._body(sequence))) for sequence in generated]
-        )
 
     def _completion(self, prompt: Sequence[int], generated: Sequence[Generated], replies: list[Reply]) -> Completion:
         return Completion(
@@ -127,36 +114,24 @@ class EmbeddedClient:
         text = self.decode(ids, skip_special=False).lstrip()
         return True if text.startswith(mark) else None if mark.startswith(text) else False
 
-    async def score(self, ids: Sequence[int]) -> Scored:
-        """Log-probabilities of a text's ids. Raises the errors of `chat`."""
-        return await self._result(self.engine.score(ids))
-
     async def update(self, weights: Mapping[str, Any], version: int) -> None:
         """Replace weights of the model; see `sweet.llm.updates.Policy`."""
-        await self._result(self.engine.update(weights, version))
+        await asyncio.wrap_future(self.engine.update(weights, version))
 
     async def aclose(self) -> None:
         """Stop the engine and free its memory."""
         await asyncio.to_thread(self.engine.close)
 
-    def _result(self, future: Future[T]) -> asyncio.Future[T]:
-        """Return what the engine computes, for the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._results is None or self._results.loop is not loop:
-            self._results = LoopResults(loop)
-        return self._results.of(future)
-
     def _body(self, sequence: Generated) -> tuple[int, ...]:
         """The ids without the one that ended the reply."""
         return sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
 
-    def _reply(self, sequence: Generated, text: str) -> Reply:
-        return Reply(text, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence))
-
     def _chat_reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
         """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
         parts, count = separate_ids(self._body(sequence), self._decode, opened)
-        reply = self._reply(sequence, parts.spoken)
+        reply = Reply(
+            parts.spoken, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
+        )
         if parts.thought is None:
             return reply
         tokens = len(sequence.ids) if not parts.closing else count
@@ -192,45 +167,3 @@ def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
         found = getattr(source, "eos_token_id", None)
         ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
     return frozenset(ends)
-
-
-class LoopResults:
-    """Waits in one event loop for futures of another thread.
-
-    `asyncio.wrap_future` wakes the loop once for each result, by a system call in the thread that computes. An engine
-    finishes several replies in a step: here those that the loop has not seen yet wake it once.
-
-    Args:
-        loop: the loop, in which `of` is called.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._done: deque[tuple[Future[Any], asyncio.Future[Any]]] = deque()
-
-    def of(self, future: Future[T]) -> asyncio.Future[T]:
-        """Return a future of the loop with the result or the exception; as `future` itself, it is cancelled when the
-        other one is."""
-        waiting: asyncio.Future[T] = self.loop.create_future()
-        waiting.add_done_callback(lambda _: future.cancel() if waiting.cancelled() else None)
-        future.add_done_callback(lambda _: self._finished(future, waiting))
-        return waiting
-
-    def _finished(self, future: Future[Any], waiting: asyncio.Future[Any]) -> None:
-        """Called in the thread that computes."""
-        self._done.append((future, waiting))
-        # With others before it, the loop has been woken and not yet taken them all.
-        if len(self._done) == 1 and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        while self._done:
-            future, waiting = self._done[0]
-            if not waiting.done():
-                if future.cancelled():
-                    waiting.cancel()
-                elif (error := future.exception()) is not None:
-                    waiting.set_exception(error)
-                else:
-                    waiting.set_result(future.result())
-            self._done.popleft()

@@ -87,15 +87,6 @@ class Generated:
     version: int = 0
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A scored text: the log-probability of each id but the first, and the most likely id with its log-probability at
-    each position."""
-
-    logprobs: tuple[float, ...]
-    best: tuple[tuple[int, float], ...]
-
-
 @dataclass(eq=False)
 class _Request:
     prompt: list[int]
@@ -104,7 +95,6 @@ class _Request:
     seed: int
     future: Future[Any]
     thought: ThoughtLimit | None = None
-    scoring: bool = False
     started: int = 0
     done: dict[int, Generated] = field(default_factory=dict)
 
@@ -248,15 +238,6 @@ class EmbeddedEngine:
         seed = int.from_bytes(os.urandom(8), "big") if sampling.seed is None else sampling.seed
         return self._enqueue(_Request(ids, sampling, limit, seed, Future(), thought))
 
-    def score(self, ids: Sequence[int]) -> Future[Scored]:
-        """Request the log-probability of each id of a text but the first. Raises the errors of `submit`."""
-        checked = self._checked(ids)
-        if self.context is not None and len(checked) > self.context:
-            raise ContextOverflow(
-                f"The text has {len(checked)} tokens; the model {self.name} accepts {self.context}.", where=self.name
-            )
-        return self._enqueue(_Request(checked, Sampling(), 0, 0, Future(), scoring=True))
-
     def update(self, weights: Mapping[str, torch.Tensor], version: int) -> Future[None]:
         """Replace weights of the model. Replies that have begun end with the old ones; no other begins before.
 
@@ -386,10 +367,6 @@ class EmbeddedEngine:
             request = self._waiting[0]
             if self._updates and not request.started:
                 break
-            if request.scoring:
-                self._taken.append(self._waiting.popleft())
-                self._fail_on_error([request], partial(self._score, request))
-                continue
             width = max(longest, request.length)
             fits = min(self._rows_allowed, self._tokens_allowed // width) - count
             take = min(max(fits, 0 if count else 1), request.sampling.n - request.started)
@@ -512,10 +489,6 @@ class EmbeddedEngine:
     def _store_prefix(self, slot: int, ids: list[int]) -> None:
         if self.decoder.batched and not self._prefixes.covers(ids):
             self._prefixes.add(ids, self.decoder.cache.read_row(slot, len(ids)))
-
-    def _score(self, request: _Request) -> None:
-        logprobs, best = self.decoder.score(request.prompt)
-        _resolve(request, Scored(tuple(logprobs), tuple(best)))
 
 
 def _resolve(request: _Request | _Update, result: Any) -> None:

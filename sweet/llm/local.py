@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sweet.device import Device, allowed_threads
+from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.hf import cached_file
 from sweet.hints import option
@@ -43,13 +43,6 @@ EXIT_TIMEOUT = 3.0
 """Seconds after which the exit of a server has been noticed (its workers are ended first)."""
 SMALL_MODEL_BYTES = 64 << 20
 """Bytes of weights up to which a model in this process answers before vllm would have started."""
-HOSTED_BYTES = 16 << 20
-"""Bytes of weights up to which Python takes so long as arithmetic, so that a model gets several processes of one thread
-(`sweet.llm.hosted`); a larger one gets all threads."""
-HOSTED_REPLIES = 2000
-"""Replies from which that takes less time than it takes to start the processes."""
-MOST_PROCESSES = 4
-"""More than this process could give work to."""
 
 ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 RESERVED_OPTIONS = ("--host", "--port", "--api-key")
@@ -91,7 +84,6 @@ class LocalServing:
         other_users: number of other components in this process that need GPU memory.
         images: maximum number of images in a prompt, for each model that gets any.
         variables: of the environment of the servers.
-        replies: that a model is expected to sample, about.
     """
 
     engine: EngineChoice = "auto"
@@ -105,7 +97,6 @@ class LocalServing:
     other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
-    replies: int = 0
     _planned: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
@@ -183,20 +174,6 @@ class LocalServing:
             return Choice(adapter.unservable)
         return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
 
-    def processes(self, model: str) -> int:
-        """Return in how many processes the embedded engine runs `model`; 1 is this one."""
-        if (
-            not hasattr(os, "fork")
-            or self.replies < HOSTED_REPLIES
-            or self.device == "cuda"
-            or (self.device == "auto" and self.gpus)
-        ):
-            return 1
-        weights = _weights(str(PACKAGED.get(model, model)))
-        if weights is None or weights > HOSTED_BYTES:
-            return 1
-        return min(allowed_threads(), MOST_PROCESSES)
-
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
         """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.refusals`).
 
@@ -211,13 +188,7 @@ class LocalServing:
         choice = self.choose(model)
         engine = "embedded" if choice.build is None else "vllm"
         self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
-        if choice.build is not None:
-            engine_text = f"by {choice.build}"
-        elif (processes := self.processes(model)) > 1:
-            self.record[f"{role}_processes"] = processes
-            engine_text = f"in {processes} processes (embedded engine)"
-        else:
-            engine_text = "in this process (embedded engine)"
+        engine_text = f"by {choice.build}" if choice.build else "in this process (embedded engine)"
         self.say(f"{ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
         return choice
 

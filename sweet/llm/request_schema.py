@@ -1,4 +1,4 @@
-"""The request bodies that the embedded server accepts, with bounds.
+"""The body of a request that the embedded server accepts, with bounds.
 
 Fields that would change the reply but are not supported are refused unless they have a neutral value. Unknown fields
 are refused too, so that no request is answered differently from what it asks.
@@ -6,7 +6,6 @@ are refused too, so that no request is answered differently from what it asks.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -15,7 +14,9 @@ from sweet.llm.base import Effort, Sampling
 from sweet.tasks.base import Message
 
 MAX_REPLIES = 1024
-"""Maximum number of replies to one request, over all its prompts."""
+"""Maximum number of replies to one request."""
+DEFAULT_MAX_TOKENS = 1024
+"""Tokens of a reply if the request does not set a limit; the context limits it too."""
 
 _IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -47,37 +48,6 @@ def _check_unicode(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_check_unicode)]
-Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    model: str
-    temperature: float | None = Field(default=1.0, ge=0, le=100)
-    top_p: float | None = Field(default=1.0, gt=0, le=1)
-    n: Annotated[int, Field(ge=1, le=MAX_REPLIES)] | None = 1
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
-    return_token_ids: bool | None = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _supported(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for name, allowed in _UNSUPPORTED.items():
-            if data.get(name) is not None and data[name] not in allowed:
-                raise ValueError(f"{name} is not supported")
-        return {key: value for key, value in data.items() if key not in _UNSUPPORTED and key not in _IGNORED}
-
-    def sampling(self, max_tokens: int) -> Sampling:
-        return Sampling(
-            temperature=1.0 if self.temperature is None else self.temperature,
-            top_p=self.top_p or 1.0,
-            max_tokens=max_tokens,
-            n=self.n or 1,
-            seed=self.seed,
-        )
 
 
 def _text_of(content: Any) -> Any:
@@ -124,17 +94,43 @@ class TemplateVariables(BaseModel):
         return self.thinking if self.enable_thinking is None else self.enable_thinking
 
 
-class ChatBody(_Body):
-    """POST /v1/chat/completions. `chat_template_kwargs` and `thinking_token_budget` are vLLM's."""
+class ChatBody(BaseModel):
+    """POST /v1/chat/completions. `return_token_ids`, `chat_template_kwargs` and `thinking_token_budget` are vLLM's. A
+    field that is null is one that is not given."""
 
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    model: str
     messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=100)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    n: int = Field(default=1, ge=1, le=MAX_REPLIES)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
+    return_token_ids: bool = False
+    max_tokens: int = Field(default=DEFAULT_MAX_TOKENS, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    logprobs: bool | None = False
-    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    logprobs: bool = False
+    top_logprobs: int = Field(default=0, ge=0, le=20)
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
     chat_template_kwargs: TemplateVariables | None = None
     thinking_token_budget: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _supported(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        given = {name: value for name, value in data.items() if value is not None and name not in _IGNORED}
+        for name in given.keys() & _UNSUPPORTED.keys():
+            if given.pop(name) not in _UNSUPPORTED[name]:
+                raise ValueError(f"{name} is not supported")
+        return given
+
+    @model_validator(mode="after")
+    def _check_top_logprobs(self) -> ChatBody:
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs requires logprobs")
+        return self
 
     @property
     def effort(self) -> Effort | None:
@@ -145,16 +141,14 @@ class ChatBody(_Body):
             return "low"
         return self.reasoning_effort or ("medium" if thinks else None)
 
-    @model_validator(mode="after")
-    def _check_top_logprobs(self) -> ChatBody:
-        if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs requires logprobs")
-        return self
-
-    def sampling(self, max_tokens: int) -> Sampling:
-        return replace(
-            super().sampling(max_tokens),
-            top_logprobs=self.top_logprobs or 0,
+    def sampling(self) -> Sampling:
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            n=self.n,
+            seed=self.seed,
+            top_logprobs=self.top_logprobs,
             max_thought_tokens=self.thinking_token_budget,
             effort=self.effort,
         )
@@ -164,26 +158,3 @@ class ChatBody(_Body):
             Message(role=m.role, content=m.content, thought=m.reasoning_content or m.reasoning or None)
             for m in self.messages
         ]
-
-
-class CompletionBody(_Body):
-    """POST /v1/completions. Prompts are texts or token ids; `echo` with `max_tokens` 0 scores a text."""
-
-    prompt: Text | Tokens | Annotated[list[Text], Field(min_length=1)] | Annotated[list[Tokens], Field(min_length=1)]
-    max_tokens: int | None = Field(default=16, ge=0)
-    echo: bool | None = False
-    logprobs: int | None = Field(default=None, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _check_request(self) -> CompletionBody:
-        if self.max_tokens == 0 and not self.echo:
-            raise ValueError("max_tokens 0 requires echo")
-        if len(self.prompts()) * (self.n or 1) > MAX_REPLIES:
-            raise ValueError(f"at most {MAX_REPLIES} replies can be requested at once")
-        return self
-
-    def prompts(self) -> list[str | list[int]]:
-        """One entry for each prompt."""
-        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
-            return [self.prompt]
-        return list(self.prompt)

@@ -1,7 +1,7 @@
 """An OpenAI-compatible server for one chat client in this process.
 
     GET  /health, /v1/models
-    POST /v1/chat/completions, /v1/completions
+    POST /v1/chat/completions
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
 cancelled, so that its rows leave the batch. In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and
@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import uvicorn
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,57 +37,30 @@ from sweet.llm.base import (
     Reply,
     RequestFailed,
 )
-from sweet.llm.request_schema import ChatBody, CompletionBody
+from sweet.llm.request_schema import ChatBody
 from sweet.llm.response_schema import describe
 from sweet.llm.servers import bind, url_of
-
-LOG = logging.getLogger(__name__)
-
-DEFAULT_MAX_TOKENS = 1024
-"""Tokens of a chat reply if the request does not set a limit; the context limits it too."""
 
 MAX_BODY_BYTES = 32 << 20
 LOWEST_LOGPROB = -9999.0
 """Sent instead of minus infinity, which JSON does not have."""
 
-BodyT = TypeVar("BodyT", bound=BaseModel)
 
-
-class _Scored(Protocol):
-    @property
-    def logprobs(self) -> tuple[float, ...]: ...
-    @property
-    def best(self) -> tuple[tuple[int, float], ...]: ...
-
-
-class TextModel(ChatClient, Protocol):
-    """A client that can also continue and score token ids, as the embedded one can."""
-
-    tokenizer: Any
-
-    async def complete(self, prompt: Sequence[int], sampling: Any) -> Completion: ...
-
-    async def score(self, ids: Sequence[int]) -> _Scored: ...
-
-    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
-
-
-class _HTTPError(Exception):
-    """A response with a status other than 200."""
+class _HTTPError(HTTPException):
+    """A response with a status other than 200, in OpenAI's format."""
 
     def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code, self.param = status, message, code, param
+        super().__init__(status, message)
+        self.code, self.param = code, param
 
 
 class _App:
-    """The routes, over `client`. `text` is the same client if it can complete texts."""
+    """The routes, over `client`."""
 
-    def __init__(self, client: ChatClient, text: TextModel | None) -> None:
+    def __init__(self, client: ChatClient) -> None:
         self.client = client
-        self.text = text
         self.created = int(time.time())
-        self._token_texts: dict[int, tuple[str, list[int]]] = {}
+        self._token_texts: dict[int, str] = {}
 
     async def health(self, request: Request) -> Response:
         if not getattr(self.client, "alive", True):
@@ -103,142 +75,50 @@ class _App:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def chat(self, request: Request) -> Response:
-        body = await self._body(request, ChatBody)
-        sampling = body.sampling(body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS)
-        completion = await _unless_disconnected(request, self.client.chat(body.chat(), sampling))
-        choices = []
-        for index, reply in enumerate(completion.replies):
-            choice: dict[str, Any] = {
-                "index": index,
-                "message": _message(reply),
-                "finish_reason": reply.finish_reason,
-                "logprobs": self._chat_logprobs(reply) if body.logprobs else None,
-            }
-            if body.return_token_ids:
-                choice["token_ids"] = reply.token_ids
-                if reply.thought_tokens is not None:
-                    choice["thought_tokens"] = reply.thought_tokens
-            choices.append(choice)
-        answer = self._envelope("chat.completion", "chatcmpl", choices, [completion])
+        body = await self._body(request)
+        work = self.client.chat(body.chat(), body.sampling())
+        completion = await _unless_disconnected(request, work)
+        answer: dict[str, Any] = {
+            "id": f"chatcmpl-{uuid.uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": self.client.model,
+            "choices": [self._choice(body, index, reply) for index, reply in enumerate(completion.replies)],
+            "usage": _usage(completion),
+        }
         if body.return_token_ids:
             answer["prompt_token_ids"] = completion.prompt_token_ids
         return JSONResponse(answer)
 
-    async def completions(self, request: Request) -> Response:
-        body = await self._body(request, CompletionBody)
-        if self.text is None:
-            raise _HTTPError(400, f"{self.client.model} supports chat only.")
-        model = self.text
-        prompts = [
-            model.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else prompt for prompt in body.prompts()
-        ]
-        completions = await _unless_disconnected(
-            request, _gather([self._complete(model, body, ids) for ids in prompts])
-        )
-        choices = [choice for _, found in completions for choice in found]
-        for index, choice in enumerate(choices):
-            choice["index"] = index
-        return JSONResponse(
-            self._envelope("text_completion", "cmpl", choices, [completion for completion, _ in completions])
-        )
-
-    async def _complete(
-        self, model: TextModel, body: CompletionBody, ids: list[int]
-    ) -> tuple[Completion, list[dict[str, Any]]]:
-        """One prompt's replies as choices without their index."""
-        if body.max_tokens == 0:
-            empty = (Reply("", "length", (), ()),) * (body.n or 1)
-            completion = Completion(empty, len(ids), 0, model.model, tuple(ids))
-        else:
-            max_tokens = 16 if body.max_tokens is None else body.max_tokens
-            completion = await model.complete(ids, body.sampling(max_tokens))
-        choices = []
-        for reply in completion.replies:
-            sampled = list(reply.token_ids or ())
-            choice: dict[str, Any] = {
-                "text": (model.decode(ids, skip_special=False) if body.echo else "") + reply.text,
-                "finish_reason": reply.finish_reason,
-                "logprobs": None,
-            }
-            if body.logprobs is not None and (body.echo or body.logprobs):
-                scored = await model.score([*ids, *sampled])
-                start = 0 if body.echo else len(ids)
-                choice["logprobs"] = self._scored_logprobs([*ids, *sampled], scored, start, best=bool(body.logprobs))
-            elif body.logprobs is not None:
-                choice["logprobs"] = self._logprobs(sampled, reply.logprobs or ())
-            if body.return_token_ids:
-                choice |= {"token_ids": sampled, "prompt_token_ids": ids}
-            choices.append(choice)
-        return completion, choices
-
-    def _envelope(
-        self, kind: str, prefix: str, choices: list[dict[str, Any]], completions: Sequence[Completion]
-    ) -> dict[str, Any]:
-        prompt, sampled = sum(c.prompt_tokens for c in completions), sum(c.completion_tokens for c in completions)
-        usage: dict[str, Any] = {
-            "prompt_tokens": prompt,
-            "completion_tokens": sampled,
-            "total_tokens": prompt + sampled,
+    def _choice(self, body: ChatBody, index: int, reply: Reply) -> dict[str, Any]:
+        choice: dict[str, Any] = {
+            "index": index,
+            "message": _message(reply),
+            "finish_reason": reply.finish_reason,
+            "logprobs": self._logprobs(reply) if body.logprobs else None,
         }
-        if thoughts := sum(c.thought_tokens for c in completions):
-            usage["completion_tokens_details"] = {"reasoning_tokens": thoughts}
-        return {
-            "id": f"{prefix}-{uuid.uuid4().hex}",
-            "object": kind,
-            "created": int(time.time()),
-            "model": self.client.model,
-            "choices": choices,
-            "usage": usage,
-        }
+        if body.return_token_ids:
+            choice["token_ids"] = reply.token_ids
+            if reply.thought_tokens is not None:
+                choice["thought_tokens"] = reply.thought_tokens
+        return choice
 
-    def _chat_logprobs(self, reply: Reply) -> dict[str, Any] | None:
+    def _logprobs(self, reply: Reply) -> dict[str, Any] | None:
         if reply.token_ids is None or reply.logprobs is None:
             return None
         content = []
         positions = reply.alternatives or (Alternatives("", ()),) * len(reply.token_ids)
         for token, logprob, position in zip(reply.token_ids, reply.logprobs, positions, strict=True):
-            text, raw = self._token_text(token)
-            top = [
-                {"token": other, "logprob": _finite(p), "bytes": list(other.encode())}
-                for other, p in position.top_logprobs
-            ]
-            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": top})
+            top = [_token(other, p) for other, p in position.top_logprobs]
+            content.append(_token(self._token_text(token), logprob) | {"top_logprobs": top})
         return {"content": content}
 
-    def _scored_logprobs(self, ids: list[int], scored: _Scored, start: int, *, best: bool) -> dict[str, Any]:
-        """Log-probabilities of a scored text from id `start` on; the text's first id has none."""
-        logprobs: list[float | None] = [None, *scored.logprobs]
-        answer = self._logprobs(ids[start:], logprobs[start:])
-        if best:
-            tops: list[dict[str, float] | None] = [None]
-            for token, logprob, (top, highest) in zip(ids[1:], scored.logprobs, scored.best, strict=True):
-                tops.append({self._token_text(token)[0]: _finite(logprob), self._token_text(top)[0]: _finite(highest)})
-            answer["top_logprobs"] = tops[start:]
-        return answer
+    def _token_text(self, token: int) -> str:
+        if token not in self._token_texts:
+            self._token_texts[token] = self.client.decode([token], skip_special=False)  # type: ignore[attr-defined]
+        return self._token_texts[token]
 
-    def _logprobs(self, ids: Sequence[int], logprobs: Sequence[float | None]) -> dict[str, Any]:
-        tokens = [self._token_text(token)[0] for token in ids]
-        offsets, at = [], 0
-        for token in tokens:
-            offsets.append(at)
-            at += len(token)
-        return {
-            "tokens": tokens,
-            "token_logprobs": [None if value is None else _finite(value) for value in logprobs],
-            "top_logprobs": None,
-            "text_offset": offsets,
-        }
-
-    def _token_text(self, token: int) -> tuple[str, list[int]]:
-        """One token's text and its bytes."""
-        found = self._token_texts.get(token)
-        if found is None:
-            assert self.text is not None
-            text = self.text.decode([token], skip_special=False)
-            found = self._token_texts[token] = (text, list(text.encode()))
-        return found
-
-    async def _body(self, request: Request, kind: type[BodyT]) -> BodyT:
+    async def _body(self, request: Request) -> ChatBody:
         chunks, size = [], 0
         async for chunk in request.stream():
             size += len(chunk)
@@ -250,11 +130,11 @@ class _App:
         except (ValueError, RecursionError) as error:
             raise _HTTPError(400, f"The body is not JSON: {error}.") from error
         try:
-            body = kind.model_validate(data)
+            body = ChatBody.model_validate(data)
         except ValidationError as error:
             param = ".".join(map(str, error.errors()[0]["loc"])) or None
             raise _HTTPError(400, describe(error), param=param) from error
-        if body.model != self.client.model:  # type: ignore[attr-defined]
+        if body.model != self.client.model:
             raise _HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
         return body
 
@@ -267,16 +147,32 @@ def _message(reply: Reply) -> dict[str, Any]:
     return {"role": "assistant", "content": reply.text or None, **fields}
 
 
-def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:
-    """The application that serves `client`; `text` is the same client if it can complete texts."""
-    app = _App(client, text)
+def _usage(completion: Completion) -> dict[str, Any]:
+    usage: dict[str, Any] = {
+        "prompt_tokens": completion.prompt_tokens,
+        "completion_tokens": completion.completion_tokens,
+        "total_tokens": completion.prompt_tokens + completion.completion_tokens,
+    }
+    if completion.thought_tokens:
+        usage["completion_tokens_details"] = {"reasoning_tokens": completion.thought_tokens}
+    return usage
+
+
+def _token(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": max(logprob, LOWEST_LOGPROB), "bytes": list(text.encode())}
+
+
+def make_app(client: ChatClient) -> Starlette:
+    """Return the application that serves `client`; one whose replies have token ids must `decode` them."""
+    app = _App(client)
     routes = [
-        Route("/health", _handle_errors(app.health)),
-        Route("/v1/models", _handle_errors(app.models)),
-        Route("/v1/chat/completions", _handle_errors(app.chat), methods=["POST"]),
-        Route("/v1/completions", _handle_errors(app.completions), methods=["POST"]),
+        Route("/health", app.health),
+        Route("/v1/models", app.models),
+        Route("/v1/chat/completions", app.chat, methods=["POST"]),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    return Starlette(
+        routes=routes, exception_handlers=dict.fromkeys((HTTPException, RequestFailed, Exception), _refused)
+    )
 
 
 @asynccontextmanager
@@ -320,35 +216,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _handle_errors(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Turn the errors of `work` into responses."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            return await work(request)
-        except _HTTPError as error:
-            return _error(error.status, error.message, error.code, error.param)
-        except ContextOverflow as error:
-            return _error(400, error.what, "context_length_exceeded", "messages")
-        except EngineFailed as error:
-            return _error(500, error.what)
-        except RequestFailed as error:
-            return _error(400, error.what)
-        except Exception as error:
-            LOG.exception("a request failed")
-            return _error(500, f"{type(error).__name__}: {error}")
-
-    return endpoint
+async def _refused(request: Request, error: Exception) -> Response:
+    """Return the response to a request that failed, in OpenAI's format."""
+    if isinstance(error, _HTTPError):
+        return _error(error.status_code, error.detail, error.code, error.param)
+    if isinstance(error, HTTPException):
+        return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+    if isinstance(error, ContextOverflow):
+        return _error(400, error.what, "context_length_exceeded", "messages")
+    if isinstance(error, RequestFailed):
+        return _error(500 if isinstance(error, EngineFailed) else 400, error.what)
+    return _error(500, f"{type(error).__name__}: {error}")
 
 
 def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> JSONResponse:
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status_code=status)
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
 
 
 T = TypeVar("T")
@@ -371,11 +254,3 @@ async def _unless_disconnected(request: Request, work: Awaitable[T]) -> T:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _gather(works: Sequence[Awaitable[T]]) -> list[T]:
-    return list(await asyncio.gather(*works))
-
-
-def _finite(logprob: float) -> float:
-    return max(logprob, LOWEST_LOGPROB)

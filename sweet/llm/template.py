@@ -12,7 +12,6 @@ system messages is used as is, as every server does: its model was trained witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -48,7 +47,6 @@ class ChatTemplate:
         self._fold_system = self._refuses_system()
         self._opened: dict[Effort | None, Marks | bool] = {}
         self._thought_form: Literal["field", "inline", "none"] | None = None
-        self._segments = SegmentTokenizer(tokenizer)
 
     def text(self, messages: Sequence[Message], effort: Effort | None = None) -> str:
         """The rendered prompt.
@@ -74,7 +72,8 @@ class ChatTemplate:
 
     def ids(self, messages: Sequence[Message], effort: Effort | None = None) -> list[int]:
         """The rendered prompt as token ids. Raises the errors of `text`."""
-        return self._segments.ids(self.text(messages, effort))
+        ids: list[int] = self.tokenizer(self.text(messages, effort), add_special_tokens=False)["input_ids"]
+        return ids
 
     def opened(self, effort: Effort | None = None) -> Marks | bool:
         """The marks of a thought whose opening one ends every prompt; False if none does."""
@@ -128,84 +127,3 @@ class ChatTemplate:
         except TemplateError:
             return True
         return False
-
-
-MOST_CACHED = 1 << 22
-"""Characters of the segments that are cached; beyond, all are forgotten."""
-_ABOUT_THE_BEGINNING = b"Metaspace"
-
-
-class SegmentTokenizer:
-    """Tokenises texts whose special tokens are written out, segment by segment, and caches the ids of the segments.
-
-    A prompt repeats what was said before it, and all dialogues about a task begin with the same request. In the
-    rendered text these are segments between the special tokens that the template writes. A tokenizer of the library
-    takes such tokens out of a text first and tokenises each segment by itself, so that a segment has the same ids in
-    every prompt: only segments that were not seen before are tokenised.
-
-    `_separators` knows the exceptions: tokens that take white space from the segment beside them or that are none
-    within a word, and pre-tokenizers that treat the beginning of a text in another way than that of a segment
-    (Metaspace) or may do so, because they are written in Python. There, and where the first prompt has other ids than
-    as a whole, the whole text is tokenised each time.
-
-    Args:
-        tokenizer: of transformers.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self._special = _separators(tokenizer)
-        longest_first = sorted(self._special, key=len, reverse=True)
-        self._split = re.compile(f"({'|'.join(map(re.escape, longest_first))})").split if self._special else None
-        self._verified = False
-        self._cached: dict[str, list[int]] = {}
-        self._size = 0
-
-    def ids(self, text: str) -> list[int]:
-        """Return the token ids of a text."""
-        if self._split is None:
-            return self._whole(text)
-        ids: list[int] = []
-        for segment in self._split(text):
-            if (special := self._special.get(segment)) is not None:
-                ids.append(special)
-            elif segment:
-                ids += self._segment(segment)
-        if not self._verified:
-            self._verified = True
-            if ids != (whole := self._whole(text)):
-                self._split = None
-                return whole
-        return ids
-
-    def _segment(self, segment: str) -> list[int]:
-        ids = self._cached.get(segment)
-        if ids is None:
-            self._size += len(segment)
-            if self._size > MOST_CACHED:
-                self._cached.clear()
-                self._size = len(segment)
-            ids = self._cached[segment] = self._whole(segment)
-        return ids
-
-    def _whole(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
-
-
-def _separators(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens at which texts can be split, with their ids; none if that is not known to be right."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None or getattr(tokenizer, "split_special_tokens", False):
-        return {}
-    added = backend.get_added_tokens_decoder()
-    if any(token.lstrip or token.rstrip or token.single_word for token in added.values()):
-        return {}
-    try:
-        pre_tokenizer: bytes = backend.pre_tokenizer.__getstate__() if backend.pre_tokenizer is not None else b""
-    except Exception:  # that is what the library raises for one that is written in Python
-        return {}
-    if _ABOUT_THE_BEGINNING in pre_tokenizer:
-        return {}
-    # Normalised ones are looked for within the segments, once these are normalised.
-    return {token.content: id for id, token in added.items() if not token.normalized}

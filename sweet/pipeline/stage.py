@@ -10,7 +10,6 @@ from pathlib import Path
 
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError
-from sweet.hf import expect_libraries
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.logs import logging_rounds
@@ -61,7 +60,6 @@ def train(run: Run, recipe: Recipe, reporter: Reporter) -> tuple[StageResult[Loo
 
             @contextmanager
             def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
-                expect_libraries()  # this step or one after it trains
                 with live.step(title), serving(servers, _with_options_of_run(stage, recipe, run)) as served:
                     yield served
 

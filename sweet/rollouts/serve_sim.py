@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -67,8 +67,8 @@ def run_serve(
     if config.engine == "vllm":
         asyncio.run(_serve_vllm(config, reporter, ready, should_stop))
         return
-    client, text = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    asyncio.run(_serve_client(config, client, text, ready, should_stop))
+    client = _scripted(config) if config.engine == "scripted" else _embedded(config)
+    asyncio.run(_serve_client(config, client, ready, should_stop))
 
 
 def _check(config: ServeConfig) -> None:
@@ -93,7 +93,7 @@ def _check(config: ServeConfig) -> None:
         raise UsageError(f"Only vllm accepts {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
 
 
-def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
+def _scripted(config: ServeConfig) -> ChatClient:
     from sweet.humans.scripted import ScriptedResponder
 
     kind = task_kind(config.task)
@@ -107,25 +107,24 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
             fix=f"sweet rollout --task {config.task} --sim scripted",
         )
     kind.check_scripted_human(tasks)
-    return ScriptedResponder(kind, tasks), None
+    return ScriptedResponder(kind, tasks)
 
 
-def _embedded(config: ServeConfig) -> tuple[ChatClient, Any]:
+def _embedded(config: ServeConfig) -> ChatClient:
     from sweet.llm.embedded import EmbeddedClient
 
     assert config.model is not None
-    client = EmbeddedClient.load(config.model, device=config.device)
-    return client, client
+    return EmbeddedClient.load(config.model, device=config.device)
 
 
 async def _serve_client(
-    config: ServeConfig, client: ChatClient, text: Any, ready: Callable[[str], None], should_stop: Callable[[], bool]
+    config: ServeConfig, client: ChatClient, ready: Callable[[str], None], should_stop: Callable[[], bool]
 ) -> None:
     from sweet.llm.server import listening, make_app
 
     try:
         with _stop_signal() as stop:
-            async with listening(make_app(client, text), config.host, config.port) as (url, served):
+            async with listening(make_app(client), config.host, config.port) as (url, served):
                 ready(url)
                 await _first(served, _stopped(stop, should_stop))
                 if served.done():

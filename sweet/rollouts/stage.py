@@ -66,7 +66,6 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             kind, dialogues.rules(), *limits, run.path, rows, frame.log, finished, frame.live, find, budget=frame.budget
         )
         if missing:
-            frame.serving.replies = len(missing) * config.max_turns * (config.best_of or 1)
             asyncio.run(_play(frame, dialogues, runner, missing))
         failed, cost = len(runner.failed), frame.cost_of(rows.draft)
         metrics = finished.metrics(failed=failed, seconds=frame.seconds, cost=cost)

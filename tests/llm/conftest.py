@@ -26,7 +26,7 @@ def client() -> Iterator[EmbeddedClient]:
 @asynccontextmanager
 async def served(client: EmbeddedClient) -> AsyncIterator[str]:
     """The base URL of a server of `client`."""
-    async with listening(make_app(client, client), "127.0.0.1", 0) as (url, _):
+    async with listening(make_app(client), "127.0.0.1", 0) as (url, _):
         yield url
 
 

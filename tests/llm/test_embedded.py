@@ -41,18 +41,6 @@ def test_replies_include_their_tokens(client: EmbeddedClient) -> None:
         assert (reply.finish_reason == "stop") == (reply.token_ids[-1] in client.engine.ends)
 
 
-def test_raw_prompts_and_scores_agree(client: EmbeddedClient) -> None:
-    async def both() -> None:
-        prompt = [5, 6, 7]
-        completion = await client.complete(prompt, Sampling(max_tokens=8, seed=4))
-        reply = completion.replies[0]
-        assert reply.token_ids is not None
-        scored = await client.score([*prompt, *reply.token_ids])
-        assert scored.logprobs[len(prompt) - 1 :] == pytest.approx(reply.logprobs, abs=2e-4)
-
-    asyncio.run(both())
-
-
 def test_many_concurrent_requests(client: EmbeddedClient) -> None:
     async def ask() -> list[str]:
         settings = [Sampling(max_tokens=20, seed=seed) for seed in range(40)]

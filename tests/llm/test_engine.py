@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
 from collections import Counter
@@ -150,26 +149,14 @@ def test_the_context_limits_prompt_and_reply(engine: EmbeddedEngine, llama: Any)
     for size in (CONTEXT, CONTEXT + 10):
         with pytest.raises(ContextOverflow, match=str(size)):
             engine.submit([4] * size, Sampling())
-    with pytest.raises(ContextOverflow):
-        engine.score([4] * (CONTEXT + 1))
 
 
 @pytest.mark.parametrize("prompt", [[], [VOCABULARY], [-1]])
 def test_invalid_prompts(engine: EmbeddedEngine, prompt: list[int]) -> None:
-    for ask in (lambda: engine.submit(prompt, Sampling()), lambda: engine.score(prompt)):
-        with pytest.raises(RequestFailed):
-            ask()
+    with pytest.raises(RequestFailed):
+        engine.submit(prompt, Sampling())
     with pytest.raises(RequestFailed):
         engine.submit([5], Sampling(n=0))
-
-
-def test_scoring_a_text(engine: EmbeddedEngine, llama: Any) -> None:
-    text = [random.Random(1).randrange(VOCABULARY) for _ in range(CONTEXT)]
-    scored = engine.score(text).result(60)
-    truth = plain_logprobs(llama, text[:1], text[1:])
-    assert torch.allclose(torch.tensor(scored.logprobs), truth[torch.arange(len(text) - 1), text[1:]], atol=2e-4)
-    assert [token for token, _ in scored.best] == truth.argmax(-1).tolist()
-    assert engine.score([5]).result(60).logprobs == ()
 
 
 def test_cancelled_requests_are_removed(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ class Server:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        app = make_app(self.client, self.client)
+        app = make_app(self.client)
         if self.offers:
             app.routes.append(Route("/collective_rpc", self.reload, methods=["POST"]))
             app.routes.append(Route("/reset_prefix_cache", self.reset, methods=["POST"]))

@@ -43,10 +43,6 @@ def chat(**changes: Any) -> dict[str, Any]:
     return {"model": "tiny", "messages": MESSAGES, "max_tokens": 8, "seed": 3} | changes
 
 
-def text(**changes: Any) -> dict[str, Any]:
-    return {"model": "tiny", "prompt": "What is it?", "max_tokens": 6, "seed": 3} | changes
-
-
 def test_the_models_and_the_health(client: EmbeddedClient) -> None:
     [(status, models)] = ask(client, "/v1/models")
     assert status == 200
@@ -160,71 +156,6 @@ def test_other_errors_have_openai_s_format(client: EmbeddedClient) -> None:
     assert "/nothing" in answer["error"]["message"]
     [(status, answer)] = ask(client, "/v1/chat/completions")
     assert status == 405
-
-
-def test_completions_continue_ids_and_texts(client: EmbeddedClient) -> None:
-    ids = client.tokenizer("What is it?")["input_ids"]
-    by_text, by_ids, both = ask(
-        client,
-        "/completions",
-        text(return_token_ids=True, logprobs=0),
-        text(prompt=ids),
-        text(prompt=[ids, ids[:2]], n=2),
-    )
-    assert by_text[1]["choices"][0]["text"] == by_ids[1]["choices"][0]["text"]
-    choice = by_text[1]["choices"][0]
-    assert choice["prompt_token_ids"] == ids
-    assert len(choice["logprobs"]["token_logprobs"]) == len(choice["token_ids"]) == len(choice["logprobs"]["tokens"])
-    assert [c["index"] for c in both[1]["choices"]] == [0, 1, 2, 3]
-    assert both[1]["choices"][0]["text"] == by_ids[1]["choices"][0]["text"]
-
-
-def test_echo_scores_a_text(client: EmbeddedClient) -> None:
-    ids = client.tokenizer("What is the rate per hour?")["input_ids"]
-    [(status, answer)] = ask(client, "/completions", text(prompt=ids, max_tokens=0, echo=True, logprobs=1))
-    assert status == 200
-    choice = answer["choices"][0]
-    scored = asyncio.run(client.score(ids))
-    found = choice["logprobs"]
-    assert choice["text"] == "What is the rate per hour?" == "".join(found["tokens"])
-    assert found["token_logprobs"][0] is None
-    assert found["token_logprobs"][1:] == pytest.approx(scored.logprobs, abs=1e-5)
-    assert found["top_logprobs"][0] is None
-    for top, (token, highest) in zip(found["top_logprobs"][1:], scored.best, strict=True):
-        assert top[client.decode([token], skip_special=False)] == pytest.approx(highest, abs=1e-5)
-    assert answer["usage"]["completion_tokens"] == 0
-
-
-def test_top_logprobs_of_a_reply(client: EmbeddedClient) -> None:
-    greedy = text(temperature=0, logprobs=1)
-    [(_, plain), (_, echoed)] = ask(client, "/completions", greedy, {**greedy, "echo": True})
-    found = plain["choices"][0]["logprobs"]
-    for token, logprob, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True):
-        assert top == {token: pytest.approx(logprob, abs=1e-5)}, "the greedy token is the most likely"
-    longer = echoed["choices"][0]["logprobs"]
-    assert longer["tokens"][-len(found["tokens"]) :] == found["tokens"]
-    assert echoed["choices"][0]["text"] == "What is it?" + plain["choices"][0]["text"]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"prompt": []},
-        {"prompt": ""},
-        {"prompt": [10**6]},
-        {"prompt": [-1]},
-        {"prompt": [[]]},
-        {"prompt": ["a", 1]},
-        {"prompt": ["\udc00"]},
-        {"max_tokens": 0},
-        {"logprobs": 5},
-        {"prompt": ["a"] * 600, "n": 2},
-    ],
-)
-def test_bad_completions(client: EmbeddedClient, changes: dict[str, Any]) -> None:
-    [(status, answer)] = ask(client, "/completions", text(**changes))
-    assert status == 400
-    assert answer["error"]["message"]
 
 
 def test_a_client_that_disconnects_frees_its_rows(client: EmbeddedClient) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import torch
 from starlette.responses import JSONResponse, Response
 
 from sweet.errors import UsageError
@@ -18,6 +19,7 @@ from sweet.llm.remote import RemoteClient
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
+from tests.llm.test_engine import plain_logprobs
 from tests.llm.test_remote import Server, error, run
 from tests.llm.thinking_models import thinking_client, thinking_tokenizer
 
@@ -96,13 +98,8 @@ def test_a_thought_ends_when_its_tokens_are_used_up(template: str, tags: bool) -
     thought = "I do not know, I do not know, I do not know, I do not know."
     limited = Sampling(temperature=0.0, max_tokens=60, max_thought_tokens=5)
 
-    async def ask(client: EmbeddedClient) -> tuple[Completion, Any]:
-        completion = await client.chat(ASK, limited)
-        ids = completion.replies[0].token_ids or ()
-        return completion, await client.score([*(completion.prompt_token_ids or ()), *ids])
-
     with opened(template, [f"{opening}{thought}</think>It is 5."], tags=tags) as client:
-        completion, scored = asyncio.run(ask(client))
+        completion = asyncio.run(client.chat(ASK, limited))
         [reply] = completion.replies
         [free] = asyncio.run(client.chat(ASK, GREEDY)).replies
         assert reply.token_ids is not None
@@ -113,7 +110,10 @@ def test_a_thought_ends_when_its_tokens_are_used_up(template: str, tags: bool) -
         assert list(reply.token_ids[own + 5 : own + 5 + len(forced)]) == forced
         assert reply.thought is not None
         assert thought.startswith(reply.thought)
-        assert reply.logprobs == pytest.approx(scored.logprobs[-len(reply.token_ids) :], abs=1e-3)
+        assert completion.prompt_token_ids is not None
+        truth = plain_logprobs(client.engine.decoder.model, completion.prompt_token_ids, reply.token_ids)
+        expected = truth[torch.arange(len(reply.token_ids)), list(reply.token_ids)].tolist()
+        assert reply.logprobs == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_short_thought_is_not_limited() -> None:

@@ -97,14 +97,12 @@ def test_replies_under_way_end_with_the_old_weights_and_none_is_lost(
         assert sampling.wait(60)
         updated = engine.update(weights_of(policies[1]), 1)
         waiting = [engine.submit(PROMPT, Sampling(max_tokens=12, seed=seed)) for seed in range(5)]
-        scored = engine.score(PROMPT)
         assert not updated.done()
         go_on.set()
         updated.result(60)
         engine.update(weights_of(policies[2]), 2).result(60)
         last = engine.submit(PROMPT, Sampling(max_tokens=12, seed=9))
         replies = [*first.result(60), *(future.result(60)[0] for future in waiting), *last.result(60)]
-        scored.result(60)
     finally:
         engine.close()
     assert [reply.version for reply in replies[:5]] == [0] * 5

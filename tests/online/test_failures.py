@@ -110,7 +110,7 @@ def serving(agent: str, dies_at: int | None = None) -> Iterator[tuple[str, list[
         async def reset(request: Request) -> Response:
             return JSONResponse({"success": True})
 
-        app = make_app(client, client)
+        app = make_app(client)
         app.routes.append(Route("/collective_rpc", reload, methods=["POST"]))
         app.routes.append(Route("/reset_prefix_cache", reset, methods=["POST"]))
         async with listening(app, "127.0.0.1", 0) as (url, _):
