@@ -29,7 +29,6 @@ PACKAGES = (
     "openrlhf",
     "peft",
     "pillow",
-    "playwright",
     "vllm",
 )
 """Packages whose versions are recorded, if they are installed. None of them is imported."""

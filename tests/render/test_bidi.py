@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from sweet.render.bidi import Session
-from sweet.render.driver import Disconnected, DriverError
+from sweet.render.bidi import Disconnected, DriverError, Session
 
 
 async def odd(request: web.Request) -> web.WebSocketResponse:
