@@ -20,10 +20,9 @@ reads an export back unchanged. The agent's thoughts are left out unless they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from sweet.datasets.layout import (
     is_imported,
@@ -49,42 +48,40 @@ from sweet.stages.options import SimUrlConfig
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
-Target = Literal["published", "verifiers", "gymnasium", "trl"]
+Target = Literal["published", "verifiers", "trl"]
 """What an export is for."""
 
 NAMED = 5
 """Tasks that a warning names."""
 
-_ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium")
 _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
     "tokenizer": ("published",),
     "incomplete": ("published",),
     "include_thoughts": ("published", "trl"),
-    **dict.fromkeys(("name", "task", "tasks", "split", "sim", "sim_url"), _ENVIRONMENTS),
+    **dict.fromkeys(("name", "task", "tasks", "split", "sim", "sim_url"), ("verifiers",)),
 }
 """The options that only some exports have."""
 
 
 class DataExportConfig(SimUrlConfig):
     to: Target = "published"
-    """published: dialogues in the published format. verifiers, gymnasium: tasks, human and scorer as an environment
-    package for trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
+    """published: dialogues in the published format. verifiers: tasks, human and scorer as an environment package for
+    trainers on that library. trl: pairs of replies as data sets for TRL's DPOTrainer and KTOTrainer."""
     from_: str | None = None
     """Rollouts to export, or with --to trl pairs; default: the newest."""
     out: Path | None = None
     """File to write; default: stdout. With another --to: the directory to create."""
     name: str | None = None
-    """With --to verifiers or gymnasium: name of the package, sweet-env-NAME; default: the kind of task and the
-    dataset."""
+    """With --to verifiers: name of the package, sweet-env-NAME; default: the kind of task and the dataset."""
     task: str | None = None
     """With --tasks: kind of task; default: that of the run, else code."""
     tasks: str | None = None
-    """With --to verifiers or gymnasium: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No
-    run is needed then."""
+    """With --to verifiers: a dataset or a JSONL file of tasks, instead of the tasks of the dialogues. No run is needed
+    then."""
     split: str | None = None
     """With --tasks: the split of the dataset; default: train."""
     sim: str | None = None
-    """With --to verifiers or gymnasium: the simulated human; default: that of the dialogues, else scripted."""
+    """With --to verifiers: the simulated human; default: that of the dialogues, else scripted."""
     tokenizer: str | None = None
     """Model whose chat template renders the prompts of the agent's turns; default: the agent's, if that is a model on
     this machine."""
@@ -114,141 +111,48 @@ def check_options(config: DataExportConfig) -> None:
         raise UsageError("The export requires a directory to create.", fix="--out DIR")
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """The order of the rows of an export.
-
-    Attributes:
-        complete: the rows of the tasks with the most dialogues: block by block, in each the tasks in the same order.
-        rest: the rows of the other tasks.
-        samples: number of blocks.
-        tasks: number of tasks of a block.
-        incomplete: ids of the other tasks.
-    """
-
-    complete: list[RolloutEntry]
-    rest: list[RolloutEntry]
-    samples: int
-    tasks: int
-    incomplete: list[str]
-
-    @classmethod
-    def of(cls, rows: Iterable[RolloutEntry], *, by_id: bool) -> Self:
-        """Order rows.
-
-        Args:
-            by_id: order the tasks by their ids; otherwise as they first appear.
-        """
-        of_task: dict[str, list[RolloutEntry]] = {}
-        for row in rows:
-            of_task.setdefault(row.task_id, []).append(row)
-        names = sorted(of_task, key=task_order) if by_id else list(of_task)
-        ordered = {name: sorted(of_task[name], key=lambda row: (row.sample, row.offset)) for name in names}
-        samples = max(map(len, ordered.values()), default=0)
-        complete = [found for found in ordered.values() if len(found) == samples]
-        incomplete = [name for name, found in ordered.items() if len(found) < samples]
-        return cls(
-            complete=[found[block] for block in range(samples) for found in complete],
-            rest=[row for name in incomplete for row in ordered[name]],
-            samples=samples,
-            tasks=len(complete),
-            incomplete=incomplete,
-        )
-
-    def rows(self, incomplete: Literal["keep", "drop"]) -> list[RolloutEntry]:
-        return self.complete if incomplete == "drop" else self.complete + self.rest
-
-    def report(self, incomplete: Literal["keep", "drop"], reporter: Reporter) -> None:
-        """Say what the blocks are, and warn of tasks that are not in them."""
-        blocks, tasks = count(self.samples, "block"), count(self.tasks, "task")
-        reporter.say(f"{blocks}, each with a dialogue of the same {tasks} in the same order.")
-        if self.incomplete:
-            names = ", ".join(self.incomplete[:NAMED]) + (", …" if len(self.incomplete) > NAMED else "")
-            rows = count(len(self.rest), "row")
-            done = f"dropped: {rows}" if incomplete == "drop" else f"after the blocks: {rows}"
-            more = "" if incomplete == "drop" else ", where the published evaluation refuses them (--incomplete drop)"
-            reporter.warn(
-                f"With fewer than {count(self.samples, 'dialogue')}: {count(len(self.incomplete), 'task')} ({names}); "
-                f"{done}{more}."
-            )
-
-
-class PromptWriter:
-    """Adds `input` and `output` to the agent's turns.
-
-    Args:
-        template: renders the prompts; None where there is no tokenizer, and nothing is added.
-        system: the agent's system prompt in dialogues that have none of their own.
-
-    Attributes:
-        missing: number of turns so far that lack `input`.
-    """
-
-    def __init__(self, template: ChatTemplate | None, system: str) -> None:
-        self._template, self._system = template, system
-        self.missing = 0
-
-    def written(self, trajectory: Trajectory) -> Trajectory:
-        """Return the dialogue with the prompts of its turns.
-
-        Raises:
-            UsageError: the template refuses one.
-        """
-        turns = [self._turn(trajectory, index) for index in range(len(trajectory.dialogue_history))]
-        return trajectory.model_copy(update={"dialogue_history": tuple(turns)})
-
-    def _turn(self, trajectory: Trajectory, index: int) -> Turn:
-        turn = trajectory.dialogue_history[index]
-        if turn.role != "assistant":
-            return turn
-        if self._template is None:
-            self.missing += turn.input is None
-            return turn
-        given = turn.input
-        if not isinstance(given, str):
-            try:
-                given = self._template.text(trajectory.observation(index, self._system))
-            except ValueError as error:
-                what = f"The prompt of turn {index} cannot be rendered: {error}."
-                fix = "--tokenizer MODEL"
-                raise UsageError(what, where=f"dialogue {trajectory.id}", fix=fix) from error
-        return turn.model_copy(update={"input": given, "output": turn.said})
-
-
 class Export:
     """The rows of an export.
 
     Raises:
         InputError: a row of the rollouts is damaged.
         UsageError: there are no such rollouts, or no such tokenizer.
-
-    Attributes:
-        blocks: their order.
     """
 
     def __init__(self, run: Run, config: DataExportConfig, reporter: Reporter) -> None:
         self._run, self._config, self._reporter = run, config, reporter
         self._rollouts = run.find("rollouts", config.from_, needed_by="data export")
         self._index = Index(run.file(self._rollouts), ROLLOUTS)
-        self.blocks = Blocks.of(self._index.entries, by_id=not is_imported(self._rollouts))
         self._template, self._why_none = self._find_template()
-        self.prompts = PromptWriter(self._template, agent_system(run, self._rollouts))
+        self._system = agent_system(run, self._rollouts)
+        self._without_input = 0
+        of_task: dict[str, list[RolloutEntry]] = {}
+        for row in self._index.entries:
+            of_task.setdefault(row.task_id, []).append(row)
+        names = list(of_task) if is_imported(self._rollouts) else sorted(of_task, key=task_order)
+        ordered = [sorted(of_task[name], key=lambda row: (row.sample, row.offset)) for name in names]
+        self._samples = max(map(len, ordered), default=0)
+        self._complete = [found for found in ordered if len(found) == self._samples]
+        self._incomplete = [found for found in ordered if len(found) < self._samples]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, and report afterwards what they lack."""
-        self.blocks.report(self._config.incomplete, self._reporter)
+        entries = [found[block] for block in range(self._samples) for found in self._complete]
+        rest = [row for found in self._incomplete for row in found]
+        self._report_blocks(len(rest))
         rewards = newest_rewards(self._run, self._rollouts)
         system = known_system(self._run, self._rollouts)
         unanswered = 0
-        for entry in self.blocks.rows(self._config.incomplete):
+        for entry in entries if self._config.incomplete == "drop" else entries + rest:
             trajectory = parse_row(self._index.line(entry), Trajectory, self._index.path)
             unanswered += trajectory.dialogue_history[-1].role != "assistant"
             reward = rewards.get(trajectory.id, trajectory.reward)
             trajectory = trajectory if self._config.include_thoughts else without_thoughts(trajectory)
-            yield published_row(self.prompts.written(trajectory), reward, system)
-        if self.prompts.missing:
+            turns = tuple(self._turn(trajectory, index) for index in range(len(trajectory.dialogue_history)))
+            yield published_row(trajectory.model_copy(update={"dialogue_history": turns}), reward, system)
+        if self._without_input:
             self._reporter.warn(
-                f"Turns of the agent without `input`, their prompt: {self.prompts.missing}, as {self._why_none}. The "
+                f"Turns of the agent without `input`, their prompt: {self._without_input}, as {self._why_none}. The "
                 "published critic data and candidates need it (--tokenizer MODEL)."
             )
         if unanswered:
@@ -261,11 +165,47 @@ class Export:
         return ExportMetrics(
             trajectories=rows,
             out=str(out),
-            tasks=self.blocks.tasks,
-            samples=self.blocks.samples,
-            incomplete=len(self.blocks.incomplete),
-            without_input=self.prompts.missing,
+            tasks=len(self._complete),
+            samples=self._samples,
+            incomplete=len(self._incomplete),
+            without_input=self._without_input,
         )
+
+    def _report_blocks(self, rest: int) -> None:
+        """Say what the blocks are, and warn of tasks that are not in them."""
+        blocks, tasks = count(self._samples, "block"), count(len(self._complete), "task")
+        self._reporter.say(f"{blocks}, each with a dialogue of the same {tasks} in the same order.")
+        if self._incomplete:
+            first = [found[0].task_id for found in self._incomplete[:NAMED]]
+            names = ", ".join(first) + (", …" if len(self._incomplete) > NAMED else "")
+            done = f"after the blocks: {count(rest, 'row')}, where the published evaluation refuses them"
+            done = (
+                f"{done} (--incomplete drop)" if self._config.incomplete == "keep" else f"dropped: {count(rest, 'row')}"
+            )
+            tasks = count(len(self._incomplete), "task")
+            self._reporter.warn(f"With fewer than {count(self._samples, 'dialogue')}: {tasks} ({names}); {done}.")
+
+    def _turn(self, trajectory: Trajectory, index: int) -> Turn:
+        """Return a turn, that of the agent with its prompt and its raw reply.
+
+        Raises:
+            UsageError: the template refuses the prompt.
+        """
+        turn = trajectory.dialogue_history[index]
+        if turn.role != "assistant":
+            return turn
+        if self._template is None:
+            self._without_input += turn.input is None
+            return turn
+        given = turn.input
+        if not isinstance(given, str):
+            try:
+                given = self._template.text(trajectory.observation(index, self._system))
+            except ValueError as error:
+                what = f"The prompt of turn {index} cannot be rendered: {error}."
+                fix = "--tokenizer MODEL"
+                raise UsageError(what, where=f"dialogue {trajectory.id}", fix=fix) from error
+        return turn.model_copy(update={"input": given, "output": turn.said})
 
     def _find_template(self) -> tuple[ChatTemplate | None, str]:
         """Return the chat template of the prompts, or None and the reason why there is none."""

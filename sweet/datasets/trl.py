@@ -10,7 +10,7 @@ and is in neither data set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from typing import Any
 
 from pydantic_core import to_json
@@ -22,7 +22,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.rows import Pair
-from sweet.tasks.base import Message, chat_rows
+from sweet.tasks.base import chat_rows
 from sweet.units import count
 
 PREFERENCE, KTO = "preference.jsonl", "kto.jsonl"
@@ -38,8 +38,8 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     assert config.out is not None, "check_options"
     pairs = run.find("pairs", config.from_, needed_by="data export --to trl")
     reporter.say(f"Exporting {pairs.id}.")
-    labels: dict[tuple[str, int, str, str | None], set[bool]] = {}
-    prompts: dict[tuple[str, int], tuple[Message, ...]] = {}
+    labels: dict[tuple[str, int, str], set[bool]] = {}
+    prompts: dict[tuple[str, int], list[dict[str, str]]] = {}
     preferences = alone = 0
     with new_folder(config.out) as folder:
         with (folder / PREFERENCE).open("wb") as file:
@@ -47,19 +47,18 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                 if pair.rejected is None:
                     alone += 1
                     continue
-                prompts[(pair.trajectory_id, pair.turn)] = pair.observation
-                for label, text, thought in _replies(pair):
-                    kept = thought if config.include_thoughts else None
-                    labels.setdefault((pair.trajectory_id, pair.turn, text, kept), set()).add(label)
-                file.write(_line(preference_row(pair, thoughts=config.include_thoughts)))
+                prompt = prompts[pair.trajectory_id, pair.turn] = chat_rows(pair.observation)
+                chosen = _reply(pair.chosen, pair.chosen_thought if config.include_thoughts else None)
+                rejected = _reply(pair.rejected, pair.rejected_thought if config.include_thoughts else None)
+                file.write(_line({"prompt": prompt, "chosen": [chosen], "rejected": [rejected]}))
+                for label, reply in ((True, chosen), (False, rejected)):
+                    labels.setdefault((pair.trajectory_id, pair.turn, json.dumps(reply)), set()).add(label)
                 preferences += 1
         plain = {key: found for key, found in labels.items() if len(found) == 1}
         with (folder / KTO).open("wb") as file:
-            for (dialogue, turn, text, thought), found in plain.items():
-                prompt = chat_rows(prompts[(dialogue, turn)])
-                row = {"prompt": prompt, "completion": [_reply(text, thought)], "label": True in found}
-                file.write(_line(row))
-    desirable = sum(True in found for found in plain.values())
+            for (dialogue, turn, text), found in plain.items():
+                prompt = prompts[dialogue, turn]
+                file.write(_line({"prompt": prompt, "completion": [json.loads(text)], "label": True in found}))
     ambiguous = len(labels) - len(plain)
     if ambiguous:
         reporter.say(f"Chosen in one pair and rejected in another, so without a label: {count(ambiguous, 'reply')}.")
@@ -68,32 +67,11 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     metrics = TrlExportMetrics(
         preferences=preferences,
         replies=len(plain),
-        desirable=desirable,
+        desirable=sum(True in found for found in plain.values()),
         ambiguous=ambiguous,
         out=str(config.out),
     )
     return StageResult("data export", run.path, metrics)
-
-
-def preference_row(pair: Pair, *, thoughts: bool = False) -> dict[str, Any]:
-    """Return a pair, with a rejected reply, as TRL's conversational preference with an explicit prompt.
-
-    Args:
-        thoughts: also the thoughts before the replies, as `reasoning_content`.
-    """
-    prompt = chat_rows(pair.observation)
-    (_, chosen, chosen_thought), (_, rejected, rejected_thought) = _replies(pair)
-    return {
-        "prompt": prompt,
-        "chosen": [_reply(chosen, chosen_thought if thoughts else None)],
-        "rejected": [_reply(rejected, rejected_thought if thoughts else None)],
-    }
-
-
-def _replies(pair: Pair) -> Iterator[tuple[bool, str, str | None]]:
-    yield True, pair.chosen, pair.chosen_thought
-    if pair.rejected is not None:
-        yield False, pair.rejected, pair.rejected_thought
 
 
 def _reply(text: str, thought: str | None) -> dict[str, str]:

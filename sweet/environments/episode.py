@@ -19,14 +19,11 @@ from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import Outcome, Trajectory
 
-EXTERNAL = "external"
-"""The name of an agent that is another program."""
-
 
 class _External:
     """The agent's client (implements ChatClient): passes requests out and replies in."""
 
-    model = EXTERNAL
+    model = "external"
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[list[Message]] = asyncio.Queue()
@@ -49,21 +46,14 @@ class Episode:
     """A dialogue under way.
 
     Attributes:
-        task_id: of its task.
         trajectory: the dialogue, once it has ended; None before.
     """
 
     def __init__(self, assignment: Assignment, human: Human, kind: TaskKind, rules: Rules) -> None:
-        self.task_id = assignment.task.id
         self.trajectory: Trajectory | None = None
         self._agent = _External()
         self._dialogue = Dialogue(assignment, self._agent, human, kind, rules)
         self._playing: asyncio.Task[Trajectory] | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether the dialogue has ended."""
-        return self.trajectory is not None
 
     async def start(self) -> list[Message]:
         """Begin, and return what the agent reads before its first turn: its system prompt and the request."""

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
-from sweet.errors import SweetError, UsageError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
-from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.sides import check_human, check_vision, open_simulated_humans, rendering_of
-from sweet.stages.base import Reporter, Silent
+from sweet.stages.base import Silent
 from sweet.stages.frame import AskedModel, plan_serving
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Task
 from sweet.tasks.files import load_task_file
-from sweet.tasks.kind import TaskKind
+from sweet.tasks.kind import TaskKind, check_scorer_option
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
@@ -83,18 +81,8 @@ class World:
         return await self._scorer.submit(trajectory)
 
 
-def reward_of(score: Score) -> float:
-    """Return the reward of a score. Raises SweetError if the task is invalid, so that there is none."""
-    if score.reward is None:
-        why = score.detail.get("why", "")
-        raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check")
-    return score.reward
-
-
 @asynccontextmanager
-async def open_world(
-    folder: Path, settings: EnvironmentSettings, tasks: list[Task], reporter: Reporter | None = None
-) -> AsyncIterator[World]:
+async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Task]) -> AsyncIterator[World]:
     """Open the human and the scorer of an environment's folder, for the duration of the context.
 
     Args:
@@ -103,8 +91,10 @@ async def open_world(
     Raises:
         SweetError: something that they need is missing, or a setting does not fit the tasks.
     """
-    reporter = reporter or Silent()
+    reporter = Silent()
     kind, config = kind_of(settings, folder), settings.rollout(folder)
+    if settings.scorer != "strict":
+        check_scorer_option(kind, "scorer")
     check_human(kind, tasks, config)
     planned = plan_humans(kind, config)
     rendering = rendering_of(kind, config, reporter)
@@ -127,29 +117,11 @@ async def open_world(
         humans = await open_simulated_humans(
             kind, config, planned, opens, reporter, stack, temporary, rendering, browser
         )
-        request = _request(kind, settings, temporary, reporter.say, looks)
-        scorer = await stack.enter_async_context(open_async_scorer(kind, request))
-        yield World(kind, _rules(config), planned, humans, scorer)
-
-
-def _rules(config: RolloutConfig) -> Rules:
-    return Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.protocol)
-
-
-def _request(
-    kind: TaskKind,
-    settings: EnvironmentSettings,
-    folder: Path,
-    say: Callable[[str], None],
-    looks: Mapping[str, Any],
-) -> ScoringRequest:
-    chosen: dict[str, Any] = {"scorer": settings.scorer, "tolerance": settings.tolerance}
-    chosen |= {"similarity": settings.similarity}
-    used = {name: value for name, value in chosen.items() if name in kind.scorer_options}
-    if settings.scorer != "strict" and "scorer" not in kind.scorer_options:
-        raise UsageError(
-            f"Tasks of the kind {kind.name} have one scorer.",
-            where="scorer",
-            fix="leave scorer out of environment.json",
+        chosen = {"scorer": settings.scorer, "tolerance": settings.tolerance, "similarity": settings.similarity}
+        looks |= {name: value for name, value in chosen.items() if name in kind.scorer_options}
+        request = ScoringRequest(
+            run=temporary, say=reporter.say, sandbox=settings.sandbox, workers=settings.workers, **looks
         )
-    return ScoringRequest(run=folder, say=say, sandbox=settings.sandbox, workers=settings.workers, **used, **looks)
+        scorer = await stack.enter_async_context(open_async_scorer(kind, request))
+        rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.protocol)
+        yield World(kind, rules, planned, humans, scorer)

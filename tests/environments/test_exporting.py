@@ -47,9 +47,8 @@ def test_a_package_has_the_tasks_and_the_settings_of_the_dialogues(played: Playe
     assert left == [], "a placeholder that was not filled"
 
 
-@pytest.mark.parametrize("target", ["verifiers", "gymnasium"])
-def test_the_code_of_a_package_compiles(played: Played, tmp_path: Path, target: str) -> None:
-    package = exported(played.run, tmp_path / "env", to=target, name="other")
+def test_the_code_of_a_package_compiles(played: Played, tmp_path: Path) -> None:
+    package = exported(played.run, tmp_path / "env", name="other")
     compile((package / "__init__.py").read_text(), "package", "exec")
     assert package.name == "sweet_env_other"
 
@@ -148,7 +147,7 @@ def test_human_and_scorer_of_pages_share_the_browsers(tmp_path: Path, monkeypatc
 
 def test_test_tasks_are_warned_of(played: Played, tmp_path: Path) -> None:
     heard = Heard()
-    run_environment_export(played.run, DataExportConfig(to="gymnasium", out=tmp_path / "env"), heard)
+    run_environment_export(played.run, DataExportConfig(to="verifiers", out=tmp_path / "env"), heard)
     assert "cannot be measured" in heard.warnings[0]
 
 
@@ -170,7 +169,7 @@ def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
         {"to": "verifiers"},
         {"to": "trl", "out": tmp_path / "x", "sim": "m"},
         {"tasks": "micro"},
-        {"to": "gymnasium", "out": tmp_path / "x", "split": "test"},
+        {"to": "verifiers", "out": tmp_path / "x", "split": "test"},
     ]
     for options in wrong:
         with pytest.raises(UsageError):
@@ -198,7 +197,7 @@ def test_settings_are_checked_where_they_are_read(tmp_path: Path) -> None:
 
 def test_the_command(played: Played, tmp_path: Path) -> None:
     out = tmp_path / "env"
-    done = programs.run(["-m", "sweet", "data", "export", played.run.path, "--to", "gymnasium", "--out", out, "--json"])
+    done = programs.run(["-m", "sweet", "data", "export", played.run.path, "--to", "verifiers", "--out", out, "--json"])
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["metrics"]["tasks"] == 8
     assert f"pip install -e {out}" in done.stderr

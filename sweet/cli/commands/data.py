@@ -215,7 +215,7 @@ def import_(
             "sweet data export RUN --to verifiers --out env",
             "its tasks as an environment for verifiers and prime-rl",
         ),
-        ("sweet data export --tasks micro --to gymnasium --out env", "a dataset, without a run"),
+        ("sweet data export --tasks micro --to verifiers --out env", "a dataset, without a run"),
         ("sweet data export RUN --to trl --out trl", "its pairs for TRL's DPOTrainer and KTOTrainer"),
     ),
     text="By default in the published format: the rows are blocks of the same tasks in the same order, as the "
@@ -229,7 +229,7 @@ def export(call: Call[DataExportConfig], run: OptionalRun = None) -> None:
     from sweet.datasets.trl import run_trl_export
 
     check_options(call.config)
-    if call.config.to in ("verifiers", "gymnasium"):
+    if call.config.to == "verifiers":
         _export_environment(call, run)
         return
     opened = newest_run(run, call.reporter)
@@ -252,8 +252,7 @@ def _export_environment(call: Call[DataExportConfig], run: Path | None) -> None:
     result = run_environment_export(opened, call.config, call.reporter)
     console.print_result(result, as_json=call.common.json)
     call.reporter.say(f"next: pip install -e {shlex.quote(result.metrics.out)}")
-    if call.config.to == "verifiers":
-        call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
+    call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
 
 
 @command(
