@@ -75,13 +75,13 @@ class WebSightMetrics(Record):
     train: int | None = None
     """tasks of the split train"""
     train_passed_over: int | None = None
-    """rows without a page or a description"""
+    """rows without a page or a description, if this call built the split"""
     train_sha256: str | None = None
     """digest of the file"""
     test: int | None = None
     """tasks of the split test"""
     test_passed_over: int | None = None
-    """rows without a page or a description"""
+    """rows without a page or a description, if this call built the split"""
     test_sha256: str | None = None
     """digest of the file"""
 

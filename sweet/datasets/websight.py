@@ -4,33 +4,27 @@ A task is made from a row: the agent gets its description, and its page is the r
 of WebSight v0.2 and test the following 10,000, of which the paper plays the first 500. A task is named after its row,
 `websight-00042`, independent of other rows. Rows without a page or a description are skipped.
 
-A split is written to a hidden file in the same folder, one line per task, and renamed when it is complete. A stopped
-build resumes after its last complete line if the source still has the same row there; otherwise it starts again.
+The texts of a split are some tens of megabytes: a split is built in one go, and put in place when it is complete.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import re
-import shutil
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
 from pydantic import Field
 
 from sweet.datasets.hub import reaching_hub
 from sweet.datasets.metrics import WebSightMetrics
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import SweetError, UsageError
 from sweet.files import replacing
 from sweet.installation import install_command
 from sweet.paths import data_folder
-from sweet.runs.jsonl import JsonlWriter, encode, plain, read_rows, scan_jsonl
+from sweet.runs.jsonl import encode, plain, read_rows
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import HubConfig
 from sweet.tasks.files import websight_file
@@ -44,8 +38,6 @@ Split = Literal["train", "test"]
 ROWS: dict[Split, range] = {"train": range(10_000), "test": range(10_000, 20_000)}
 """The rows of each split."""
 
-_ID = re.compile(r"websight-(\d{5,})")
-
 
 class WebSightConfig(HubConfig):
     source: str = WEBSIGHT
@@ -55,15 +47,15 @@ class WebSightConfig(HubConfig):
     split: str | None = None
     """Only this split: train or test."""
     limit: int | None = Field(default=None, ge=1)
-    """Only the first rows of each split; a later call with a larger limit continues."""
+    """Only the first rows of each split."""
 
 
 def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult[WebSightMetrics]:
     """Build the missing splits. The result's `run` is the data folder.
 
     Raises:
-        UsageError: the source does not exist or has another form, or another process is building.
-        ServerError: the hub could not be reached; fetched rows are kept.
+        UsageError: the source does not exist or has another form.
+        ServerError: the hub could not be reached.
         SweetError: the hub refused access, or the source ends too early.
     """
     folder = data_folder() / "websight"
@@ -72,154 +64,50 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
     if not splits:
         raise UsageError(f"WebSight has no split {config.split}.", where="--split", fix="train or test")
     metrics: dict[str, int | str] = {}
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            for split in splits:
-                metrics |= _SplitBuilder(split, config, reporter).metrics()
-    except Timeout as error:
-        raise UsageError("Another process is building WebSight's splits.", where=folder, fix="wait for it") from error
+    for split in splits:
+        file = websight_file(split)
+        if file.is_file() and not config.force:
+            tasks = sum(1 for _ in read_rows(file))
+            reporter.say(f"{file} has {count(tasks, 'task')} and is kept; {AGAIN} --force builds it again.")
+        else:
+            tasks, passed_over = _build(split, file, config, reporter)
+            metrics[f"{split}_passed_over"] = passed_over
+        with file.open("rb") as opened:
+            metrics |= {split: tasks, f"{split}_sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
     return StageResult("data websight", folder, WebSightMetrics.model_validate(metrics))
 
 
-@dataclass(frozen=True)
-class _SplitBuilder:
-    """Builds one split."""
-
-    split: Split
-    config: WebSightConfig
-    reporter: Reporter
-
-    @property
-    def rows(self) -> range:
-        return ROWS[self.split][: self.config.limit]
-
-    @property
-    def file(self) -> Path:
-        return websight_file(self.split)
-
-    @property
-    def unfinished(self) -> Path:
-        """The file of the unfinished split."""
-        return self.file.with_name(f".{self.file.name}.begun")
-
-    def metrics(self) -> dict[str, int | str]:
-        """Build the split if it is missing. Return the numbers of its tasks and skipped rows, and the file's sha256."""
-        last = None if self.config.force else self._last_built()
-        if last is None or last + 1 < self.rows.stop:
-            self._grow()
-            last = self._finish()
-        tasks = sum(1 for _ in scan_jsonl(self.file))
-        rows = max(last + 1, self.rows.stop) - self.rows.start
-        if rows > tasks:
-            self.reporter.warn(
-                f"Without a page or a description: {rows - tasks:,} of {count(rows, 'row')} of the split {self.split}."
-            )
-        with self.file.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {self.split: tasks, f"{self.split}_passed_over": rows - tasks, f"{self.split}_sha256": digest}
-
-    def _last_built(self) -> int | None:
-        """Return the number of the last row in the split's file; None without a file."""
-        if not self.file.is_file():
-            return None
-        try:
-            last = _last(self.file)
-        except InputError:
-            last = None
-        if last is None:
-            raise UsageError(
-                "This file was not made by this command.",
-                where=self.file,
-                fix=f"move it away, or {AGAIN} --force to replace it",
-            )
-        return _number(last)
-
-    def _grow(self) -> None:
-        """Fetch the rows that the unfinished split lacks."""
-        last = self._resumed()
-        at = self.rows.start if last is None else _number(last)
-        if at + 1 >= self.rows.stop and last is not None:
-            return
-        source = open_rows(self.config.source, self.config.subset, self.config.revision, AGAIN)
-        rows = source(at)
-        if last is not None and not self._continues(last, next(rows, None)):
-            self.reporter.warn(f"Row {at} of the source has changed: {self.split} starts again.")
-            self.unfinished.unlink()
-            rows.close()
-            last, at = None, self.rows.start
-            rows = source(at)
-        numbers = self.rows[at - self.rows.start + (last is not None) :]
-        self.reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {self.config.source}.")
-        with closing(rows), JsonlWriter(self.unfinished) as writer:
-            self._write(numbers, rows, writer)
-
-    def _continues(self, last: Row, row: Row | None) -> bool:
-        """Return whether the last task was made from this `row` of the source."""
-        return row is not None and _task(_number(last), row, self.config.source) == last
-
-    def _write(self, numbers: range, rows: Iterator[Row], writer: JsonlWriter) -> None:
-        with self.reporter.progress(self.split, len(self.rows)) as bar:
-            bar.advance(len(self.rows) - len(numbers))
-            for number in numbers:
-                row = next(rows, None)
-                if row is None:
-                    raise SweetError(
-                        f"The source ends after row {number - 1:,}; {self.split} is rows "
-                        f"{self.rows.start:,} to {self.rows.stop - 1:,}.",
-                        where=self.config.source,
-                        fix="a source with more rows, or a smaller --limit",
-                    )
-                task = _task(number, row, self.config.source)
-                if task is not None:
-                    writer.write(task)
-                bar.advance()
-
-    def _resumed(self) -> Row | None:
-        """Return the last existing task; None if the build starts again."""
-        if self.config.force:
-            self.unfinished.unlink(missing_ok=True)
-        elif self.file.is_file() and not self.unfinished.exists():  # it was made with a smaller limit
-            shutil.copyfile(self.file, self.unfinished)
-        if not self.unfinished.exists():
-            return None
-        JsonlWriter(self.unfinished).close()  # removes an incomplete line
-        try:
-            last = _last(self.unfinished)
-        except InputError:
-            last = None
-        if last is None or _number(last) not in ROWS[self.split]:
-            self.unfinished.unlink()
-            return None
-        return last
-
-    def _finish(self) -> int:
-        """Write the finished split. Return the number of its last row."""
-        last = -1
-        with replacing(self.file) as file:
-            for task in scan_jsonl(self.unfinished):
-                if _number(task) >= self.rows.stop:  # it was started with a larger limit
-                    break
-                last = _number(task)
-                file.write(encode(task) + b"\n")
-            if last < 0:
+def _build(split: Split, file: Path, config: WebSightConfig, reporter: Reporter) -> tuple[int, int]:
+    """Write the file of a split. Return the numbers of its tasks and of the rows without one."""
+    numbers = ROWS[split][: config.limit]
+    source = open_rows(config.source, config.subset, config.revision, AGAIN)
+    reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {config.source}.")
+    tasks = 0
+    with replacing(file) as out, closing(source(numbers.start)) as rows, reporter.progress(split, len(numbers)) as bar:
+        for number in numbers:
+            row = next(rows, None)
+            if row is None:
                 raise SweetError(
-                    f"No row has a page and a description, as {' and '.join(COLUMNS)}.",
-                    where=self.config.source,
-                    fix=f"{AGAIN} --force with another --source",
+                    f"The source ends after row {number - 1:,}; {split} is rows "
+                    f"{numbers.start:,} to {numbers.stop - 1:,}.",
+                    where=config.source,
+                    fix="a source with more rows, or a smaller --limit",
                 )
-        self.unfinished.unlink()
-        return last
-
-
-def _last(path: Path) -> Row | None:
-    """Return the last task of a file; None if there is none, or if it is not a task of WebSight."""
-    row = next(iter(deque(scan_jsonl(path), maxlen=1)), None)
-    return row if row is not None and _ID.fullmatch(str(row.get("id"))) else None
-
-
-def _number(task: Row) -> int:
-    """Return the number of the row that a task was made from."""
-    return int(str(task["id"]).rpartition("-")[2])
+            task = _task(number, row, config.source)
+            if task is not None:
+                out.write(encode(task) + b"\n")
+                tasks += 1
+            bar.advance()
+        if not tasks:
+            raise SweetError(
+                f"No row has a page and a description, as {' and '.join(COLUMNS)}.",
+                where=config.source,
+                fix="name another --source",
+            )
+    if tasks < len(numbers):
+        skipped = f"{len(numbers) - tasks:,} of {count(len(numbers), 'row')}"
+        reporter.warn(f"Without a page or a description: {skipped} of the split {split}.")
+    return tasks, len(numbers) - tasks
 
 
 def _task(number: int, row: Row, source: str) -> Row | None:

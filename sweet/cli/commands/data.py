@@ -67,8 +67,7 @@ def colbench(call: Call[ColBenchConfig]) -> None:
         ("sweet data websight --source WebSight/v0.2", "from Parquet files on this machine"),
     ),
     text="Streams descriptions and pages, not the screenshots, into the user's data folder; sweet rollout --task "
-    "html plays them. It can be interrupted at any time: the same command resumes. Requires the extra data, "
-    "except for JSONL files.",
+    "html plays them. A split that is there is kept. Requires the extra data, except for JSONL files.",
 )
 def websight(call: Call[WebSightConfig]) -> None:
     from sweet.datasets.websight import run_data_websight
