@@ -14,9 +14,9 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -27,12 +27,11 @@ from sweet.files import write_whole
 from sweet.installation import VERSION
 from sweet.paths import cache_folder
 from sweet.runs.cache import prune
-from sweet.sandbox.program import TierChoice
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import TaskConfig, WorkersConfig
 from sweet.tasks.base import Task
 from sweet.tasks.files import read_tasks, task_lines
-from sweet.tasks.findings import Finding, Problem
+from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
@@ -62,87 +61,27 @@ class DataCheckConfig(WorkersConfig, TaskConfig):
     """How often each reference runs, in another process each time: one that gives other values is flaky."""
 
 
-@dataclass(frozen=True)
-class CheckReport:
-    """The findings on some tasks.
-
-    Attributes:
-        tasks: number of tasks.
-        findings: in the order of the tasks.
-        lines: the lines of tasks in their file, by id; empty for a dataset.
-        seconds: duration of the check.
-    """
-
-    tasks: int
-    findings: list[Finding]
-    lines: Mapping[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def unusable(self) -> list[Finding]:
-        """The findings that make a task unusable."""
-        return [finding for finding in self.findings if finding.unusable]
-
-    def count(self, problem: Problem) -> int:
-        """Return the number of tasks with a problem."""
-        return len({finding.task_id for finding in self.findings if finding.problem == problem})
-
-    def metrics(self) -> CheckMetrics:
-        return CheckMetrics(
-            tasks=self.tasks,
-            unusable=len({finding.task_id for finding in self.unusable}),
-            invalid=self.count("invalid"),
-            flaky=self.count("flaky"),
-            slow=self.count("slow"),
-            trivial=self.count("trivial"),
-            duplicates=self.count("duplicate"),
-            leaks=self.count("leak"),
-            findings=[
-                TaskFinding(
-                    line=self.lines.get(finding.task_id),
-                    task=finding.task_id,
-                    problem=finding.problem,
-                    unusable=finding.unusable,
-                    what=finding.what,
-                    fix=finding.fix,
-                )
-                for finding in self.findings
-            ],
-            seconds=round(self.seconds, 3),
-        )
-
-
 def check_tasks(
-    kind: TaskKind,
-    tasks: Sequence[Task],
-    reporter: Reporter,
-    *,
-    repeats: int = 2,
-    sandbox: TierChoice = "auto",
-    workers: int | None = None,
-    lines: Mapping[str, int] | None = None,
-) -> CheckReport:
-    """Check tasks, running every reference.
+    kind: TaskKind, tasks: Sequence[Task], reporter: Reporter, config: DataCheckConfig, lines: Mapping[str, int]
+) -> list[Finding]:
+    """Return the findings on tasks, in their order, running every reference.
 
     Args:
-        repeats: how often each reference runs.
         lines: the lines of the tasks in their file, by id.
 
     Raises:
         SweetError: there is no sandbox, or no browser.
     """
-    began, lines = time.monotonic(), lines or {}
+    texts: dict[str, list[Finding]] = {}
+    for finding in [*duplicates(kind, tasks, lines), *leaks(tasks)]:
+        texts.setdefault(finding.task_id, []).append(finding)
     found: list[Finding] = []
-    texts = [*duplicates(kind, tasks, lines), *leaks(tasks)]
-    by_task: dict[str, list[Finding]] = {}
-    for finding in texts:
-        by_task.setdefault(finding.task_id, []).append(finding)
     with tempfile.TemporaryDirectory(prefix="sweet-check-") as folder, reporter.progress("tasks", len(tasks)) as bar:
-        request = ScoringRequest(run=Path(folder), say=reporter.say, sandbox=sandbox, workers=workers)
-        for task, findings in kind.check(tasks, request, repeats):
-            found += [*findings, *by_task.get(task.id, ())]
+        request = ScoringRequest(run=Path(folder), say=reporter.say, sandbox=config.sandbox, workers=config.workers)
+        for task, findings in kind.check(tasks, request, config.repeats):
+            found += [*findings, *texts.get(task.id, ())]
             bar.advance()
-    return CheckReport(len(tasks), found, lines, time.monotonic() - began)
+    return found
 
 
 def duplicates(kind: TaskKind, tasks: Sequence[Task], lines: Mapping[str, int]) -> Iterator[Finding]:
@@ -182,14 +121,29 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
     """
     faults = {finding.task_id: finding for finding in _cached_faults(kind, tasks)}
     own = Path(source).is_file() and not kind.has_dataset(source)
-    if faults:
-        tasks = _without(faults, kind, tasks, source, _lines(source) if own else {}, reporter, skip=skip)
-    if own and (same := list(duplicates(kind, tasks, {}))):
-        lines = _lines(source)
-        first = next(duplicates(kind, tasks, lines))
-        where = f" (line {lines[first.task_id]})" if first.task_id in lines else ""
-        twice = f"{len(same)} of {count(len(tasks), 'task')} have the reference of an earlier one"
-        reporter.warn(f"{twice}; {first.task_id}{where}: {first.what}.")
+    twice = list(duplicates(kind, tasks, {})) if own else []
+    lines = _lines(source) if own and (faults or twice) else {}
+
+    def place(name: str) -> str:
+        return f"{name} (line {lines[name]})" if name in lines else name
+
+    first = next(iter(faults.values()), None)
+    if first is not None:
+        what = f"The task {first.task_id} cannot be scored: {first.what}."
+        if len(faults) > 1:
+            what += f" The same holds for {count(len(faults) - 1, 'other task')} of {len(tasks)}."
+        if not skip:
+            check = f"sweet data check {shlex.quote(source)} --task {kind.name}"
+            fix = f"{first.fix} ({check} finds what else is wrong), or --skip-invalid"
+            raise InputError(what, path=source, line=lines.get(first.task_id), fix=fix)
+        skipped = f"Skipped {len(faults):,} of {count(len(tasks), 'task')} that cannot be scored"
+        tasks = [task for task in tasks if task.id not in faults]
+        if not tasks:
+            raise UsageError(f"{what} None is left.", where=source, fix=first.fix)
+        reporter.warn(f"{skipped}; {place(first.task_id)}: {first.what}.")
+    if twice and (same := list(duplicates(kind, tasks, lines))):
+        counted = f"{len(same)} of {count(len(tasks), 'task')} have the reference of an earlier one"
+        reporter.warn(f"{counted}; {place(same[0].task_id)}: {same[0].what}.")
     return tasks
 
 
@@ -197,35 +151,6 @@ def _lines(source: str) -> dict[str, int]:
     with suppress(SweetError):  # a plug-in may read other files than JSONL
         return task_lines(Path(source))
     return {}
-
-
-def _without(
-    faults: Mapping[str, Finding],
-    kind: TaskKind,
-    tasks: list[Task],
-    source: str,
-    lines: Mapping[str, int],
-    reporter: Reporter,
-    *,
-    skip: bool,
-) -> list[Task]:
-    """Return the tasks without those that have faults; see `refuse_invalid`."""
-    first = next(iter(faults.values()))
-    line = lines.get(first.task_id)
-    what = f"The task {first.task_id} cannot be scored: {first.what}."
-    if len(faults) > 1:
-        what += f" The same holds for {count(len(faults) - 1, 'other task')} of {len(tasks)}."
-    if not skip:
-        check = f"sweet data check {shlex.quote(source)} --task {kind.name}"
-        fix = f"{first.fix} ({check} finds what else is wrong), or --skip-invalid"
-        raise InputError(what, path=source, line=line, fix=fix)
-    kept = [task for task in tasks if task.id not in faults]
-    if not kept:
-        raise UsageError(f"{what} None is left.", where=source, fix=first.fix)
-    where = "" if line is None else f" (line {line})"
-    skipped = f"Skipped {len(faults):,} of {count(len(tasks), 'task')} that cannot be scored"
-    reporter.warn(f"{skipped}; {first.task_id}{where}: {first.what}.")
-    return kept
 
 
 def _cached_faults(kind: TaskKind, tasks: Sequence[Task]) -> list[Finding]:
@@ -256,7 +181,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         InputError: there is no such file, or a row of it is not a task.
         SweetError: there is no sandbox, or no browser.
     """
-    kind = task_kind(config.task)
+    began, kind = time.monotonic(), task_kind(config.task)
     source = source or kind.default_tasks()
     path = Path(source)
     lines: dict[str, int] = {}
@@ -267,18 +192,31 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         tasks, errors = _read_all(kind, path, lines)
     if path.is_file() and not lines:
         lines = _lines(source)
-    report = check_tasks(
-        kind,
-        tasks,
-        reporter,
-        repeats=config.repeats,
-        sandbox=config.sandbox,
-        workers=config.workers,
-        lines=lines,
+    found = [*errors, *check_tasks(kind, tasks, reporter, config, lines)]
+    of_problem = Counter(problem for _, problem in {(finding.task_id, finding.problem) for finding in found})
+    metrics = CheckMetrics(
+        tasks=len(tasks) + len(errors),
+        unusable=len({finding.task_id for finding in found if finding.unusable}),
+        invalid=of_problem["invalid"],
+        flaky=of_problem["flaky"],
+        slow=of_problem["slow"],
+        trivial=of_problem["trivial"],
+        duplicates=of_problem["duplicate"],
+        leaks=of_problem["leak"],
+        findings=[
+            TaskFinding(
+                line=lines.get(finding.task_id),
+                task=finding.task_id,
+                problem=finding.problem,
+                unusable=finding.unusable,
+                what=finding.what,
+                fix=finding.fix,
+            )
+            for finding in sorted(found, key=lambda finding: lines.get(finding.task_id, 0))
+        ],
+        seconds=round(time.monotonic() - began, 3),
     )
-    found = sorted([*errors, *report.findings], key=lambda finding: lines.get(finding.task_id, 0))
-    whole = replace(report, tasks=report.tasks + len(errors), findings=found)
-    return StageResult("data check", path, whole.metrics())
+    return StageResult("data check", path, metrics)
 
 
 def _read_all(kind: TaskKind, path: Path, lines: dict[str, int]) -> tuple[list[Task], list[Finding]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run
-from sweet.datasets.checking import CheckReport, DataCheckConfig, check_tasks, refuse_invalid, run_data_check
+from sweet.datasets.checking import DataCheckConfig, check_tasks, refuse_invalid, run_data_check
 from sweet.errors import InputError, UsageError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.plan import plan_rollout
@@ -140,8 +140,7 @@ def test_duplicates_and_leaks_are_found(tmp_path: Path) -> None:
 
 
 def test_packaged_tasks_are_clean() -> None:
-    report = check_tasks(CODE, micro.load("test")[:20], Silent(), repeats=1)
-    assert (report.tasks, report.findings) == (20, [])
+    assert check_tasks(CODE, micro.load("test")[:20], Silent(), DataCheckConfig(repeats=1), {}) == []
 
 
 def test_the_command_exits_with_1_and_prints_one_object(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,8 +272,8 @@ def toy_task(name: str) -> Task:
 
 def test_a_kind_of_a_package_is_checked_by_its_scorer() -> None:
     tasks = [toy_task(name) for name in ("hard", "easy", "broken", "coin")]
-    report: CheckReport = check_tasks(Kind(), tasks, Silent(), repeats=2)
-    assert [(finding.task_id, finding.problem, finding.unusable) for finding in report.findings] == [
+    found = check_tasks(Kind(), tasks, Silent(), DataCheckConfig(repeats=2), {})
+    assert [(finding.task_id, finding.problem, finding.unusable) for finding in found] == [
         ("easy", "trivial", False),
         ("broken", "invalid", True),
         ("coin", "flaky", True),

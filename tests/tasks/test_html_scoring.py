@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.datasets.checking import check_tasks
+from sweet.datasets.checking import DataCheckConfig, check_tasks
 from sweet.errors import UsageError
 from sweet.render.firefox import find_firefox
 from sweet.stages.base import Silent
@@ -71,6 +71,6 @@ def test_reference_pages_are_checked(tmp_path: Path) -> None:
         Task(id=name, problem_description=requests.get(name, "A bakery's page."), ground_truth=page)
         for name, page in pages.items()
     ]
-    report = check_tasks(HtmlKind(), tasks, Silent(), workers=1)
-    found = {finding.task_id: (finding.problem, finding.unusable) for finding in report.findings}
+    findings = check_tasks(HtmlKind(), tasks, Silent(), DataCheckConfig(workers=1), {})
+    found = {finding.task_id: (finding.problem, finding.unusable) for finding in findings}
     assert found == {"blank": ("trivial", False), "huge": ("invalid", True), "leak": ("leak", False)}
