@@ -144,17 +144,6 @@ def test_label_that_found_nothing_is_not_suggested_again(run: Run) -> None:
     assert steps(run) == ["sweet label"]
 
 
-def test_scores_that_are_equal_within_each_task_have_no_preferences(run: Run) -> None:
-    rollouts = played(run, RolloutConfig(samples=2))
-    with run.attempt("eval", EvalConfig(), inputs=[rollouts]) as attempt:
-        rate = {"tasks": 3, "rate": 0.0, "rate_ci_low": 0.0, "rate_ci_high": 0.5}
-        attempt.metrics["pass_at_k"] = {"1": rate, "2": rate}
-        draft = attempt.start_artifact("scores")
-        draft.path.write_text("{}\n")
-        attempt.finish_artifact(draft, rows=1)
-    assert steps(run) == ["sweet rollout --samples 6"]
-
-
 def test_candidates_without_pairs_are_ranked_again_with_more_replies(run: Run) -> None:
     candidates = pipeline(run, "candidates", **TRAIN)["candidates"]
     with suppress(SweetError), run.attempt("pair", PairConfig(), inputs=[candidates]):
@@ -255,7 +244,7 @@ def test_a_second_round_learns_from_all_rounds_from_the_first_model(run: Run) ->
     preferences = make(run, "label", "preferences", scores, text="2\n")
     assert steps(run) == ["sweet train-critic --model micro --from preferences-1 --from preferences-2"]
     critic = make(run, "train-critic", "critic", preferences, made["preferences"], text="2\n")
-    assert steps(run) == ["sweet rank"]
+    assert steps(run) == ["sweet rank --rollouts rollouts-2"]
     pairs = make(run, "pair", "pairs", make(run, "rank", "candidates", critic, second, text="2\n"), text="2\n")
     assert steps(run) == ["sweet train-actor --model micro --from pairs-1 --from pairs-2"]
     actor = make(run, "train-actor", "actor", pairs, made["pairs"], text="2\n")
