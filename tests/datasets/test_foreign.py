@@ -94,7 +94,7 @@ def test_a_failed_episode_is_a_fault(tmp_path: Path) -> None:
     assert len(found[0].dialogue_history) == 1
 
 
-def test_results_of_earlier_versions(tmp_path: Path) -> None:
+def test_results_of_verifiers_in_flat_rows(tmp_path: Path) -> None:
     row = {"example_id": 7, "prompt": SAID[:2], "completion": SAID[2:], "answer": "Lima", "reward": 0.5, "info": {}}
     file = tmp_path / "results.jsonl"
     file.write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")

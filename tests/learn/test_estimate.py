@@ -128,10 +128,16 @@ def measured(
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(
-    "sizes", [(128, 4, 256, 512, 400, 0), (128, 2, 512, 2048, 400, 128), (64, 8, 128, 500, 600, 300)]
+    ("sizes", "recompute", "mixed"),
+    [
+        ((128, 4, 256, 512, 400, 0), False, False),
+        ((128, 4, 256, 512, 400, 0), True, True),
+        ((128, 2, 512, 2048, 400, 128), False, True),
+        ((128, 2, 512, 2048, 400, 128), True, False),
+        ((64, 8, 128, 500, 600, 300), False, False),
+        ((64, 8, 128, 500, 600, 300), True, True),
+    ],
 )
 def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recompute: bool, mixed: bool) -> None:
     found = measured(*sizes, mixed=mixed, recompute=recompute)

@@ -51,13 +51,12 @@ MORE = {"regression": 9}
 """In `regression` the gradient of the head's bias has to be more than rounding. With five examples of `tokens`, which
 are of four kinds, the ranks of the first step learn from different scores."""
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
-CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (0, 2, 3)]
-CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSettings(3), "regression")]
+CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (2, 3)]
+CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(3), "regression"), (ZeroSettings(3), "tokens")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded", "chunked")]
-CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSettings(3), "sighted-lora")]
-CASES += [(ZeroSettings(stage), "tokens") for stage in (0, 3)]
-RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
+CASES += [(ZeroSettings(0), "sighted"), (ZeroSettings(3), "sighted"), (ZeroSettings(3), "sighted-lora")]
+RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "sighted")]
 """Stages that are also resumed: with a partitioned optimizer, and with partitioned weights."""
 SAVE_EVERY, STOPPED_AT = 3, 4
 """Steps between checkpoints of those, and the step after which the checkpoint is copied that the training is resumed

@@ -166,7 +166,7 @@ def read(path: Path) -> tuple[Any, Any]:
 
 
 OPTIONS: dict[str, Any] = {
-    "steps": 6,
+    "steps": 4,
     "tasks_per_step": 2,
     "group": 4,
     "tasks": "micro",
@@ -192,7 +192,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     actor = run.path / "actor" / "actor-1"
     saved = checkpoint_path(actor / RANKS)
     words = [*programs.SWEET, "train-online", str(run.path), "--device", "cpu", "--devices", "2", "--resume"]
-    words += ["--deterministic", "--tasks", "micro", "--steps", "6", "--tasks-per-step", "2", "--group", "4"]
+    words += ["--deterministic", "--tasks", "micro", "--steps", "4", "--tasks-per-step", "2", "--group", "4"]
     words += ["--max-turns", "6", "--max-tokens", "48", "--save-every", "1", "--quiet"]
 
     def steps() -> int:
@@ -210,7 +210,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
         wait_until(lambda: steps() > 1 or process.poll() is not None)
         process.kill()
     wait_until(lambda: not processes_about(actor))
-    assert steps() < 6
+    assert steps() < 4
     with pytest.raises(UsageError, match="started by several ranks"):
         run_train_online(run, config(), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
@@ -218,7 +218,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert result.artifacts[0].id == "actor-1"
     assert not (actor / RANKS).exists()
     one = run_train_online(whole, config(devices=2), Silent())
-    assert (result.metrics.updates, result.metrics.episodes) == (one.metrics.updates, 48)
+    assert (result.metrics.updates, result.metrics.episodes) == (one.metrics.updates, 32)
     assert one.metrics.updates > 1
     expected, found = trained(whole), trained(run)
     assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -42,7 +42,7 @@ def test_failures_that_depend_on_the_load_are_not_stored(store: ScreenshotStore,
     assert store.get(KEY) is None
     store.put(KEY, RenderFailed("blocked", "x"))
     file = store.picture(KEY).with_suffix(".json")
-    file.write_text(file.read_text().replace("blocked", reason))  # as older versions kept them
+    file.write_text(file.read_text().replace("blocked", reason))  # nor are they read
     assert store.get(KEY) is None
 
 

@@ -104,7 +104,7 @@ def test_the_splits_of_a_named_dataset_are_its_own(run: Run) -> None:
         play(run, "micro", holdout=0.2)
 
 
-def test_without_shares_the_digest_is_that_of_earlier_versions() -> None:
+def test_shares_are_part_of_the_digest() -> None:
     plain = RolloutConfig(tasks="own.jsonl")
     assert plain.digest() == RolloutConfig(tasks="own.jsonl", holdout=None).digest()
     assert plain.digest() != RolloutConfig(tasks="own.jsonl", holdout=0.2).digest()

@@ -44,7 +44,7 @@ def test_the_rates_of_each_human(run: Run) -> None:
         assert found["tests_passed"] == pytest.approx(sum(own) / len(own), abs=1e-6)
         assert found["success_rate_ci_low"] <= found["success_rate"] <= found["success_rate_ci_high"]
     plain = run.file(run.artifact("scores-2")).read_text()
-    assert '"human"' not in plain, "rows without a name are those of earlier versions"
+    assert '"human"' not in plain, "one human needs no name"
     text = drawn(Group(*humans(first)), 200)
     assert "scripted:terse" in text
     assert "success rate" in text

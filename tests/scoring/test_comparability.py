@@ -66,10 +66,6 @@ def test_how_often_a_human_that_leaks_is_asked(tmp_path: Path) -> None:
     sides = [evaluate(tmp_path / str(tries), REWARDS, sim="big", human_tries=tries) for tries in (1, 8)]
     found = warnings(sides[0], sides[1])
     assert [warning["text"] for warning in found.values()] == ["Tries of a human that leaks: 1 in A, 8 in B."]
-    before = evaluate(tmp_path / "before", REWARDS, sim="big")
-    del before.manifest.attempts[0].config["human_tries"]
-    assert "1 in A, 8 in B" in warnings(before, sides[1])["human_tries"]["text"], "earlier versions asked once"
-    assert warnings(before, sides[0]) == {}
 
 
 def test_the_human_as_its_server_calls_it(tmp_path: Path) -> None:

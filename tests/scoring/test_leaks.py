@@ -99,7 +99,7 @@ def test_the_report_shows_the_leak_rate_beside_success(tmp_path: Path) -> None:
         ([{}, {}], None, (2, 0, False)),
         ([{"tries": 3}, {}], None, (4, 2, False)),
         ([{}, {"tries": 8, "fault": "leaked"}], "leaked", (9, 7, True)),
-        ([{}], "leaked", (1, 0, True)),  # a dialogue of an earlier version
+        ([{}], "leaked", (1, 0, True)),  # imported, without a record of the tries
         ([{"fault": "leaked"}, {}], None, (2, 0, True)),  # protocol upstream
         ([{"fault": "echo"}], "echo", (1, 0, False)),
     ],

@@ -36,11 +36,11 @@ def test_a_prompt_that_is_the_beginning_of_the_next_one_is_not_repeated() -> Non
     assert (second.prompt_shared, second.prompt_token_ids) == (None, (1, 2, 3, 4))
 
 
-def test_rows_of_earlier_versions_know_the_prompt_of_the_last_turn_alone() -> None:
+def test_a_turn_without_a_record_of_its_prompt_has_none() -> None:
     history = turns(2)
     history[3] = history[3].model_copy(update={"prompt_token_ids": (1, 2)})
-    old = trajectory(tuple(history))
-    assert [old.prompt_ids(1), old.prompt_ids(3)] == [None, (1, 2)]
+    partly = trajectory(tuple(history))
+    assert [partly.prompt_ids(1), partly.prompt_ids(3)] == [None, (1, 2)]
 
 
 def test_a_prompt_cannot_share_more_than_the_next_one_has() -> None:

@@ -207,11 +207,10 @@ def _human(side: Evaluation) -> str:
 
 
 def _tries(side: Evaluation) -> Any:
-    """Return how often a model that plays the human is asked at most until a reply does not leak; rollouts of earlier
-    versions asked once."""
+    """Return how often a model that plays the human is asked at most until a reply does not leak."""
     played = side.played
     asks = played.get("sim") != SCRIPTED and played.get("protocol") != "upstream"
-    return played.get("human_tries", 1) if asks else _UNKNOWN
+    return played.get("human_tries", _UNKNOWN) if asks else _UNKNOWN
 
 
 def _choice(played: Mapping[str, Any]) -> str:

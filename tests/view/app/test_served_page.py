@@ -82,7 +82,7 @@ def picture(firefox: RealPage) -> bytes:
         time.sleep(0.1)
 
 
-def test_the_table_is_drawn_and_keys_work(firefox: RealPage, run: Run) -> None:
+def test_the_table_is_drawn_keys_work_and_faint_text_can_be_read(firefox: RealPage, run: Run) -> None:
     with served(run.path) as address:
         firefox.open(address)
         firefox.until(DRAWN)
@@ -93,35 +93,30 @@ def test_the_table_is_drawn_and_keys_work(firefox: RealPage, run: Run) -> None:
         dialogue = wait_for(firefox, "agent 1")
         assert "t005" not in dialogue
         assert picture(firefox) != drawn
-        firefox.press("q")
-        wait_for(firefox, "t005")
 
-
-def test_faint_text_can_be_read(firefox: RealPage, run: Run) -> None:
-    with served(run.path) as address:
-        firefox.open(address)
-        firefox.until(DRAWN)
-        wait_for(firefox, "t005")
-        firefox.press(ENTER)
-        lines = wait_for(firefox, "agent 1").splitlines()
+        lines = dialogue.splitlines()
         faint = next(number for number, line in enumerate(lines) if "expected  got" in line)
         left, top, _, height = firefox.value(AREA)
         row = height / len(lines)
         box = (left + 60, top + faint * row, left + 300, top + (faint + 1) * row)
-
         firefox.press("k")  # the terminal then selects nothing: what is selected has other colours
         time.sleep(1)
-
-        def brightest() -> int:
-            with Image.open(io.BytesIO(picture(firefox))) as image:
-                pixels = image.convert("L").crop(tuple(map(round, box)))
-                return max(value for value, count in enumerate(pixels.histogram()) if count)
-
-        limit = time.monotonic() + SECONDS
-        while (found := brightest()) < 128:
-            assert time.monotonic() < limit, found  # the page fades in
-            time.sleep(0.1)
+        wait_until_brighter(firefox, box, 128)
         firefox.press("q")
+        wait_for(firefox, "t005")
+
+
+def wait_until_brighter(firefox: RealPage, box: tuple[float, float, float, float], least: int) -> None:
+    """Wait until some pixel of this part of the window has at least this brightness: the page fades in."""
+    limit = time.monotonic() + SECONDS
+    while True:
+        with Image.open(io.BytesIO(picture(firefox))) as image:
+            pixels = image.convert("L").crop(tuple(map(round, box)))
+            found = max(value for value, count in enumerate(pixels.histogram()) if count)
+        if found >= least:
+            return
+        assert time.monotonic() < limit, found
+        time.sleep(0.1)
 
 
 def test_texts_of_models_do_nothing_in_the_page(firefox: RealPage, run: Run) -> None:
