@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import io
 import json
+import os
 import platform
 import re
 import statistics
@@ -88,7 +89,7 @@ def selenium_browser(folder: Path, settings: RenderSettings) -> Iterator[Any]:
 
     options = webdriver.FirefoxOptions()
     options.add_argument("-headless")
-    options.binary_location = find_firefox()
+    options.binary_location = find_firefox({**os.environ, "SWEET_BROWSER_DRIVER": "direct"}).path
     options.set_preference("ui.useOverlayScrollbars", 1)
     options.set_preference("network.proxy.type", 1)  # there is no network to wait for
     for kind in ("http", "ssl"):

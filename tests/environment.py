@@ -14,12 +14,13 @@ import locale
 import os
 import signal
 import site
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 PREFIXES = (
-    *("SWEET_", "_SWEET_", "XDG_", "PYTHON", "LC_", "GIT_", "TEXTUAL", "MOZ_", "MPL"),
+    *("SWEET_", "_SWEET_", "XDG_", "PYTHON", "LC_", "GIT_", "TEXTUAL", "MOZ_", "PLAYWRIGHT_", "MPL"),
     *("HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "OPENAI_", "VLLM_", "WANDB_", "TRACKIO_", "TENSORBOARD_"),
     *("RAY_", "SLURM_", "SBATCH_", "SRUN_", "PMI_", "OMPI_", "DS_", "DEEPSPEED_", "ACCELERATE_", "TORCH", "PYTORCH_"),
     *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "NCCL_", "GLOO_", "MASTER_", "LOCAL_RANK", "LOCAL_WORLD", "GROUP_", "ROLE_"),
@@ -40,6 +41,7 @@ SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGCHLD", "SIGUSR1", "SIGU
 
 def isolate() -> tempfile.TemporaryDirectory[str]:
     """Make this process's environment that of the tests; the folder that it points to is removed with the result."""
+    browsers = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or _playwright_browsers()
     packages = site.getuserbase()
     for name in [name for name in os.environ if name.startswith(PREFIXES) or name.upper() in NAMES]:
         del os.environ[name]
@@ -57,6 +59,7 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
         "USERPROFILE": str(home),
         "LOCALAPPDATA": str(home / "AppData" / "Local"),
         "SWEET_CACHE": str(home / "cache"),
+        "PLAYWRIGHT_BROWSERS_PATH": browsers,
         "PYTHONUSERBASE": packages,
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -95,3 +98,12 @@ def _has_room(folder: Path) -> bool:
     except (AttributeError, OSError, ValueError):
         return False
     return min(found.f_bavail * found.f_frsize, memory) >= ROOM and not found.f_flag & os.ST_NOEXEC
+
+
+def _playwright_browsers() -> str:
+    """Playwright's default folder of browsers: installed programs, which are no settings."""
+    if sys.platform == "darwin":
+        return str(Path.home() / "Library" / "Caches" / "ms-playwright")
+    if sys.platform == "win32":
+        return str(Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ms-playwright")
+    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright")

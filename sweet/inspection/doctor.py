@@ -423,7 +423,8 @@ def check_firefox() -> list[Check]:
     except SweetError as error:
         checks = [Check("Firefox", "missing", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")]
     else:
-        checks = [Check("Firefox", "ok", found, why)]
+        version = f" {installed_version('playwright')}" if found.driver == "playwright" else ""
+        checks = [Check("Firefox", "ok", f"{found}{version}", why)]
     folder, why = asset_folder(), "frontend pages that load Tailwind, like those of ColBench"
     missing = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
     if missing:

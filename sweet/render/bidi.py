@@ -3,7 +3,8 @@
 Each command has a number, which its answer repeats; several may be in flight at once. No events are subscribed to, so
 that Firefox does not report requests, logs and contexts, which is half of the cost of a page when a general library
 drives it: 40 reference pages of ColBench with two browsers of each kind, in turn, four rounds on two busy cores, took
-Playwright 1.64 with the same Firefox 2.1 times as long (1.7 to 2.5) and 2.0 times the processor time (1.7 to 2.3).
+Playwright's channel for the same Firefox 2.1 times as long (1.7 to 2.5) and 2.0 times the processor time (1.7 to
+2.3).
 
 The browser runs under a supervisor that kills it when this process ends (see `sweet.supervisor`), in its own folder
 (see `sweet.render.profiles`).
@@ -16,18 +17,15 @@ import base64
 import json
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import aiohttp
 
 from sweet import supervisor
+from sweet.render.driver import Disconnected, DriverError, Scripts
 from sweet.render.firefox import Processes, command, environment_of, preferences
 from sweet.render.profiles import Profile
-
-START_TIMEOUT = 90.0
-"""Seconds within which a browser must start; on an idle core it takes five."""
 
 LONGEST_ANSWER = 2**28
 """Maximum bytes of an answer; the largest are screenshots."""
@@ -38,28 +36,6 @@ SANDBOX = "sweet"
 
 CLOSING = 1.0
 """Seconds to wait for the closing handshake."""
-
-
-class DriverError(Exception):
-    """A command to Firefox failed; `str()` is its message."""
-
-
-class Disconnected(DriverError):
-    """Firefox accepts no more commands, since it or its page has ended."""
-
-
-@dataclass(frozen=True)
-class Scripts:
-    """The two scripts of a browser.
-
-    Attributes:
-        page: runs in every page before the page's own scripts, in the page's world.
-        measure: an expression for an asynchronous function without parameters, which returns a text. It is called in a
-            world of its own, which shares the document with the page but no object.
-    """
-
-    page: str
-    measure: str
 
 
 class Session:
@@ -152,15 +128,8 @@ class Session:
                 answer.set_exception(DriverError(f"{message.get('error')}: {message.get('message')}"))
 
 
-class Window:
-    """One headless Firefox with one window. `close` must be called, even if `start` failed.
-
-    No method has a time-out, and a page may keep the browser from answering: the caller limits the time and kills
-    `processes`. All coroutines except `close` raise DriverError, and Disconnected if the browser has ended.
-
-    Attributes:
-        processes: of the browser, once they are known.
-    """
+class DirectWindow:
+    """Implements `sweet.render.driver.Window`."""
 
     def __init__(self, firefox: str) -> None:
         self._firefox = firefox
@@ -172,12 +141,6 @@ class Window:
         self.processes: Processes | None = None
 
     async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
-        """Start the browser.
-
-        Args:
-            port: the port of the server that is the only one it can reach.
-            width, height: size of the window in CSS px, which are also the pixels of screenshots.
-        """
         self._measure = f"({scripts.measure})()"
         self._profile = Profile(preferences(port))
         self._session = await Session.connect(await self._port(self._profile))
@@ -204,15 +167,12 @@ class Window:
 
     @property
     def alive(self) -> bool:
-        """Whether the browser has been started and has not ended."""
         return self._session is not None and not self._session.ended
 
     async def go(self, address: str) -> None:
-        """Load a page, until its `load` event."""
         await self._do("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
     async def measure(self) -> object:
-        """Call `Scripts.measure` in its own world, once for each page, and return its text."""
         target = {"context": self._context, "sandbox": SANDBOX}
         answer = await self._do("script.evaluate", expression=self._measure, target=target, awaitPromise=True)
         if answer["type"] != "success":
@@ -220,7 +180,6 @@ class Window:
         return answer["result"].get("value")
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
-        """Return a PNG of the document's upper left `width` x `height` pixels; if not `document`, of the window's."""
         origin = "document" if document else "viewport"
         clip = {"type": "box", "x": 0, "y": 0, "width": width, "height": height}
         shot = await self._do("browsingContext.captureScreenshot", context=self._context, origin=origin, clip=clip)
@@ -234,7 +193,6 @@ class Window:
         return "" if self._profile is None else self._profile.last_output()
 
     async def close(self) -> None:
-        """Clean up after a browser whose processes have been killed. May be called more than once."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.bidi import START_TIMEOUT, Disconnected, DriverError, Scripts, Window
-from sweet.render.firefox import INSTALL_FIREFOX, Processes
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts
+from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
 from sweet.render.serving import PageServer
 
@@ -98,9 +98,9 @@ class _Settled(BaseModel):
 class Browser:
     """A browser of a pool. Call `start`, then `shoot` for one page after another; `stop` must be called."""
 
-    def __init__(self, firefox: str, assets: AssetStore, tls: SSLContext) -> None:
+    def __init__(self, firefox: Firefox, make: MakeWindow, assets: AssetStore, tls: SSLContext) -> None:
         self._firefox = firefox
-        self._window = Window(firefox)
+        self._window = make()
         self._server = PageServer(assets, tls)
         self.clean = True
         """Whether it shows an empty page."""
@@ -129,7 +129,7 @@ class Browser:
             await self.stop()
             raise SweetError(
                 f"Firefox does not start: {reason}",
-                where=self._firefox,
+                where=str(self._firefox),
                 fix=f"{INSTALL_FIREFOX}; sweet doctor",
             ) from error
 

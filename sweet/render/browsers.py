@@ -6,8 +6,8 @@ pages, or when a page has made it fail. While pages wait, a browser loads the ne
 between takes a quarter of the time; a page that fails in this way is tried once more in a fresh browser, so that no
 page fails because of another.
 
-The browsers end when this process ends (see `sweet.render.bidi`), and the folders of those that were killed are removed
-when the next pool is opened, so that nothing is left behind however this process ends.
+Every driver ends its browsers when this process ends (see `sweet.render.driver`), and the folders of those that were
+killed are removed when the next pool is opened, so that nothing is left behind however this process ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from ssl import SSLContext
 from sweet.device import usable_cores
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
+from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
-from sweet.render.firefox import find_firefox
+from sweet.render.driver import MakeWindow
+from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.playwright_driver import open_playwright
 from sweet.render.profiles import remove_stale
 from sweet.render.renderer import CachingRenderer
 from sweet.render.serving import certificate
@@ -77,7 +80,8 @@ class BrowserPool(CachingRenderer):
 
     def __init__(
         self,
-        firefox: str,
+        firefox: Firefox,
+        make: MakeWindow,
         tls: SSLContext,
         assets: AssetStore,
         store: ScreenshotStore | None,
@@ -87,7 +91,7 @@ class BrowserPool(CachingRenderer):
         super().__init__(store, settings)
         self.started = 0
         self.given = 0
-        self._make = partial(Browser, firefox, assets, tls)
+        self._make = partial(Browser, firefox, make, assets, tls)
         self._slots: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
             self._slots.put_nowait(None)
@@ -189,15 +193,27 @@ async def open_browsers(
     firefox = find_firefox()
     tls = certificate()
     await asyncio.to_thread(remove_stale)
-    pool = BrowserPool(
-        firefox,
-        tls,
-        AssetStore(assets or asset_folder(), settings.pictures),
-        None if store is None else ScreenshotStore(store),
-        count or default_count(),
-        settings,
-    )
-    try:
-        yield pool
-    finally:
-        await pool.close()
+    async with open_driver(firefox) as make:
+        pool = BrowserPool(
+            firefox,
+            make,
+            tls,
+            AssetStore(assets or asset_folder(), settings.pictures),
+            None if store is None else ScreenshotStore(store),
+            count or default_count(),
+            settings,
+        )
+        try:
+            yield pool
+        finally:
+            await pool.close()
+
+
+@asynccontextmanager
+async def open_driver(firefox: Firefox) -> AsyncIterator[MakeWindow]:
+    """Open a driver of this Firefox for the duration of the block, which creates windows."""
+    if firefox.driver == "playwright":
+        async with open_playwright(firefox) as make:
+            yield make
+    else:
+        yield partial(DirectWindow, firefox.path)

@@ -1,43 +1,111 @@
-"""Find Firefox, and define its preferences, its environment and the handling of its processes."""
+"""Find Firefox and its driver, and define its preferences, its environment and the handling of its processes."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sweet.errors import UsageError
 from sweet.installation import install_command
 
-INSTALL_FIREFOX = "your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+INSTALL_FIREFOX = (
+    "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+)
 
 MACOS_FIREFOX = "/Applications/Firefox.app/Contents/MacOS/firefox"
 
 
-def find_firefox() -> str:
-    """Return the program that `SWEET_FIREFOX` names, else firefox-esr or firefox of the PATH or at its place on macOS.
+@dataclass(frozen=True)
+class Firefox:
+    """A Firefox to start.
+
+    Attributes:
+        path: the program, or the folder of Playwright's own build.
+        driver: the driver: Playwright, or sweet directly.
+        own: whether it is Playwright's own build, which only Playwright can drive.
+    """
+
+    path: str
+    driver: Literal["playwright", "direct"]
+    own: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}, driven {'by Playwright' if self.driver == 'playwright' else 'directly'}"
+
+
+def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
+    """Choose a Firefox and its driver: the first of these that exists.
+
+    1. The program that `SWEET_FIREFOX` names, driven directly.
+    2. Playwright's own Firefox, which `playwright install firefox` installs, driven by Playwright.
+    3. firefox-esr or firefox on the PATH or at its place on macOS, driven directly.
+
+    `SWEET_BROWSER_DRIVER` overrides this: with `direct` the second is skipped, with `playwright` Playwright drives the
+    first and the third too.
 
     Raises:
-        UsageError: there is no Firefox, or the package cryptography is not installed.
+        UsageError: there is no Firefox, a required package is not installed, or one of the two variables is invalid.
     """
     if importlib.util.find_spec("cryptography") is None:
         raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html"))
-    if given := os.environ.get("SWEET_FIREFOX"):
+    wanted = environment.get("SWEET_BROWSER_DRIVER") or None
+    if wanted not in (None, "playwright", "direct"):
+        raise UsageError(
+            "There is no driver of this name.",
+            where=f"SWEET_BROWSER_DRIVER={wanted}",
+            fix="set it to playwright or direct, or unset it",
+        )
+    spec = importlib.util.find_spec("playwright")
+    package = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    if wanted == "playwright" and package is None:
+        raise UsageError(
+            "The package playwright is not installed.",
+            where="SWEET_BROWSER_DRIVER=playwright",
+            fix=install_command("html"),
+        )
+    driver: Literal["playwright", "direct"] = "playwright" if wanted == "playwright" else "direct"
+    if given := environment.get("SWEET_FIREFOX"):
         path = shutil.which(given)
         if path is None:
             raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
-        return path
+        return Firefox(path, driver)
+    if package and wanted != "direct" and (own := _own_build(package, environment)):
+        return Firefox(own, "playwright", own=True)
     path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(MACOS_FIREFOX)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
-    return path
+    return Firefox(path, driver)
+
+
+def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the folder of the installed Firefox build of the revision that this Playwright starts."""
+    driver = package / "driver" / "package"
+    try:
+        listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
+        revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
+    if given == "0":
+        builds = driver / ".local-browsers"
+    elif given:
+        builds = Path(given)
+    elif sys.platform == "darwin":
+        builds = Path.home() / "Library" / "Caches" / "ms-playwright"
+    else:
+        builds = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    folder = builds / f"firefox-{revision}"
+    return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
 
 
 def command(path: str, folder: Path) -> list[str]:
@@ -223,7 +291,7 @@ class Processes:
     def memory(self) -> int:
         """Return their memory in MB, with shared memory counted for each of them."""
         if not _PROC:
-            return sum(kilobytes for group, kilobytes in _table_of_ps() if group == self.group) // 1024
+            return sum(row.kilobytes for row in _table_of_ps() if row.group == self.group) // 1024
         pages = 0
         for pid in self.members():
             try:
@@ -260,23 +328,51 @@ class Processes:
             return
 
     def gone(self) -> bool:
-        if not _PROC:
-            return all(group != self.group for group, _ in _table_of_ps())
-        return not any(map(_runs, self.members()))
+        return not any(row.group == self.group for row in _table())
 
 
-def _runs(pid: int) -> bool:
-    """Return whether a process has not ended; one that has stays until its parent asks for its status."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
-    return False
+def processes_of(mark: str) -> Processes | None:
+    """Return the processes of the browser whose command line contains `mark`, or None if it is not found."""
+    found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
+    return Processes(found[0]) if found else None
 
 
-def _table_of_ps() -> list[tuple[int, int]]:
-    """Return the process group and the memory in kilobytes of each process of this machine."""
+@dataclass(frozen=True)
+class _Row:
+    pid: int
+    group: int
+    kilobytes: int
+    command: str
+
+
+def _table() -> list[_Row]:
+    """Return the running processes of this machine that can be read."""
+    if not _PROC:
+        return _table_of_ps()
+    page = os.sysconf("SC_PAGE_SIZE") // 1024
+    rows = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] in "ZX":
+                continue
+            command = (entry / "cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:  # it has just ended
+            continue
+        rows.append(_Row(int(entry.name), int(fields[2]), int(fields[21]) * page, command))
+    return rows
+
+
+def _table_of_ps() -> list[_Row]:
     try:
-        said = subprocess.run(["ps", "-axo", "pgid=,rss="], capture_output=True, text=True, timeout=10)
+        said = subprocess.run(
+            ["ps", "-axo", "pid=,pgid=,rss=,command="], capture_output=True, text=True, errors="replace", timeout=10
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    rows = (line.split() for line in said.stdout.splitlines())
-    return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
+    rows = []
+    for line in said.stdout.splitlines():
+        words = line.split(None, 3)
+        if len(words) == 4:
+            rows.append(_Row(int(words[0]), int(words[1]), int(words[2]), words[3]))
+    return rows

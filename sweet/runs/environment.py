@@ -29,6 +29,7 @@ PACKAGES = (
     "openrlhf",
     "peft",
     "pillow",
+    "playwright",
     "vllm",
 )
 """Packages whose versions are recorded, if they are installed. None of them is imported."""

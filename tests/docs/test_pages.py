@@ -23,7 +23,7 @@ LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
     ".",
-    *("apt", "cat", "cd", "docker", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy"),
+    *("apt", "cat", "cd", "docker", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright"),
     *("pytest", "ruff", "sbatch", "vf-eval", "wait"),
 }
 """Other programs that the docs call; any other word in their place is misspelt."""

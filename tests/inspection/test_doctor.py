@@ -160,12 +160,14 @@ def test_torch_that_hangs_or_crashes_is_a_problem(tmp_path: Path, monkeypatch: p
 def test_firefox_and_what_pages_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography", reason="cryptography is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
     monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
     firefox, assets = doctor.check_firefox()
     assert (firefox.status, "apt install firefox" in firefox.fix) == ("missing", True)
+    assert "playwright install firefox" in firefox.fix
     assert (assets.status, assets.fix) == ("missing", "sweet data assets")
     script(tmp_path / "firefox-esr", "true")
-    assert "firefox-esr" in doctor.check_firefox()[0].found
+    assert "firefox-esr, driven directly" in doctor.check_firefox()[0].found
     monkeypatch.setenv("SWEET_FIREFOX", "no-such-program")
     assert "no-such-program" in doctor.check_firefox()[0].found
 

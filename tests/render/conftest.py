@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweet.render.assets import ASSETS
-from tests.render.real_browser import Shared
+from tests.render.real_browser import Shared, needs_playwright
 
 SMALL = b"h1 { text-transform: none; letter-spacing: 1px }"
 
@@ -32,16 +32,31 @@ def assets(folder: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")
-def pools() -> Iterator[list[Shared]]:
-    """The pool, once it has been asked for."""
-    found: list[Shared] = []
+def pools() -> Iterator[dict[str, Shared]]:
+    """By driver, those that have been asked for."""
+    found: dict[str, Shared] = {}
     yield found
-    for there in found:
+    for there in found.values():
         there.close()
 
 
+def pool_of(pools: dict[str, Shared], driver: str, assets: Path) -> Shared:
+    if driver not in pools:
+        pools[driver] = Shared(assets, driver)
+    return pools[driver]
+
+
 @pytest.fixture(scope="module")
-def shared(assets: Path, pools: list[Shared]) -> Shared:
-    if not pools:
-        pools.append(Shared(assets))
-    return pools[0]
+def shared(assets: Path, pools: dict[str, Shared]) -> Shared:
+    return pool_of(pools, "direct", assets)
+
+
+@pytest.fixture(scope="module")
+def by_playwright(assets: Path, pools: dict[str, Shared]) -> Shared:
+    return pool_of(pools, "playwright", assets)
+
+
+@pytest.fixture(params=["shared", pytest.param("by_playwright", marks=needs_playwright)])
+def either(request: pytest.FixtureRequest) -> Shared:
+    there: Shared = request.getfixturevalue(request.param)
+    return there

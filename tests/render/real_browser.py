@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,27 +13,29 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.render.browsers import BrowserPool, open_browsers
-from sweet.render.firefox import find_firefox
+from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 
 
-def _why_not() -> str | None:
-    """Return why the system's Firefox cannot be driven, or None."""
+def _why_not(driver: str) -> str | None:
+    """Return why the system's Firefox cannot be driven by this driver, or None."""
     for name in ("cryptography", "PIL"):
         try:
             __import__(name)
         except ImportError:
             return f"{name} is not installed"
     try:
-        find_firefox()
+        find_firefox({**os.environ, "PLAYWRIGHT_BROWSERS_PATH": "/nowhere", "SWEET_BROWSER_DRIVER": driver})
     except UsageError as error:
         return str(error)
     return None
 
 
-WHY_NOT = _why_not()
+WHY_NOT = _why_not("direct")
 
 needs_firefox = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+needs_playwright = pytest.mark.skipif(_why_not("playwright") is not None, reason=str(_why_not("playwright")))
 
 T = TypeVar("T")
 
@@ -39,13 +43,25 @@ PATIENT = RenderSettings(timeout=60.0)
 """A busy machine renders a page in many seconds, which is no failure; tests of the limit set one of their own."""
 
 
+@contextmanager
+def driven(driver: str) -> Iterator[Firefox]:
+    """Make the system's Firefox with this driver the one that is found in the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEET_BROWSER_DRIVER", "direct")
+        patch.setenv("SWEET_FIREFOX", find_firefox().path)
+        patch.setenv("SWEET_BROWSER_DRIVER", driver)
+        yield find_firefox()
+
+
 class Shared:
     """A pool of one browser that most tests share, with its event loop, because starting one takes seconds."""
 
-    def __init__(self, assets: Path) -> None:
+    def __init__(self, assets: Path, driver: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self.driver = driver
         self.context = open_browsers(None, 1, PATIENT, assets)
-        self.pool = self.loop.run_until_complete(self.context.__aenter__())
+        with driven(driver):
+            self.pool = self.loop.run_until_complete(self.context.__aenter__())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(self._to_the_end(what))

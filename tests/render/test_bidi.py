@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from sweet.render.bidi import Disconnected, DriverError, Session
+from sweet.render.bidi import Session
+from sweet.render.driver import Disconnected, DriverError
 
 
 async def odd(request: web.Request) -> web.WebSocketResponse:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +18,18 @@ import pytest
 from sweet.errors import UsageError
 from sweet.render.assets import AssetStore, placeholder
 from sweet.render.browser import Browser
-from sweet.render.firefox import find_firefox
+from sweet.render.browsers import open_browsers, open_driver
+from sweet.render.firefox import Firefox, _table, find_firefox
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.profiles import remove_stale
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
-from tests.render.real_browser import PATIENT, Shared, needs_firefox, outcome
+from tests.render.real_browser import PATIENT, Shared, driven, needs_firefox, needs_playwright, outcome
 
 pytestmark = needs_firefox
+
+BOTH = pytest.mark.parametrize("driver", ["direct", pytest.param("playwright", marks=needs_playwright)])
 
 PAGE = """<html>
 <head><link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">
@@ -54,11 +56,33 @@ setInterval(() => {
 </script></body></html>"""
 
 
-def test_the_same_page_gives_the_same_bytes(shared: Shared) -> None:
+def test_the_same_page_gives_the_same_bytes(either: Shared) -> None:
     """In another browser too: test_a_page_that_hangs_is_rendered_again_when_requested_again."""
-    found = [shared.run(shared.pool.shoot(page)) for page in (PAGE, PLAIN, PAGE)]
+    found = [either.run(either.pool.shoot(page)) for page in (PAGE, PLAIN, PAGE)]
     assert found[0] == found[2] != found[1]
     look_at(found[0])
+
+
+@needs_playwright
+def test_both_drivers_render_the_same(shared: Shared, by_playwright: Shared) -> None:
+    low = "<body style='margin: 0; background: #ff0000'><div style='height: 40px'>low</div></body>"
+    flat = "<body style='margin: 0'><p style='position: fixed; right: 0'>of no height</p></body>"
+    tall = "<!DOCTYPE html><p style='margin-top: 1500px'>tall</p>"
+    for page in (PAGE, low, flat, tall):
+        assert shared.run(shared.pool.shoot(page)) == by_playwright.run(by_playwright.pool.shoot(page))
+
+
+def test_playwrights_own_firefox(assets: Path) -> None:
+    async def work() -> None:
+        async with open_browsers(None, 1, PATIENT, assets) as pool:
+            look_at(await pool.shoot(PAGE))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SWEET_FIREFOX", raising=False)
+        patch.delenv("SWEET_BROWSER_DRIVER", raising=False)
+        if not find_firefox().own:
+            pytest.skip("Playwright's own Firefox is not installed (playwright install firefox)")
+        asyncio.run(work())
 
 
 def look_at(shot: Screenshot) -> None:
@@ -124,39 +148,41 @@ def test_a_page_cannot_navigate_away(shared: Shared) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_a_page_whose_process_ends_has_crashed(assets: Path) -> None:
-    async def work() -> None:
-        browser = Browser(find_firefox(), AssetStore(assets), certificate())
-        try:
-            await browser.start(PATIENT)
-            shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", PATIENT))
-            await asyncio.sleep(1)
-            assert browser.processes is not None
-            for pid in browser.processes.drawing():
-                os.kill(pid, signal.SIGKILL)
-            with pytest.raises(RenderFailed) as caught:
-                await shooting
-            assert caught.value.reason == "crashed"
-            assert not browser.alive
-        finally:
-            await browser.stop()
+    async def work(firefox: Firefox) -> None:
+        async with open_driver(firefox) as make:
+            browser = Browser(firefox, make, AssetStore(assets), certificate())
+            try:
+                await browser.start(PATIENT)
+                shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", PATIENT))
+                await asyncio.sleep(1)
+                assert browser.processes is not None
+                for pid in browser.processes.drawing():
+                    os.kill(pid, signal.SIGKILL)
+                with pytest.raises(RenderFailed) as caught:
+                    await shooting
+                assert caught.value.reason == "crashed"
+                assert not browser.alive
+            finally:
+                await browser.stop()
 
-    asyncio.run(work())
+    with driven("direct") as firefox:
+        asyncio.run(work(firefox))
 
 
 def test_a_page_that_hangs_is_rendered_again_when_requested_again(
-    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, started = shared.run(shared.pool.shoot(PAGE)), shared.pool.started
-    monkeypatch.setattr(shared.pool, "settings", replace(PATIENT, timeout=1.5))
-    monkeypatch.setattr(shared.pool, "store", ScreenshotStore(tmp_path / "kept"))
-    failed = shared.run(outcome(shared.pool, "<script>for (;;);</script>"))
+    before, started = either.run(either.pool.shoot(PAGE)), either.pool.started
+    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, timeout=1.5))
+    monkeypatch.setattr(either.pool, "store", ScreenshotStore(tmp_path / "kept"))
+    failed = either.run(outcome(either.pool, "<script>for (;;);</script>"))
     assert isinstance(failed, RenderFailed)
     assert failed.reason == "timeout"
     assert not list(tmp_path.rglob("*.json"))
     monkeypatch.undo()
-    assert [block.text for block in shared.run(shared.pool.shoot("<p>next</p>")).blocks] == ["next"]
-    assert shared.pool.started == started + 1
-    assert shared.run(shared.pool.shoot(PAGE)) == before, "another browser gives the same bytes"
+    assert [block.text for block in either.run(either.pool.shoot("<p>next</p>")).blocks] == ["next"]
+    assert either.pool.started == started + 1
+    assert either.run(either.pool.shoot(PAGE)) == before, "another browser gives the same bytes"
 
 
 def test_a_page_without_height_has_the_height_of_the_window(shared: Shared) -> None:
@@ -199,6 +225,17 @@ def test_nothing_leaves_the_machine(shared: Shared) -> None:
     shared.run(work())
 
 
+@needs_playwright
+def test_nothing_leaves_the_machine_by_playwright(by_playwright: Shared) -> None:
+    async def work() -> None:
+        async with sink() as there:
+            await outcome(by_playwright.pool, prying_pages(there.port)["socket"])
+            assert isinstance(await by_playwright.pool.shoot(PLAIN), Screenshot)
+        assert there.arrived == []
+
+    by_playwright.run(work())
+
+
 def test_a_memory_bomb_is_ended(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared.pool, "settings", replace(PATIENT, max_memory=1500))
     failed = shared.run(outcome(shared.pool, costly_pages()["memory bomb"]))
@@ -223,17 +260,17 @@ asyncio.run(main())
 
 def running(folder: Path) -> list[str]:
     """Return the command lines of the browsers that use this folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
-            found.append((entry / "cmdline").read_text(errors="replace").replace("\0", " "))
-    return [command for command in found if str(folder) in command and "supervisor" not in command]
+    return [row.command for row in _table() if str(folder) in row.command and "supervisor" not in row.command]
 
 
+@BOTH
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+def test_nothing_is_left_behind(
+    number: signal.Signals, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driven(driver):
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )
@@ -251,6 +288,8 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path, monkeypa
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setattr("sweet.render.profiles.NEW", 0.0)
         remove_stale()
+        while list(tmp_path.iterdir()) and time.monotonic() < ends:  # Playwright's driver removes its own folder last
+            time.sleep(0.2)
         assert list(tmp_path.iterdir()) == []
     finally:
         child.kill()

@@ -28,9 +28,9 @@ def test_a_page_cannot_change_how_it_is_measured(shared: Shared) -> None:
         assert shared.run(outcome(shared.pool, forging_page(script))) == plain, name
 
 
-def test_neither_can_a_page_that_changes_everything(shared: Shared) -> None:
-    plain = shared.run(shared.pool.shoot(PLAIN))
-    assert shared.run(outcome(shared.pool, forging_page(*forging_scripts().values()))) == plain
+def test_neither_can_a_page_that_changes_everything(either: Shared) -> None:
+    plain = either.run(either.pool.shoot(PLAIN))
+    assert either.run(outcome(either.pool, forging_page(*forging_scripts().values()))) == plain
 
 
 def test_named_elements_do_not_hide_functions(shared: Shared) -> None:
@@ -71,17 +71,17 @@ def test_the_colour_of_letters_is_that_which_fills_them(shared: Shared) -> None:
     assert [block.color for block in shot.blocks if block.tag == "p"] == ["#112233"]
 
 
-def test_a_report_is_bounded(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_bounded(either: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     line = "<script>for (let i = 0; i < 205; i++) document.body.appendChild(document.createElement('p')).textContent ="
-    shot = shared.run(shared.pool.shoot(body(f"{line} '\\0\\ud83d'.repeat(1010)</script>")))
+    shot = either.run(either.pool.shoot(body(f"{line} '\\0\\ud83d'.repeat(1010)</script>")))
     assert 0.9 * MOST_LETTERS < sum(len(block.text) for block in shot.blocks) <= MOST_LETTERS
     wide = "<p style='width: 20000000px; height: 20px; background: red; margin-left: -10px'>far</p>"
-    assert [block.text for block in shared.run(shared.pool.shoot(body(wide))).blocks] == ["far"]
+    assert [block.text for block in either.run(either.pool.shoot(body(wide))).blocks] == ["far"]
     many = "<script>for (let i = 0; i < 5000; i++) document.body.append(document.createElement('br'), 'x')</script>"
-    assert shared.run(shared.pool.shoot(body(many))).blocks[0].text.startswith("x x")
-    monkeypatch.setattr(shared.pool, "settings", replace(PATIENT, max_height=40))
+    assert either.run(either.pool.shoot(body(many))).blocks[0].text.startswith("x x")
+    monkeypatch.setattr(either.pool, "settings", replace(PATIENT, max_height=40))
     gone = "<p>x</p><script>document.documentElement.remove()</script>"
-    assert shared.run(shared.pool.shoot(body(gone))).blocks == ()
+    assert either.run(either.pool.shoot(body(gone))).blocks == ()
 
 
 def test_a_report_that_is_too_long_is_not_parsed() -> None:
@@ -93,19 +93,19 @@ def test_a_report_that_is_too_long_is_not_parsed() -> None:
         assert caught.value.reason == "blocked"
 
 
-def test_a_screenshot_of_noise_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_screenshot_of_noise_is_refused(either: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweet.render.browser.LARGEST_SCREENSHOT", 100_000)
     noise = (
         "<canvas id=c width=300 height=300></canvas><script>const d = c.getContext('2d');"
         " const i = d.createImageData(300, 300);"
         " for (let k = 0; k < i.data.length; k++) i.data[k] = 256 * Math.random(); d.putImageData(i, 0, 0)</script>"
     )
-    failed = shared.run(outcome(shared.pool, body(noise)))
+    failed = either.run(outcome(either.pool, body(noise)))
     assert isinstance(failed, RenderFailed)
     assert (failed.reason, failed.lasting) == ("too_large", True)
     assert "1280 x 720 px) has" in str(failed)
     assert "more than 100000" in str(failed)
-    assert isinstance(shared.run(outcome(shared.pool, PLAIN)), Screenshot)
+    assert isinstance(either.run(outcome(either.pool, PLAIN)), Screenshot)
 
 
 CLOCKS = {
@@ -144,12 +144,12 @@ CLOCKS = {
 }
 
 
-def test_all_clocks_and_made_up_names_are_the_same_each_time(shared: Shared) -> None:
+def test_all_clocks_and_made_up_names_are_the_same_each_time(either: Shared) -> None:
     scripts = "".join(
         f"<p id=p{number}></p><script>Promise.resolve({code}).then((v) => p{number}.textContent = v,"
         f" (e) => p{number}.textContent = e)</script>"
         for number, code in enumerate(CLOCKS)
     )
-    shot = shared.run(shared.pool.shoot(body(scripts)))
+    shot = either.run(either.pool.shoot(body(scripts)))
     shown = [block.text for block in shot.blocks if block.tag == "p"]
     assert dict(zip(CLOCKS, shown, strict=True)) == {code: str(value) for code, value in CLOCKS.items()}

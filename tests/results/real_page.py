@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import pytest
 
 from sweet.render import bidi
-from sweet.render.bidi import Scripts, Window
+from sweet.render.bidi import DirectWindow
+from sweet.render.driver import Scripts
 from sweet.render.firefox import find_firefox, preferences
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class RealPage:
 
     def __init__(self, more: Mapping[str, Any] | None = None) -> None:
         self._loop = asyncio.new_event_loop()
-        self._window = Window(find_firefox())
+        self._window = DirectWindow(find_firefox().path)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(bidi, "preferences", lambda port: {**preferences(port), **(more or {})})
             self._run(self._window.start(1, Scripts("", "() => ''"), 1400, 900))
