@@ -26,8 +26,11 @@ ROOT = Path(__file__).parents[1]
 SWEET = ("-m", "sweet")
 NEED_TORCH = {"train-critic", "train-actor", "train", "train-online", "rank", "rollout", "play", "demo"}
 """Commands that import torch, if they get that far."""
-SET_BY_IMPORTS = (*("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"),)
-"""Set by ray (the second when it joins a cluster), deepspeed and peft in the process that uses them; without
+SET_BY_IMPORTS = (
+    *("RAY_CLIENT_MODE", "PYTHONBREAKPOINT", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"),
+    "PYGAME_HIDE_SUPPORT_PROMPT",
+)
+"""Set by ray (the second when it joins a cluster), deepspeed, peft and gymnasium in the process that uses them; without
 them, each sets its variable to the same."""
 SWITCH = "PYTEST_FORKS"
 """Variable that turns forking off (`PYTEST_FORKS=off pytest`): every program is then run by a new interpreter."""

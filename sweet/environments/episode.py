@@ -46,10 +46,12 @@ class Episode:
     """A dialogue under way.
 
     Attributes:
+        task_id: of its task.
         trajectory: the dialogue, once it has ended; None before.
     """
 
     def __init__(self, assignment: Assignment, human: Human, kind: TaskKind, rules: Rules) -> None:
+        self.task_id = assignment.task.id
         self.trajectory: Trajectory | None = None
         self._agent = _External()
         self._dialogue = Dialogue(assignment, self._agent, human, kind, rules)

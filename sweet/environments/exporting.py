@@ -1,4 +1,4 @@
-"""`sweet data export --to verifiers`: tasks, human and scorer as an installable package.
+"""`sweet data export --to verifiers` and `--to gymnasium`: tasks, human and scorer as an installable package.
 
 The package has the tasks, and the settings of the dialogues and of their scoring (`sweet.environments.settings`); human
 and scorer stay in this program, on which it depends. Of a run, these are the tasks and the settings of its dialogues,
@@ -81,7 +81,7 @@ def run_environment_export(
     plan_humans(kind, playing)
     values = _names(config.name or f"{kind.name}-{_plain(Path(source).stem)}", kind, source, split, len(tasks))
     with new_folder(config.out) as folder:
-        files = copy_skeleton(resources.files("sweet.environments") / "templates" / "verifiers", folder, values)
+        files = copy_skeleton(resources.files("sweet.environments") / "templates" / config.to, folder, values)
         package = folder / values["package"]
         (package / SETTINGS).write_bytes(to_json(settings, indent=2, exclude_none=True) + b"\n")
         rows = (json.dumps(task.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) for task in tasks)

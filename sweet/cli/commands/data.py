@@ -214,7 +214,7 @@ def import_(
             "sweet data export RUN --to verifiers --out env",
             "its tasks as an environment for verifiers and prime-rl",
         ),
-        ("sweet data export --tasks micro --to verifiers --out env", "a dataset, without a run"),
+        ("sweet data export --tasks micro --to gymnasium --out env", "a dataset, without a run"),
         ("sweet data export RUN --to trl --out trl", "its pairs for TRL's DPOTrainer and KTOTrainer"),
     ),
     text="By default in the published format: the rows are blocks of the same tasks in the same order, as the "
@@ -224,11 +224,11 @@ def import_(
 )
 def export(call: Call[DataExportConfig], run: OptionalRun = None) -> None:
     from sweet.cli.stage import newest_run
-    from sweet.datasets.exporting import check_options, export_lines, run_data_export
+    from sweet.datasets.exporting import ENVIRONMENTS, check_options, export_lines, run_data_export
     from sweet.datasets.trl import run_trl_export
 
     check_options(call.config)
-    if call.config.to == "verifiers":
+    if call.config.to in ENVIRONMENTS:
         _export_environment(call, run)
         return
     opened = newest_run(run, call.reporter)
@@ -251,7 +251,8 @@ def _export_environment(call: Call[DataExportConfig], run: Path | None) -> None:
     result = run_environment_export(opened, call.config, call.reporter)
     console.print_result(result, as_json=call.common.json)
     call.reporter.say(f"next: pip install -e {shlex.quote(result.metrics.out)}")
-    call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
+    if call.config.to == "verifiers":
+        call.reporter.say(f"next: vf-eval {result.metrics.distribution} -n 5 --model MODEL --client.base-url URL")
 
 
 @command(
