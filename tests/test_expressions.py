@@ -36,7 +36,7 @@ from sweet.tasks.html import page
 from sweet.tasks.html.writer import write
 from sweet.view.code import fragments, prose
 
-SIZE = 30_000
+SIZE = 15_000
 """Characters of an attack."""
 NOTICED = 0.03
 """CPU seconds up to which the growth of the time is not examined."""
@@ -74,7 +74,6 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
-    "llm/template.py": "the tokenizer's special tokens, which repeat nothing",
     "results/citation.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
