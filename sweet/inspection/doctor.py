@@ -28,7 +28,7 @@ from pydantic import Field
 
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
-from sweet.errors import SweetError, UsageError
+from sweet.errors import SweetError
 from sweet.installation import (
     DISTRIBUTION,
     PACKAGE,
@@ -37,7 +37,6 @@ from sweet.installation import (
     installed_version,
     unsuitable_versions,
 )
-from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
 from sweet.stages.options import RayConfig
@@ -108,7 +107,6 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
             submit("ColBench", check_colbench),
             submit("vllm", check_vllm),
             submit("deepspeed", check_deepspeed),
-            submit("openrlhf", check_openrlhf),
             submit("Firefox", check_firefox),
         ]
         return _results(first) + sandbox + _results(further)
@@ -400,16 +398,6 @@ def check_deepspeed() -> list[Check]:
     if version is None:
         return [Check("deepspeed", "missing", "not installed", why, install_command("gpu"))]
     return [Check("deepspeed", "ok", version, why)]
-
-
-def check_openrlhf() -> list[Check]:
-    why = "train-actor --engine openrlhf"
-    named = bool(os.environ.get(PYTHON_VARIABLE))
-    try:
-        python, version = find_python()
-    except UsageError as error:
-        return [Check("openrlhf", "problem" if named else "missing", error.what, why, error.fix or "")]
-    return [Check("openrlhf", "ok", f"{version} in the environment of {python}" if named else version, why)]
 
 
 def check_firefox() -> list[Check]:

@@ -84,8 +84,8 @@ def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageC
     if recipe.prices is not None and isinstance(stage, PricedConfig) and stage.asks_models:
         found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
     logged = {name: getattr(recipe.train, name) for name in ("log_to", "log_dialogues")}
-    own = {*logged} if getattr(stage, "engine", None) == "openrlhf" else stage.model_fields_set  # which has no logs
-    found |= {name: value for name, value in logged.items() if name in type(stage).model_fields.keys() - own}
+    free = type(stage).model_fields.keys() - stage.model_fields_set
+    found |= {name: value for name, value in logged.items() if name in free}
     return stage.model_copy(update=found)
 
 

@@ -26,7 +26,6 @@ PACKAGES = (
     "accelerate",
     "datasets",
     "deepspeed",
-    "openrlhf",
     "peft",
     "pillow",
     "playwright",

@@ -24,7 +24,7 @@ from sweet.tasks.base import CRITIC_TURN_TOKENS, TurnTokens
 from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
-Engine = Literal["torch", "deepspeed", "openrlhf"]
+Engine = Literal["torch", "deepspeed"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
 Order = Literal["examples", "pieces", "grouped"]
@@ -121,7 +121,7 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     model: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
     engine: Engine = Field(default="torch", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
+    """torch on one device, DeepSpeed on several."""
     shuffle: Shuffle = Field(
         default="auto",
         json_schema_extra=about("Optimization"),

@@ -34,8 +34,7 @@ def layout_of(config: TrainConfig) -> Layout | None:
             what = "The torch engine trains on one device."
             raise UsageError(what, where=", ".join(given), fix="--engine deepspeed")
         return None
-    if config.engine == "deepspeed":
-        check_deepspeed()
+    check_deepspeed()
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if config.zero_stage < least:
         raise UsageError(
@@ -48,7 +47,6 @@ def layout_of(config: TrainConfig) -> Layout | None:
         return _slurm_layout(config)
     if config.hostfile is not None:
         read_hostfile(config.hostfile)  # checks it
-    if config.hostfile is not None or config.engine == "openrlhf":  # OpenRLHF's command counts the GPUs itself
         return Layout(config.devices, config.hostfile)
     if resolve_device(config.device).type == "cpu":
         return Layout(config.devices or 1)
@@ -77,11 +75,8 @@ def _slurm_layout(config: TrainConfig) -> Layout:
     """Return a layout with a launcher on each node of the Slurm job that this process is in.
 
     Raises:
-        UsageError: this process is in no Slurm job, the job does not have the requested GPUs, or OpenRLHF would train.
+        UsageError: this process is in no Slurm job, or the job does not have the requested GPUs.
     """
-    if config.engine == "openrlhf":
-        what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
-        raise UsageError(what, where=slurm.WORD, fix="--hostfile FILE, or --engine deepspeed")
     job = slurm.allocation(os.environ)
     master = job.hosts[0]
     if resolve_device(config.device).type == "cuda":

@@ -6,7 +6,7 @@ from sweet.stages.record import Record, RecordedRecord
 
 
 class TrainMetrics(RecordedRecord):
-    """The metrics of a training. Those of a training by OpenRLHF are examples, steps, parameters and seconds."""
+    """The metrics of a training."""
 
     steps: int | None = None
     """optimizer steps done"""
@@ -117,14 +117,14 @@ class TrainWork(Record):
     """peak learning rate"""
     nll: float
     """weight of the likelihood term"""
-    shuffle: str | None
-    """order of the examples; null where OpenRLHF shuffles"""
+    shuffle: str
+    """order of the examples"""
     steps: int
     """optimizer steps"""
     engine: str
-    """torch, deepspeed or openrlhf"""
-    devices: int | None
-    """devices that train; null where OpenRLHF chooses"""
+    """torch or deepspeed"""
+    devices: int
+    """devices that train"""
     tokens: int
     """tokens of an epoch"""
     tokens_computed: int | None = None

@@ -16,7 +16,6 @@ from sweet.learn.blocks import segment_size
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
-from sweet.learn.openrlhf import steps
 from sweet.learn.tree import Forest, Work, computed_work, longest_shared, uses_tree
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
@@ -57,10 +56,6 @@ def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
-    if config.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
-        devices = world if config.devices or config.hostfile else None
-        work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
-        return _plan(training, work)
     shape = Shape.of(training.model.trainee.model.config)
     computed, micro_batches, activations = _first_epoch(training, shape, world)
     zero = training.zero if training.layout is not None else None
@@ -84,10 +79,6 @@ def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }
-    return _plan(training, work)
-
-
-def _plan(training: Training, work: dict[str, Any]) -> Plan[TrainWork]:
     assumed = []
     if training.trains_reward:
         assumed.append("The reward model is not counted: a second model of this size, trained before the policy.")

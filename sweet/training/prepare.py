@@ -51,7 +51,6 @@ from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, starting_model
-from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, critic_of
 from sweet.training.sources import Sources
@@ -71,8 +70,6 @@ def prepare_critic(
     Returns:
         The training, and the `meta` of the critic as far as it is the critic's own.
     """
-    if config.engine == "openrlhf":
-        raise unsuitable_for_openrlhf("the critic")
     check_critic_options(config)
     meta, beta = TrainedMeta(variant=config.variant, protocol=config.protocol), config.beta
     if config.variant == "regression":
@@ -102,8 +99,9 @@ def prepare_critic(
 def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True) -> Training:
     """Prepare the training of an actor by a credit rule; see `prepare_critic` for `weights`."""
     rule = credit_rule(config.method, config.rule_option)
-    sources = _actor_sources(run, config, rule)
-    critic = critic_of(run, rule, config.critic, needed_by=f"train-actor --method {config.method}")
+    needed_by = f"train-actor --method {config.method}"
+    sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
+    critic = critic_of(run, rule, config.critic, needed_by=needed_by)
     inputs = sources.inputs if critic is None else [*sources.inputs, critic]
     basis = _Basis.load(run, config, config.method, inputs, reporter, weights)
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
@@ -125,22 +123,6 @@ def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, wei
     if equal:
         reporter.say(f"Equal rewards: {equal:,} of {count(groups, 'group')} of dialogues.")
     return replace(training, groups=groups, equal_groups=equal)
-
-
-def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> OpenRLHFTraining:
-    """Prepare an actor's training by OpenRLHF, which encodes the pairs itself."""
-    sources = _actor_sources(run, config, credit_rule(config.method, config.rule_option))
-    basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights=True)
-    pairs = draw(sources.pairs(), config.limit, config.seed)
-    return OpenRLHFTraining(config, basis.model, pairs, basis.hyperparameters, basis.inputs)
-
-
-def _actor_sources(run: Run, config: TrainActorConfig, rule: CreditRule) -> Sources:
-    needed_by = f"train-actor --method {config.method}"
-    sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
-    if config.engine == "openrlhf" and config.method != "sweet":
-        raise unsuitable_for_openrlhf(config.method)
-    return sources
 
 
 def _preference_examples(
@@ -214,14 +196,6 @@ class _Basis:
         reporter: Reporter,
         weights: bool,
     ) -> _Basis:
-        if config.engine == "openrlhf":
-            check_openrlhf(
-                lora=config.lora is not None,
-                protocol=config.protocol,
-                log_to=config.log_to,
-                turn_tokens=actor_turn_tokens(config),
-                rule_options=config.rule_option if isinstance(config, TrainActorConfig) else (),
-            )
         trained = "train-critic" if isinstance(config, TrainCriticConfig) else "train-actor"
         check_not_test(run, inputs, allow=config.allow_test, needed_by=trained)
         layout = layout_of(config)

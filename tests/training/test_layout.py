@@ -35,11 +35,6 @@ def allocation(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def test_openrlhf_needs_a_file_of_hosts() -> None:
-    with pytest.raises(UsageError, match="reads hosts from a file"):
-        layout_of(config(engine="openrlhf", hostfile=Path("slurm")))
-
-
 def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
     allocation |= {"gpus": 8, "seen": 8}
     by_slurm = config(device="auto", hostfile=Path("slurm"))
