@@ -94,7 +94,7 @@ def measure(given: argparse.Namespace, method: str) -> Measured:
         on_step=lambda _record: ends.append(time.perf_counter()),
     )
     summary = loop.run()
-    return figures(ends[1:], ends[1] - began, summary.tokens, memory(given.device))
+    return figures(ends[1:], ends[1] - began, summary["tokens"], memory(given.device))
 
 
 def measure_trl(given: argparse.Namespace) -> Measured:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.synthetic import Metrics, Shape, TokenCounter, make_turns
 from sweet.learn.logprobs import Scorer, group_logprobs
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 FAMILIES = ("llama", "qwen2", "mistral", "gemma")
 

@@ -19,7 +19,7 @@ from trl import DPOConfig, DPOTrainer
 
 from benchmarks.synthetic import BETA, Metrics, Shape, first_steps, make_model, peak_mib, perturb
 from sweet.learn.components import Example
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 
 class UnchangedOrder(DPOTrainer):  # type: ignore[misc]

@@ -15,8 +15,7 @@ import torch
 
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
-from sweet.learn.pool import Pool
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Pool, Span, TokenSequence
 
 Metrics = dict[str, Any]
 BETA = 0.1

@@ -24,7 +24,7 @@ from benchmarks.gpu.results import Figures, Part, Settings
 from benchmarks.learn_exact import FAMILIES, gradients, make_small_model, plain_mean
 from benchmarks.synthetic import Shape, make_turns
 from sweet.learn.logprobs import Scorer, group_logprobs
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 CAP = 0.5
 PRECISIONS = ("fp32", "mixed", "bf16")

@@ -35,11 +35,11 @@ from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from benchmarks.synthetic import BETA, TokenCounter, make_pairs, make_turns, peak_mib
 from sweet.errors import UsageError
 from sweet.learn.components import Example, Objective
-from sweet.learn.engine import TorchEngine
+from sweet.learn.engine import Engine
 from sweet.learn.logprobs import group_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora, check_peft
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 METHODS = ("plain", "packed", "blocks", "flex")
 SEGMENTS = "segments"
@@ -193,7 +193,7 @@ def measure_training(training: Training, model: Any, scorer: CountingScorer) -> 
     losses: list[float] = []
     marks: list[tuple[float, float]] = []
 
-    class Engine(TorchEngine):
+    class Measured(Engine):
         def __init__(self, trained: Any, clip: float) -> None:
             super().__init__(trained, clip)
             self.scorer = scorer
@@ -211,7 +211,7 @@ def measure_training(training: Training, model: Any, scorer: CountingScorer) -> 
             training.settings(lr),
             on_reference=mark,
             on_step=lambda record: losses.append(float(record["loss"])),
-            make_engine=Engine,
+            make_engine=Measured,
         )
 
     loop_of(0.0).run()
@@ -229,14 +229,14 @@ def measure_training(training: Training, model: Any, scorer: CountingScorer) -> 
     return {
         "seconds": ended - began,
         "reference_s": trained - began,
-        "steps": summary.steps,
+        "steps": summary["steps"],
         "pairs_per_s": len(training.examples) / (ended - began),
         "tokens": scorer.tokens,
         "computed": counter.tokens,
         "tokens_per_s": scorer.tokens / (ended - began),
         "computed_per_s": counter.tokens / (ended - began),
         **mfu(operations - reference_operations, ended - trained),
-        "loop_mfu": summary.mfu_computed,
+        "loop_mfu": summary["mfu_computed"],
         "peak_mib": memory(),
         "recomputed": training.recompute,
         **how(scorer),

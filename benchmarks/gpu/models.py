@@ -20,9 +20,8 @@ from benchmarks.gpu.machine import device
 from benchmarks.synthetic import Shape
 from sweet.learn.components import Example
 from sweet.learn.logprobs import Scorer, SpanScores
-from sweet.learn.pool import Pool
 from sweet.learn.recompute import recompute_layers
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Pool, Span, TokenSequence
 from sweet.learn.tree import build_tree
 
 

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.gpu.models import CountingScorer
 from benchmarks.gpu.results import Skipped
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 NAME = "benchmark_packed"
 """The name under which the attention is registered with transformers."""

@@ -22,11 +22,11 @@ from benchmarks.gpu.models import SIZES, random_model
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from sweet.errors import UsageError
 from sweet.learn.distributed import Layout, check_deepspeed, train_in_ranks
-from sweet.learn.engine import TorchEngine
+from sweet.learn.engine import Engine
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop
-from sweet.learn.metrics import Record, Summary
+from sweet.learn.metrics import Record
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.learn.zero import Offload, ZeroSettings
 from tests.learn.builders import TEMPLATES, build_tokenizer
@@ -59,7 +59,7 @@ def stored_model(folder: Path, name: str) -> Path:
     return path
 
 
-class _Blocks(TorchEngine):
+class _Blocks(Engine):
     """The engine without DeepSpeed, with the attention that several ranks use."""
 
     def __init__(self, model: Any, clip: float) -> None:
@@ -106,7 +106,7 @@ def ranks(folder: Path, name: str, zero: ZeroSettings) -> Figures:
         resume=False,
         pool=training.pool,
         examples=training.examples,
-        heldout=(),
+        heldout=[],
     )
     own.mkdir(parents=True)
     summary = train_in_ranks(job, Layout(1), own / "job", own / "log", watch)
@@ -128,12 +128,12 @@ class _Watch:
             free, total = torch.cuda.mem_get_info()
             self.used = max(self.used or 0.0, (total - free) / 2**20)
 
-    def figures(self, summary: Summary) -> Figures:
+    def figures(self, summary: Record) -> Figures:
         return {
-            "seconds": summary.seconds,
-            "tokens_per_s": summary.tokens_per_second,
-            "computed_per_s": summary.tokens_computed_per_second,
-            "loop_mfu": summary.mfu_computed,
+            "seconds": summary["seconds"],
+            "tokens_per_s": summary["tokens_per_second"],
+            "computed_per_s": summary["tokens_computed_per_second"],
+            "loop_mfu": summary["mfu_computed"],
             "device_mib": self.used,
             "against": BASELINE,
             "values": self.losses,

@@ -18,7 +18,3 @@ class Hyperparameters:
     nll: float
     epochs: int
     batch: int
-
-    def as_metrics(self) -> dict[str, float | int]:
-        """Return them under their names in metrics and meta."""
-        return {"lr": self.lr, "nll": self.nll, "epochs": self.epochs, "batch": self.batch}

@@ -15,7 +15,7 @@ from itertools import pairwise
 import torch
 
 from sweet.learn.components import Example
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 GPU_TOKENS = 16384
 """Default of `--micro-batch-tokens` on a GPU: tokens of one forward pass."""

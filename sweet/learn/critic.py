@@ -21,7 +21,8 @@ from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
-from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
 from sweet.llm.base import Effort, Reply
 from sweet.tasks.base import Message, ProtocolName, ReferenceContext, TurnTokens, reference_context_of

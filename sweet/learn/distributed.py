@@ -39,7 +39,7 @@ from sweet.installation import child_environment, install_command, unsuitable_ve
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
 from sweet.learn.job import Job
-from sweet.learn.metrics import Record, Summary
+from sweet.learn.metrics import Record
 from sweet.llm.servers import bind
 
 LAUNCHER = "sweet.learn.launcher"
@@ -290,7 +290,7 @@ class LineReader:
         return [json.loads(line) for line in lines]
 
 
-def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Summary:
+def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Record:
     """Run the job on its ranks. Afterwards the model is in `job.output`.
 
     Args:
@@ -298,12 +298,15 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
         log: a file for the output of launchers and ranks.
         on_record: called with the metrics of each step, as `Loop` reports them.
 
+    Returns:
+        The result of `Loop.run`.
+
     Raises:
         SweetError: a rank failed; its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     job.write(folder)
-    summary = None
+    summary: Record | None = None
     with Launchers(layout, folder, log) as launchers:
         running = True
         while running:
@@ -312,7 +315,7 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
                 if "record" in line:
                     on_record(line["record"])
                 else:
-                    summary = Summary(**line["summary"])
+                    summary = line["summary"]
             if running:
                 time.sleep(POLL_INTERVAL)
     if summary is None:

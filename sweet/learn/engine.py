@@ -1,5 +1,4 @@
-"""The interface that trains a model step by step, and its implementation for one device with torch: AdamW, atomic
-checkpoints.
+"""Trains a model step by step: AdamW, gradients, atomic checkpoints.
 
 The loop is written for an `Engine` of one or several processes (ranks). Each rank computes its share of a step, and the
 engine sums gradients and metrics over the ranks. The engine for several ranks is in `sweet.learn.zero`.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -61,83 +60,41 @@ class OtherModels(Protocol):
         """
 
 
-class Engine(Protocol):
-    """A model with its optimizer. All ranks must call every method, including `backward`, together and in the same
-    order.
+class Engine:
+    """A model with its optimizer: here on one device, in one process.
+
+    `sweet.learn.zero` has the engine of several ranks, which must call every method, including `backward`, together and
+    in the same order.
 
     Attributes:
         scorer: runs forward passes; called by all ranks together too.
         rank, world: the number of this process, and how many there are.
+
+    Args:
+        clip: the maximum gradient norm.
     """
 
     scorer: Scorer
-    rank: int
-    world: int
+    rank: int = 0
+    world: int = 1
+
+    def __init__(self, model: Any, clip: float) -> None:
+        self.model, self.clip = model, clip
+        self.scorer = Scorer(model)
+        self.optimizer = self.new_optimizer()
+
+    def new_optimizer(self) -> torch.optim.AdamW:
+        weights = trainable_weights(self.model).values()
+        return torch.optim.AdamW(weights, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         """Add the gradients of a part of a step; they are summed over the ranks. `last` marks a step's last part."""
-
-    def step(self, lr: float) -> float:
-        """Clip gradients, update the weights and clear the gradients. Return the norm before clipping, which may not be
-        finite."""
-
-    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
-        """Each value summed over the ranks."""
-
-    def all_gather(self, value: T) -> list[T]:
-        """The value of each rank, in order of ranks."""
-
-    def weights(self) -> dict[str, Tensor] | None:
-        """The trained weights by name, complete, on rank 0; None on the others."""
-
-    def merged_weights(self) -> dict[str, Tensor] | None:
-        """All weights by the names of the model without an adapter, which is merged in (`sweet.learn.lora`), on rank 0;
-        None on the others."""
-
-    def stored_weights(self) -> dict[str, Tensor]:
-        """The trained weights by name, as this rank stores them: complete, or its part of each. After `release`, a
-        forward pass computes with what their `data` are then."""
-
-    def release(self) -> None:
-        """Free what this rank has gathered of weights that are stored in parts."""
-
-    def state(self, folder: Path | None = None) -> dict[str, Any]:
-        """Return weights and optimizer, as `OtherModels.state`."""
-
-    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
-        """Restore what `state` returned and wrote."""
-
-    def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
-        """Save everything needed to resume, `state`, and the state of `others`, replacing what was saved at `path`
-        before."""
-
-    def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
-        """Restore what `save` wrote and return its `state`.
-
-        Raises:
-            UsageError: the checkpoint belongs to another training, or cannot be read.
-        """
-
-
-class TorchEngine:
-    """Implements `Engine` with one process and one device."""
-
-    rank, world = 0, 1
-
-    def __init__(self, model: Any, clip: float) -> None:
-        self.model = model
-        self.scorer = Scorer(model)
-        self.clip = clip
-        self.parameters = trainable_weights(model)
-        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
-
-    def backward(self, loss: Tensor, *, last: bool = True) -> None:
         torch.autograd.backward([loss])
 
     def step(self, lr: float) -> float:
-        """Clip, update the weights unless a gradient is not finite, clear the gradients; return the norm before
-        clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip))
+        """Clip gradients, update the weights (on one device unless a gradient is not finite) and clear the gradients.
+        Return the norm before clipping, which may not be finite."""
+        norm = float(torch.nn.utils.clip_grad_norm_(trainable_weights(self.model).values(), self.clip))
         if math.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
@@ -146,34 +103,45 @@ class TorchEngine:
         return norm
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
+        """Each value summed over the ranks."""
         return list(values)
 
     def all_gather(self, value: T) -> list[T]:
+        """The value of each rank, in order of ranks."""
         return [value]
 
-    def weights(self) -> dict[str, Tensor]:
-        return {name: parameter.detach() for name, parameter in self.parameters.items()}
+    def weights(self) -> dict[str, Tensor] | None:
+        """The trained weights by name, complete, on rank 0; None on the others."""
+        return {name: parameter.detach() for name, parameter in trainable_weights(self.model).items()}
 
-    def merged_weights(self) -> dict[str, Tensor]:
-        with torch.no_grad():
-            return dict(merged(self.model))
+    @torch.no_grad()
+    def merged_weights(self) -> dict[str, Tensor] | None:
+        """All weights by the names of the model without an adapter, which is merged in (`sweet.learn.lora`), on rank 0;
+        None on the others."""
+        return dict(merged(self.model))
 
     def stored_weights(self) -> dict[str, Tensor]:
-        return self.parameters
+        """The trained weights by name, as this rank stores them: complete, or its part of each. After `release`, a
+        forward pass computes with what their `data` are then."""
+        return trainable_weights(self.model)
 
     def release(self) -> None:
-        """Nothing is gathered."""
+        """Free what this rank has gathered of weights that are stored in parts."""
+
+    # Checkpoints -----------------------------------------------------------------------------------------------
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """Return weights and optimizer, as `OtherModels.state`."""
         return {"model": self.weights(), "optimizer": self.optimizer.state_dict()}
 
     def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
-        copy_weights(self.parameters, state["model"])
+        """Restore what `state` returned and wrote."""
+        copy_weights(trainable_weights(self.model), state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
 
     def save(self, path: Path, state: dict[str, Any], others: OtherModels | None = None) -> None:
-        """Write trained weights, optimizer, random state, `state` and `others` to one file, replacing an earlier
-        one."""
+        """Save everything needed to resume (trained weights, optimizer, random state), `state`, and the state of
+        `others`, replacing what was saved at `path` before."""
         more = {} if others is None else {"models": others.state()}
         save_atomically({**self.state(), "random": torch.get_rng_state(), "state": {**state, **more}}, path)
 
@@ -181,28 +149,33 @@ class TorchEngine:
         """Restore what `save` wrote and return its `state`.
 
         Raises:
-            UsageError: the checkpoint cannot be read, or belongs to another training.
+            UsageError: the checkpoint belongs to another training, or cannot be read.
         """
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-            state: dict[str, Any] = content["state"]
-        except Exception as error:  # torch.load does not document its exceptions
-            raise UsageError(
-                f"The checkpoint cannot be read: {error}",
-                where=path,
-                fix="train without --resume",
-            ) from error
-        if state["digest"] != digest:
-            raise UsageError(
-                "The checkpoint belongs to a training with other settings or other data.",
-                where=path,
-                fix="train without --resume",
-            )
+        content = read_checkpoint(path, digest, lambda: torch.load(path, map_location="cpu", weights_only=True))
+        state: dict[str, Any] = content["state"]
         self.load_state(content)
         torch.set_rng_state(content["random"])
         if others is not None:
             others.load_state(state.pop("models"))
         return state
+
+
+def read_checkpoint(path: Path, digest: str, read: Callable[[], Any]) -> dict[str, Any]:
+    """Return what `read` finds in a checkpoint.
+
+    Raises:
+        UsageError: it belongs to another training, or cannot be read.
+    """
+    fix = "train without --resume"
+    try:
+        content: dict[str, Any] = read()
+        found = content["state"]["digest"]
+    except Exception as error:  # torch.load does not document its exceptions
+        raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=fix) from error
+    if found != digest:
+        what = "The checkpoint belongs to a training with other settings or other data."
+        raise UsageError(what, where=path, fix=fix)
+    return content
 
 
 def parameter_count(parameters: Iterable[Tensor]) -> int:

@@ -29,7 +29,7 @@ from sweet.learn.blocks import segment_size
 from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
 from sweet.learn.segments import segmented_states
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Forest, Tree, Work, build_tree, computed_work, longest_shared, uses_tree
 from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
 

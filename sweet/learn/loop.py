@@ -23,7 +23,7 @@ from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.components import Counts, Example, Objective
-from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
+from sweet.learn.engine import Engine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
 from sweet.learn.losses import Reference, losses
@@ -33,13 +33,12 @@ from sweet.learn.metrics import (
     MetricSums,
     MicroBatchSums,
     Record,
-    Summary,
     max_turns,
     rounded,
     speeds,
 )
 from sweet.learn.reference import ReferenceCache, reference_logprobs
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
 
 SMALLER_RATE = "a smaller --lr, then --resume"
@@ -120,13 +119,12 @@ class Loop:
     checkpoint: Path | None = None
     on_reference: Callable[[], None] = lambda: None
     on_step: Callable[[Record], None] = lambda _record: None
-    make_engine: Callable[[Any, float], Engine] = TorchEngine
+    make_engine: Callable[[Any, float], Engine] = Engine
     cache: ReferenceCache | None = None
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
     _waited: float = 0.0
-    _reference_counts: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         # With dropout, policy and reference would differ even with equal weights.
@@ -157,12 +155,13 @@ class Loop:
             return None
         with base_alone(self.model):
             budget = 2 * self.settings.token_budget
-            computed = reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
-        self._reference_counts = (computed.cached, len(self.pool) - computed.cached)
-        return computed.sums
+            return reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
 
-    def run(self, *, resume: bool = False) -> Summary:
+    def run(self, *, resume: bool = False) -> Record:
         """Train to the end, starting from the checkpoint if `resume` is set and one exists.
+
+        Returns:
+            Metrics of the last epoch and of the whole training, by the names of `sweet.training.metrics.TrainMetrics`.
 
         Raises:
             SweetError: a loss or gradient is not finite.
@@ -208,8 +207,7 @@ class Loop:
             of=f"step {step + 1}",
         )
         self._sums.add(sums)
-        work = Work(sums.tokens_computed, sums.padding)
-        seconds = time.monotonic() - started
+        work, seconds = sums.work, time.monotonic() - started
         record = {
             "step": step + 1,
             "epoch": step // self.steps_per_epoch + 1,
@@ -270,18 +268,16 @@ class Loop:
             right += int((found.chosen > found.rejected).sum()) * counts
         return self.engine.sum_over_ranks([right])[0] / len(examples)
 
-    def _summary(self, tokens: int, work: Work, seconds: float) -> Summary:
-        cached, computed = self._reference_counts or (None, None)
-        return Summary(
-            steps=self.steps,
+    def _summary(self, tokens: int, work: Work, seconds: float) -> Record:
+        found: Record = {
+            "steps": self.steps,
             **self._sums.means(preference=self.objective.compares),
             **speeds(tokens, work, seconds, self.flops, self.peak),
-            seconds=seconds,
-            heldout_accuracy=self.best.accuracy if self.best else self._heldout,
-            best_step=self.best.step if self.best else None,
-            reference_cached=cached,
-            reference_computed=computed,
-        )
+            "seconds": seconds,
+            "heldout_accuracy": self.best.accuracy if self.best else self._heldout,
+            "best_step": self.best.step if self.best else None,
+        }
+        return {name: rounded(value) for name, value in found.items()}
 
 
 def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
@@ -331,10 +327,10 @@ def update_weights(
         if counted:
             own.add(pool, part, found, scorer.work - before)
     totals, by_part = own.fetch()
-    for part, (loss, *_) in zip(own.groups, by_part, strict=True):
+    for part, loss in zip(own.groups, by_part, strict=True):
         if not math.isfinite(loss):
             raise _not_finite("loss", of, part, fix)
-    sums = MetricSums.from_flat(len(examples), engine.sum_over_ranks(totals.flat()))
+    sums = totals.over_ranks(len(examples), engine.sum_over_ranks)
     norm = engine.step(lr)
     if not math.isfinite(norm):
         raise _not_finite("gradient", of, examples, fix)

@@ -25,7 +25,7 @@ from sweet.learn.objectives import (
     top_distillation,
     turn_advantages,
 )
-from sweet.learn.tokens import WHOLE, TokenSequence
+from sweet.learn.sequences import WHOLE, TokenSequence
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ may raise above what the device really did, `mfu_computed` of `tokens_computed`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sweet.learn.components import Example
 from sweet.learn.losses import Losses
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
 
 Record = dict[str, Any]
@@ -30,129 +30,67 @@ Record = dict[str, Any]
 PASS_FLOPS, WEIGHT_FLOPS = 4, 2
 """Operations per parameter and token: for forward and activation gradients, and in addition if it is trained."""
 
-
-_OF_TOKENS = ("ratio", "difference", "surprise", "clipped", "masked")
+OF_TOKENS = ("ratio", "difference", "surprise", "clipped", "masked")
 """The sums over weighted tokens, as in `TokenStatistics`."""
 
-
-@dataclass(frozen=True)
-class Summary:
-    """The result of a training: metrics of the last epoch, and of the whole training.
-
-    Attributes:
-        heldout_accuracy: of the resulting weights; `best_step` is their step if those of the best epoch are kept.
-        advantage_chosen, advantage_rejected: the mean advantage of the agent's first, second, … turn over the last
-            epoch, nats per token; None for turns that no side had.
-        ratio, difference, surprise, clipped, masked: of the weighted tokens (`MetricSums.means`); None without any.
-        reference_cached, reference_computed: sequences whose reference log-probabilities were cached, and computed.
-    """
-
-    steps: int
-    loss: float
-    accuracy: float | None
-    margin: float | None
-    tokens: int
-    tokens_computed: int
-    sharing: float | None
-    padding: float | None
-    tokens_per_second: float
-    tokens_computed_per_second: float
-    mfu: float | None
-    mfu_computed: float | None
-    seconds: float
-    heldout_accuracy: float | None
-    best_step: int | None = None
-    advantage_chosen: list[float | None] | None = None
-    advantage_rejected: list[float | None] | None = None
-    ratio: float | None = None
-    difference: float | None = None
-    surprise: float | None = None
-    clipped: float | None = None
-    masked: float | None = None
-    reference_cached: int | None = None
-    reference_computed: int | None = None
-
-    def as_metrics(self) -> Record:
-        absent = {name for name in _OF_TOKENS if getattr(self, name) is None}
-        return {name: rounded(value) for name, value in vars(self).items() if name not in absent}
+MEASURED = ("loss", "right", "margin", *OF_TOKENS)
+COUNTED = ("compared", "weighted", "tokens_computed", "padding")
+"""The sums of `MetricSums`: those that a device computes, and those that are known without it."""
 
 
 @dataclass
 class MetricSums:
-    """Sums over some examples: of a step, or of the steps of an epoch. The field names are stored in checkpoints.
+    """Sums over some examples: of a step, or of the steps of an epoch. They are stored in checkpoints.
 
     Attributes:
+        sums: by the names of `MEASURED` and `COUNTED`. `compared` is the number of examples with two sides, which
+            `right` (the chosen side is higher) and `margin` are of; `weighted` the number of tokens that a token
+            component weighted, which `OF_TOKENS` are of.
         advantages, turns: by position (`turn_positions`): the sum of advantages, and their number.
-        compared: number of examples with two sides, which `right` and `margin` are of.
-        weighted: number of tokens that a token component weighted (`TokenStatistics`).
-        ratio, difference, surprise, clipped, masked: sums over these.
     """
 
     examples: int = 0
-    loss: float = 0.0
-    right: float = 0.0
-    margin: float = 0.0
-    tokens_computed: int = 0
-    padding: int = 0
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*MEASURED, *COUNTED), 0.0))
     advantages: list[float] = field(default_factory=list)
-    turns: list[int] = field(default_factory=list)
-    compared: int = 0
-    weighted: int = 0
-    ratio: float = 0.0
-    difference: float = 0.0
-    surprise: float = 0.0
-    clipped: float = 0.0
-    masked: float = 0.0
+    turns: list[float] = field(default_factory=list)
 
-    def flat(self) -> list[float]:
-        """The values that differ between ranks as a list, as `from_flat` expects them."""
-        sums = [self.loss, self.right, self.margin, self.compared, self.tokens_computed, self.padding]
-        tokens = [self.weighted, *(getattr(self, name) for name in _OF_TOKENS)]
-        return [*sums, *tokens, *self.advantages, *self.turns]
+    def __getitem__(self, name: str) -> float:
+        return self.sums[name]
 
-    @classmethod
-    def from_flat(cls, examples: int, flat: Sequence[float]) -> MetricSums:
-        """The sums of `examples` examples from the result of `flat`, summed over the ranks."""
-        loss, right, margin, compared, tokens, padding, weighted, *rest = flat
-        of_tokens, rest = rest[: len(_OF_TOKENS)], rest[len(_OF_TOKENS) :]
-        positions = len(rest) // 2
-        turns = [round(count) for count in rest[positions:]]
-        by_position = (rest[:positions], turns)
-        counts = round(compared), round(weighted)
-        return cls(examples, loss, right, margin, round(tokens), round(padding), *by_position, *counts, *of_tokens)
+    @property
+    def work(self) -> Work:
+        return Work(round(self["tokens_computed"]), round(self["padding"]))
+
+    def over_ranks(self, examples: int, sum_over_ranks: Callable[[Sequence[float]], list[float]]) -> MetricSums:
+        """The sums of `examples` examples, of which each rank has a part."""
+        found = sum_over_ranks([*self.sums.values(), *self.advantages, *self.turns])
+        middle = len(self.sums) + len(self.advantages)
+        sums = dict(zip(self.sums, found, strict=False))
+        return MetricSums(examples, sums, found[len(sums) : middle], found[middle:])
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of a step."""
         self.examples += other.examples
-        self.loss += other.loss
-        self.right += other.right
-        self.margin += other.margin
-        self.compared += other.compared
-        self.tokens_computed += other.tokens_computed
-        self.padding += other.padding
-        self.weighted += other.weighted
-        for name in _OF_TOKENS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        positions = len(other.turns)
-        self.advantages = [a + b for a, b in zip(self.advantages or [0.0] * positions, other.advantages, strict=True)]
-        self.turns = [a + b for a, b in zip(self.turns or [0] * positions, other.turns, strict=True)]
+        self.sums = {name: value + other[name] for name, value in self.sums.items()}
+        none = [0.0] * len(other.turns)
+        self.advantages = list(map(sum, zip(self.advantages or none, other.advantages, strict=True)))
+        self.turns = list(map(sum, zip(self.turns or none, other.turns, strict=True)))
 
     def means(self, *, preference: bool) -> Record:
         """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference, and for accuracy
         and margin where no example has two sides. Where tokens were weighted, also means over these: `ratio` of pi/mu,
         `difference` of |log pi - log mu|, `surprise` of -log mu, and the shares that the policy gradient `clipped` and
         `masked`."""
-        count = max(self.examples, 1)
-        compared = self.compared if preference else 0
+        compared, weighted = self["compared"] if preference else 0, self["weighted"]
         by_turn = [total / turns if turns else None for total, turns in zip(self.advantages, self.turns, strict=True)]
         half = len(by_turn) // 2
         return {
-            "loss": self.loss / count,
-            "accuracy": self.right / compared if compared else None,
-            "margin": self.margin / compared if compared else None,
+            "loss": self["loss"] / max(self.examples, 1),
+            "accuracy": self["right"] / compared if compared else None,
+            "margin": self["margin"] / compared if compared else None,
             "advantage_chosen": by_turn[:half] if by_turn else None,
             "advantage_rejected": by_turn[half:] if by_turn else None,
-            **({name: getattr(self, name) / self.weighted for name in _OF_TOKENS} if self.weighted else {}),
+            **({name: self[name] / weighted for name in OF_TOKENS} if weighted else {}),
         }
 
 
@@ -184,49 +122,45 @@ def max_turns(pool: Sequence[TokenSequence]) -> int:
 
 
 class MicroBatchSums:
-    """The sums of a step's micro-batches on one rank, kept on the device until they are fetched together."""
+    """The sums of a step's micro-batches on one rank, kept on the device until they are fetched together.
+
+    Attributes:
+        groups: the examples of each micro-batch.
+    """
 
     def __init__(self, turn_count: int, device: torch.device) -> None:
         self._turn_count, self._device = turn_count, device
-        self._sums: list[Tensor] = []
-        self._advantages = torch.zeros(2 * turn_count, device=device)
+        self._measured: list[Tensor] = []
+        self._counted = [0] * len(COUNTED)
         self._turns = [0] * (2 * turn_count)
-        self._weighted = self._compared = 0
-        self._of_tokens = torch.zeros(len(_OF_TOKENS), device=device)
-        self._work = Work()
         self.groups: list[list[Example]] = []
 
     def add(self, pool: Sequence[TokenSequence], examples: list[Example], losses: Losses, work: Work) -> None:
         """Add a micro-batch: its losses, and the work of its forward pass."""
         compared = [bool(example.rejected) for example in examples]
         margins = (losses.chosen - losses.rejected).detach() * torch.tensor(compared, device=self._device)
-        self._compared += sum(compared)
-        self._sums.append(
-            torch.stack([losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()])
-        )
-        self.groups.append(examples)
-        self._work += work
+        measured = [losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()]
+        of_tokens, advantages = torch.zeros(len(OF_TOKENS), device=self._device), torch.zeros(2 * self._turn_count)
+        weighted = 0
         if losses.statistics is not None:
-            self._weighted += losses.statistics.tokens
-            self._of_tokens += torch.stack([getattr(losses.statistics, name) for name in _OF_TOKENS])
+            weighted = losses.statistics.tokens
+            of_tokens = torch.stack([getattr(losses.statistics, name) for name in OF_TOKENS])
+        advantages = advantages.to(self._device)
         if losses.advantages is not None:
             positions, counts = turn_positions(pool, examples, self._turn_count)
-            self._advantages.index_add_(0, torch.tensor(positions, device=self._device), losses.advantages)
-            self._turns = [a + b for a, b in zip(self._turns, counts, strict=True)]
+            advantages.index_add_(0, torch.tensor(positions, device=self._device), losses.advantages)
+            self._turns = list(map(sum, zip(self._turns, counts, strict=True)))
+        self.groups.append(examples)
+        self._measured.append(torch.cat([torch.stack(measured), of_tokens, advantages]))
+        counted = (sum(compared), weighted, work.tokens, work.padding)
+        self._counted = list(map(sum, zip(self._counted, counted, strict=True)))
 
-    def fetch(self) -> tuple[MetricSums, list[list[float]]]:
-        """The sums, and loss, correct preferences and margin of each micro-batch. This is the only synchronisation with
-        the device."""
-        if not self._sums:
-            return MetricSums(advantages=[0.0] * 2 * self._turn_count, turns=self._turns), []
-        sums = torch.stack(self._sums).flatten()
-        flat: list[float] = torch.cat([sums, self._of_tokens, self._advantages]).tolist()
-        cut, end = 3 * len(self._sums), 3 * len(self._sums) + len(_OF_TOKENS)
-        parts = [flat[i : i + 3] for i in range(0, cut, 3)]
-        loss, right, margin = (sum(column) for column in zip(*parts, strict=True))
-        work, counts = (self._work.tokens, self._work.padding), (self._compared, self._weighted)
-        found = MetricSums(0, loss, right, margin, *work, flat[end:], self._turns, *counts, *flat[cut:end])
-        return found, parts
+    def fetch(self) -> tuple[MetricSums, list[float]]:
+        """The sums, and the loss of each micro-batch. This is the only synchronisation with the device."""
+        rows: list[list[float]] = torch.stack(self._measured).tolist() if self._measured else []
+        totals = [sum(column) for column in zip(*rows, strict=True)] or [0.0] * (len(MEASURED) + len(self._turns))
+        sums = dict(zip((*MEASURED, *COUNTED), (*totals[: len(MEASURED)], *self._counted), strict=True))
+        return MetricSums(0, sums, totals[len(MEASURED) :], list(self._turns)), [row[0] for row in rows]
 
 
 def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:

@@ -22,8 +22,9 @@ from typing import Any, Protocol
 
 from sweet.errors import UsageError
 from sweet.learn.replies import PROBE, ReplyIds
-from sweet.learn.tokens import ChatEncoder, TokenSequence
-from sweet.learn.vision_processor import Picture, VisionProcessor
+from sweet.learn.sequences import Picture, TokenSequence
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message, ProtocolName
 

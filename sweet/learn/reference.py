@@ -1,14 +1,13 @@
-"""Reference log-probabilities: computed once for each sequence and cached for other trainings of the user.
+"""Reference log-probabilities: computed once for the sequences of a training, and cached for its repetition.
 
 The cache key is everything that determines them: the content of the model's files, the type it computes in, the
-versions of the libraries, and the ids and spans of each sequence. Packing, batch size, order, engine, learning rate and
-the run do not matter, so a second training on the same pairs finds all of them, and one on more pairs computes only the
-rest. They are in the user's cache folder and not in a run, because other runs and copies of a run use them.
+versions of the libraries, and the ids and spans of all sequences. Packing, batch size, order, engine, learning rate and
+the run do not matter, so a second training on the same data computes none. They are in the user's cache folder and not
+in a run, because other runs and copies of a run use them.
 
-A pass writes files of a few thousand sequences each, one after the other, so that an interrupted pass can be resumed. A
-file is named after the sha256 of its bytes, contains the digest of its model, and is never changed: a damaged or moved
-file does not match its name or key and is ignored. Only rank 0 reads and writes files, and sends the values to the
-other ranks. The least recently used files are removed when the cache is too large.
+The file of a training is named after its key and the sha256 of its bytes: a damaged or moved file does not match its
+name and is ignored. Only rank 0 reads and writes files, and sends the values to the other ranks. The least recently
+used files are removed when the cache is too large.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ import importlib.metadata
 import os
 import re
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -31,7 +27,7 @@ from sweet.files import UNFINISHED, write_whole
 from sweet.learn.batches import rank_groups
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.llm.weights import weights_digest
 from sweet.paths import cache_folder
 from sweet.runs.cache import prune
@@ -40,10 +36,8 @@ FORMAT = 1
 """Increased when the computed values or the file format change."""
 MAX_BYTES = 256 << 20
 """Size limit of all files together: about three million sequences."""
-GROUPS_PER_FILE = 256
-"""Forward passes of a rank after which the results are written."""
 
-_NAME = re.compile(rf"[0-9a-f]{{64}}\.safetensors|.*{re.escape(UNFINISHED)}")
+_NAME = re.compile(rf"[0-9a-f]{{64}}-[0-9a-f]{{64}}\.safetensors|.*{re.escape(UNFINISHED)}")
 
 
 class ReferenceCache:
@@ -56,93 +50,66 @@ class ReferenceCache:
     def __init__(self, base: str) -> None:
         self.base = base
 
-    @cached_property
-    def _weights(self) -> str | None:
-        return weights_digest(self.base)
-
-    def find(self, digests: Sequence[bytes], spans: Sequence[int], compute_type: str) -> dict[int, Tensor]:
-        """The cached values of sequences: sums of log-probabilities, [spans], by index of the sequence.
-
-        Args:
-            digests: of the sequences (`sequence_digest`).
-            spans: number of spans of each.
-            compute_type: `Scorer.compute_type`.
-        """
-        key = self._key(compute_type)
-        if key is None:
-            return {}
-        indices: dict[bytes, list[int]] = {}
-        for index, digest in enumerate(digests):
-            indices.setdefault(digest, []).append(index)
-        found: dict[int, Tensor] = {}
-        for path in sorted(self._folder(key).glob("*.safetensors")):
-            rows = _read(path, key)
-            used = False
-            for digest, sums in (rows or {}).items():
-                for index in indices.get(digest, ()):
-                    if len(sums) == spans[index]:
-                        found[index], used = sums, True
-            if used:
-                with contextlib.suppress(OSError):
-                    os.utime(path)
-        return found
-
-    def store(self, rows: Mapping[bytes, Tensor], compute_type: str) -> None:
-        """Store sums by digest, except those that are not finite. Errors are ignored: they only cost time later."""
-        key = self._key(compute_type)
-        rows = {digest: sums for digest, sums in rows.items() if bool(torch.isfinite(sums).all())}
-        if key is None or not rows:
-            return
-        content = _serialize(rows, key)
-        name = f"{hashlib.sha256(content).hexdigest()}.safetensors"
-        with contextlib.suppress(OSError):
-            write_whole(self._folder(key) / name, content)
-            prune(cache_folder("reference"), MAX_BYTES, lambda path: bool(_NAME.fullmatch(path.name)))
-
-    def _key(self, compute_type: str) -> bytes | None:
-        if self._weights is None:
+    def key(self, pool: Sequence[TokenSequence], compute_type: str) -> str | None:
+        """What identifies the values of these sequences, by a `Scorer.compute_type`; None if nothing is cached."""
+        weights = weights_digest(self.base)
+        if weights is None:
             return None
         versions = [importlib.metadata.version(name) for name in ("torch", "transformers")]
-        return hashlib.sha256("\n".join([str(FORMAT), self._weights, compute_type, *versions]).encode()).digest()
+        key = hashlib.sha256("\n".join([str(FORMAT), weights, compute_type, *versions]).encode())
+        for sequence in pool:
+            key.update(sequence_digest(sequence))
+        return key.hexdigest()
 
-    @staticmethod
-    def _folder(key: bytes) -> Path:
-        return cache_folder("reference") / key.hex()
+    def find(self, key: str) -> list[Tensor] | None:
+        """The cached values: sums of log-probabilities, [spans], of each sequence. Damaged files are removed."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
 
+        for path in cache_folder("reference").glob(f"{key}-*.safetensors"):
+            with contextlib.suppress(OSError, SafetensorError, KeyError):
+                content = path.read_bytes()
+                if path.stem != f"{key}-{hashlib.sha256(content).hexdigest()}":
+                    path.unlink(missing_ok=True)
+                    continue
+                found = load(content)
+                os.utime(path)
+                return list(torch.split(found["sums"], found["counts"].tolist()))
+        return None
 
-@dataclass(frozen=True)
-class ReferenceLogprobs:
-    """Sums of each sequence's spans, on the CPU, and the number of sequences that were found in the cache."""
+    def store(self, key: str, sums: Sequence[Tensor]) -> None:
+        """Store values, unless one is not finite. Errors are ignored: they only cost time later."""
+        from safetensors.torch import save
 
-    sums: list[Tensor]
-    cached: int
+        if not sums or not bool(torch.isfinite(joined := torch.cat([*sums]).to(torch.float32)).all()):
+            return
+        content = save({"sums": joined, "counts": torch.tensor([len(each) for each in sums], dtype=torch.int32)})
+        folder = cache_folder("reference")
+        with contextlib.suppress(OSError):
+            write_whole(folder / f"{key}-{hashlib.sha256(content).hexdigest()}.safetensors", content)
+            prune(folder, MAX_BYTES, lambda path: bool(_NAME.fullmatch(path.name)))
 
 
 def reference_logprobs(
     scorer: Scorer, engine: Engine, pool: Sequence[TokenSequence], budget: int, cache: ReferenceCache | None
-) -> ReferenceLogprobs:
-    """Log-probabilities of the whole pool under the scorer's current model, in nats; all ranks must call it
-    together."""
-    digests = [sequence_digest(sequence) for sequence in pool] if cache is not None else []
-    found: dict[int, Tensor] = {}
-    if cache is not None and engine.rank == 0:
-        found = cache.find(digests, [len(sequence.spans) for sequence in pool], scorer.compute_type)
-    sums_by_index = engine.all_gather(found)[0]
-    cached = len(sums_by_index)
-    missing = [index for index in range(len(pool)) if index not in sums_by_index]
-    groups = scorer.pack([[pool[index]] for index in missing], budget)
-    share = rank_groups([[missing[i] for i in group] for group in groups], engine.rank, engine.world)
-    for start in range(0, len(share), GROUPS_PER_FILE):
-        own: dict[int, Tensor] = {}
-        for group, counts in share[start : start + GROUPS_PER_FILE]:
-            scored = span_logprobs(scorer, [pool[i] for i in group], budget)
-            if counts:
-                own.update(zip(group, (sums for sums, _ in scored), strict=True))
-        computed = {index: sums for part in engine.all_gather(own) for index, sums in part.items()}
-        sums_by_index.update(computed)
-        if cache is not None and engine.rank == 0:
-            cache.store({digests[index]: sums for index, sums in computed.items()}, scorer.compute_type)
-    return ReferenceLogprobs([sums_by_index[index] for index in range(len(pool))], cached)
+) -> list[Tensor]:
+    """Log-probabilities of the whole pool under the scorer's current model, in nats: the sums of each sequence's spans,
+    on the CPU. All ranks must call it together."""
+    key = None if cache is None or engine.rank != 0 else cache.key(pool, scorer.compute_type)
+    known = engine.all_gather(None if cache is None or key is None else cache.find(key))[0]
+    if known is not None:
+        return known
+    groups = scorer.pack([[sequence] for sequence in pool], budget)
+    own: dict[int, Tensor] = {}
+    for group, counts in rank_groups(groups, engine.rank, engine.world):
+        scored = span_logprobs(scorer, [pool[i] for i in group], budget)
+        if counts:
+            own.update(zip(group, (sums for sums, _ in scored), strict=True))
+    computed = {index: sums for part in engine.all_gather(own) for index, sums in part.items()}
+    sums_by_index = [computed[index] for index in range(len(pool))]
+    if cache is not None and key is not None:
+        cache.store(key, sums_by_index)
+    return sums_by_index
 
 
 def sequence_digest(sequence: TokenSequence) -> bytes:
@@ -152,37 +119,3 @@ def sequence_digest(sequence: TokenSequence) -> bytes:
     if any(span.split is not None for span in sequence.spans):
         numbers.extend([-2, *(-1 if span.split is None else span.split for span in sequence.spans)])
     return hashlib.sha256(numbers.tobytes()).digest()
-
-
-def _serialize(rows: Mapping[bytes, Tensor], key: bytes) -> bytes:
-    from safetensors.torch import save
-
-    tensors = {
-        "model": torch.tensor(list(key), dtype=torch.uint8),
-        "digests": torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).reshape(-1, 32).clone(),
-        "counts": torch.tensor([len(sums) for sums in rows.values()], dtype=torch.int32),
-        "sums": torch.cat([sums.to(torch.float32) for sums in rows.values()]),
-    }
-    content: bytes = save(tensors)
-    return content
-
-
-def _read(path: Path, key: bytes) -> dict[bytes, Tensor] | None:
-    """The sums by digest; None if the file is not a file of this key. Damaged files are removed."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != path.stem:
-            if _NAME.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-            return None
-        tensors = load(content)
-        if bytes(tensors["model"].tolist()) != key:
-            return None
-        counts: list[int] = tensors["counts"].tolist()
-        digests = [bytes(row) for row in tensors["digests"].tolist()]
-        return dict(zip(digests, torch.split(tensors["sums"].to(torch.float32), counts), strict=True))
-    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError):
-        return None

@@ -19,7 +19,8 @@ from sweet.learn.components import Target
 from sweet.learn.critic import Reader, ScoredReply, TurnReplies, by_turn
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_values
 from sweet.learn.objectives import dialogue_scores
-from sweet.learn.tokens import ChatEncoder, TokenSequence
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
-from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 

@@ -18,87 +18,26 @@ where the span is in two parts that weigh the same, however long each of them is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables
 from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory, Turn
 
-if TYPE_CHECKING:
-    from sweet.learn.vision_processor import Picture
-
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
 """How protocol `upstream` shows the training-time information. It is the one sentence of the published code in this
 project: a constant of its protocol, because published critics were trained with it and read nothing else."""
 
-WHOLE = -1
-"""The `turn` of a span that covers a whole sequence (protocol `upstream`, see `sweet.learn.objectives`)."""
-
 
 class TooLong(UsageError):
     """The parts that are never dropped (c, the opening, the last turn) exceed the maximum length."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The supervised ids `[start, stop)` of a sequence, and the turn they belong to.
-
-    Attributes:
-        reach: the end of the turn for a regression head, if it is after `stop`: after the result of the reply.
-        split: where the reply starts after the thought, if each of them is half of the turn (`weights`).
-    """
-
-    start: int
-    stop: int
-    turn: int
-    reach: int | None = None
-    split: int | None = None
-
-    @property
-    def end(self) -> int:
-        return self.stop if self.reach is None else self.reach
-
-    @property
-    def weights(self) -> list[float]:
-        """The weight of each id, which add up to the number of ids.
-
-        With them the weighted sum over the ids, divided by their number, is the mean of the thought's mean and the
-        reply's mean; so whatever is computed of sums and numbers of ids needs not know of the parts.
-        """
-        size = self.stop - self.start
-        if self.split is None:
-            return [1.0] * size
-        thought, reply = self.split - self.start, self.stop - self.split
-        return [size / (2 * thought)] * thought + [size / (2 * reply)] * reply
-
-    def moved(self, by: int) -> Span:
-        reach, split = (None if place is None else place + by for place in (self.reach, self.split))
-        return Span(self.start + by, self.stop + by, self.turn, reach, split)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSequence:
-    """Token ids with supervised spans, in order, and the images whose tokens are among them."""
-
-    ids: tuple[int, ...]
-    spans: tuple[Span, ...]
-    images: tuple[Picture, ...] = ()
-
-    def with_whole(self) -> TokenSequence:
-        """The same sequence with an additional span over every id but the first, which nothing predicts."""
-        return replace(self, spans=(*self.spans, Span(1, len(self.ids), WHOLE)))
-
-    def after(self, prefix: tuple[int, ...]) -> TokenSequence:
-        """The same sequence with ids before it."""
-        if not prefix:
-            return self
-        return replace(self, ids=prefix + self.ids, spans=tuple(span.moved(len(prefix)) for span in self.spans))
 
 
 @dataclass(frozen=True)

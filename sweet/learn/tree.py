@@ -16,10 +16,8 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 
 
 @dataclass(frozen=True)

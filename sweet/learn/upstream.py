@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from sweet.learn.replies import PROBE, ReplyIds
-from sweet.learn.tokens import ChatEncoder, TokenSequence, TurnTarget
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TurnTarget
 from sweet.llm.base import Reply
 from sweet.tasks.trajectory import Trajectory
 

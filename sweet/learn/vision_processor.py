@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import SweetError, UsageError
+from sweet.learn.sequences import Picture, VisionModel
 from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.render.screenshot_images import read_image
 
@@ -30,20 +30,11 @@ CACHE_SIZE = 8
 _INPUTS = {"pixel_values", "image_grid_thw"}
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An image in a sequence: its PNG file, the number of its tokens, and the processor that prepares it."""
-
-    path: Path
-    tokens: int
-    vision: VisionProcessor = field(compare=False, repr=False)
-
-
 class VisionProcessor:
     """Prepares images for a vision-language model: its image processor with a limit on their size.
 
     Attributes:
-        name, max_pixels: as given.
+        model: name and limit, as given.
         token: the id of the placeholder.
 
     Args:
@@ -55,7 +46,7 @@ class VisionProcessor:
     """
 
     def __init__(self, name: str, max_pixels: int | None = None) -> None:
-        self.name, self.max_pixels = name, max_pixels
+        self.model = VisionModel(name, max_pixels)
         self.processor = load_image_processor(name)
         config = load_config(name)
         token = getattr(config, "image_token_id", None)
@@ -92,7 +83,7 @@ class VisionProcessor:
             patches = int(self.processor.get_number_of_image_patches(height, width, {}))
         except (OSError, ValueError) as error:
             raise SweetError(f"A screenshot cannot be shown to the model: {error}.", where=path) from error
-        return Picture(path, patches // self._patches_per_token, self)
+        return Picture(path.absolute(), patches // self._patches_per_token, self.model)
 
     def patches(self, picture: Picture) -> tuple[Tensor, Tensor]:
         """The patches of an image, [patches, numbers], and its grid [3].
@@ -134,12 +125,19 @@ class VisionProcessor:
         self.processor.save_pretrained(folder)
 
 
+@lru_cache
+def vision_processor(model: VisionModel) -> VisionProcessor:
+    """The processor of a model, one for each process."""
+    return VisionProcessor(*model)
+
+
 def image_inputs(model: Any, pictures: Sequence[Picture], ids: Tensor) -> dict[str, Tensor]:
     """The arguments of `model`'s forward pass besides `ids` for the images in their rows, in order; empty if there are
     none."""
     if not pictures:
         return {}
-    return _inputs(model, [picture.vision.patches(picture) for picture in pictures], pictures[0].vision.token, ids)
+    prepared = [vision_processor(picture.vision).patches(picture) for picture in pictures]
+    return _inputs(model, prepared, vision_processor(pictures[0].vision).token, ids)
 
 
 def blank_inputs(model: Any, vision: VisionProcessor, ids: Tensor) -> dict[str, Tensor]:

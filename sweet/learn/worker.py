@@ -29,6 +29,7 @@ with collector.paused():
     from sweet.learn.metrics import Record
     from sweet.learn.reference import ReferenceCache
     from sweet.learn.trainee import Trainee
+    from sweet.learn.vision_processor import vision_processor
     from sweet.learn.zero import ZeroEngine, init_ranks, load_in_ranks
     from sweet.llm.pretrained import load_tokenizer
     from sweet.runs.jsonl import JsonlWriter
@@ -46,8 +47,10 @@ def run(folder: Path) -> None:
         if log is not None:
             log.write({"record": record})
 
+    vision = None if job.vision is None else vision_processor(job.vision)
+
     def make_engine(model: Any, clip: float) -> ZeroEngine:
-        return ZeroEngine(model, clip, job.zero, device, job.vision)
+        return ZeroEngine(model, clip, job.zero, device, vision)
 
     with collector.paused():  # it imports transformers
         trainee = load_in_ranks(job.start, job.device, job.zero, job.settings.clip)
@@ -71,10 +74,10 @@ def run(folder: Path) -> None:
     if log is not None and weights is not None:
         trainee = Trainee.load(job.start, "cpu")
         trainee.load_weights(weights)
-        if job.vision is not None:
-            job.vision.save_pretrained(job.output)  # before the model, whose configuration marks the folder as complete
+        if vision is not None:
+            vision.save_pretrained(job.output)  # before the model, whose configuration marks the folder as complete
         trainee.write(load_tokenizer(job.start.base), job.output)
-        log.write({"summary": vars(summary)})
+        log.write({"summary": summary})
         log.close()
 
 

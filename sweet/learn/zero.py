@@ -36,10 +36,10 @@ from sweet import collector
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import option
-from sweet.learn.engine import BETAS, OtherModels, trainable_weights
+from sweet.learn.engine import Engine, OtherModels, read_checkpoint, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.lora import merged
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Start, Trainee
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.adapter import find_adapter
@@ -162,8 +162,8 @@ class _DeepSpeedScorer(Scorer):
         return SpanScores(**learned, **fixed)
 
 
-class ZeroEngine:
-    """Implements `sweet.learn.engine.Engine` on all ranks.
+class ZeroEngine(Engine):
+    """The engine of one of several ranks.
 
     Args:
         model: with fp32 weights, on the CPU and the same on every rank, or loaded in `partitioned_loading`.
@@ -193,12 +193,9 @@ class ZeroEngine:
                 buffer.data = buffer.data.to(device)
         self._frozen = not all(parameter.requires_grad for parameter in model.parameters())
         forward = _Forward(model)
-        optimizer = torch.optim.AdamW(
-            trainable_weights(model).values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True
-        )
         self._engine, self._optimizer, *_ = deepspeed.initialize(
             model=forward,
-            optimizer=optimizer,
+            optimizer=self.new_optimizer(),
             config=config,
             dist_init_required=False,
         )
@@ -210,7 +207,7 @@ class ZeroEngine:
         forward.scorer.in_segments = forward.scorer.in_segments and not forward.scorer.partitioned
         if vision is not None:
             forward.scorer.require_images(vision)
-        self.scorer: Scorer = forward.scorer
+        self.scorer = forward.scorer
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         self._engine.set_gradient_accumulation_boundary(last)
@@ -241,7 +238,6 @@ class ZeroEngine:
         return result
 
     def weights(self) -> dict[str, Tensor] | None:
-        """All trained weights by name, complete, fp32, on the host of rank 0; None on the others."""
         content = {}
         for name, parameter in trainable_weights(self.model).items():
             with self._gathered([parameter]):
@@ -251,7 +247,6 @@ class ZeroEngine:
 
     @torch.no_grad()
     def merged_weights(self) -> dict[str, Tensor] | None:
-        """As `weights`, but all of the model, with its adapter merged in."""
         content = {}
         for name, weight in merged(self.model, self._gathered):
             if self.rank == 0:
@@ -315,22 +310,15 @@ class ZeroEngine:
             raise UsageError("The checkpoint is incomplete.", where=folder, fix=fix)
 
     def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
-        fix = "train without --resume"
-        try:
-            metadata = json.loads(path.read_text(encoding="utf-8"))
-            state: dict[str, Any] = metadata["state"]
-            layout = (metadata["world"], metadata["stage"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=fix) from error
-        if state["digest"] != digest:
-            what = "The checkpoint belongs to a training with other settings or other data."
-            raise UsageError(what, where=path, fix=fix)
+        metadata = read_checkpoint(path, digest, lambda: json.loads(path.read_text(encoding="utf-8")))
+        state: dict[str, Any] = metadata["state"]
+        layout = (metadata["world"], metadata["stage"])
         if layout != (self.world, self.settings.stage):
             raise UsageError(
                 f"The checkpoint was made by {layout[0]} ranks with ZeRO {layout[1]}, and these are {self.world} with "
                 f"ZeRO {self.settings.stage}: it is partitioned differently.",
                 where=path,
-                fix=f"--devices and {option('zero', layout[1])} as before, or {fix}",
+                fix=f"--devices and {option('zero', layout[1])} as before, or train without --resume",
             )
         folder = path.parent / metadata["tag"]
         self.load_state({}, folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweet.credit.base import CreditRule
 from sweet.credit.hyperparameters import Hyperparameters
-from sweet.learn.engine import CLIP, Engine, TorchEngine
+from sweet.learn.engine import CLIP, Engine
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.llm.pretrained import load_tokenizer
@@ -46,7 +46,7 @@ class Assembly:
     source: str
     critic: RunCritic | None
     load: Callable[..., Trainee]
-    make_engine: Callable[[Any, float], Engine] = TorchEngine
+    make_engine: Callable[[Any, float], Engine] = Engine
 
     def learner(self, model: StartingModel) -> Learner:
         """Return what trains `model`, which has its weights."""

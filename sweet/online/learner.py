@@ -23,7 +23,7 @@ from sweet.learn.engine import Engine
 from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.online.models import LiveModels
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
@@ -143,7 +143,7 @@ class Learner:
         reference = None
         if examples and self.objective.needs_reference:
             with self.models.open("start") as start:
-                reference = reference_logprobs(start, self.engine, pool, 2 * self.settings.token_budget, None).sums
+                reference = reference_logprobs(start, self.engine, pool, 2 * self.settings.token_budget, None)
         sums, norms = MetricSums(), []
         size = self.settings.batch or max(len(examples), 1)
         for epoch in range(self.settings.epochs if examples else 0):

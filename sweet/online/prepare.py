@@ -156,7 +156,7 @@ class Prepared:
             protocol="paper",
             beta=config.beta,
             turn_tokens=self.config.turn_tokens,
-            **self.used.as_metrics(),
+            **vars(self.used),
         )
         return meta.model_copy(update={"rule_option": config.rule_option, **adapter_meta(self.model)})
 
@@ -213,7 +213,7 @@ class Prepared:
             run=str(run.path.absolute()),
             config=config.model_dump(mode="json"),
             base=self.model.base,
-            used=self.used.as_metrics(),
+            used=vars(self.used),
             critic=None if self.critic is None else self.critic.id,
             source=source,
             device="cuda" if self.model.on_gpu else "cpu",

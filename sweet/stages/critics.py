@@ -84,9 +84,10 @@ def load_critic(
     from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
     from sweet.learn.regression import RegressionCritic
+    from sweet.learn.sequences import VisionModel
     from sweet.learn.tokens import ChatEncoder
     from sweet.learn.upstream import UpstreamEncoder
-    from sweet.learn.vision_processor import VisionProcessor
+    from sweet.learn.vision_processor import vision_processor
     from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 
@@ -102,7 +103,7 @@ def load_critic(
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
             shots = CriticScreenshots(run, rollouts, reporter)
-            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), shots)
+            encoder = page_encoder(run, rollouts, tokenizer, vision_processor(VisionModel(path)), shots)
         return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
     base = reference or recorded_model(run, artifact, "base")
     if not base:

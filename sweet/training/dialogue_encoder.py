@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sweet.credit.base import TurnLogprobs
-from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TokenSequence, TooLong
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TooLong
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 

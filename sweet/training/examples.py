@@ -10,7 +10,7 @@ from typing import TypeVar
 from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Example, TokenTerms
-from sweet.learn.pool import Pool
+from sweet.learn.sequences import Pool
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.llm.base import Reply
 from sweet.stages.base import Reporter, digest_of

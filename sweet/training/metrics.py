@@ -64,10 +64,6 @@ class TrainMetrics(RecordedRecord):
     """its mean loss in its last epoch"""
     reward_accuracy: float | None = None
     """share of the couples that it ordered correctly in its last epoch, each before it learned from the couple"""
-    reference_cached: int | None = None
-    """sequences whose reference log-probabilities were in the cache"""
-    reference_computed: int | None = None
-    """sequences whose reference log-probabilities were computed"""
     lr: float | None = None
     """highest learning rate"""
     nll: float | None = None

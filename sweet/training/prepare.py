@@ -18,13 +18,14 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.learn.components import Example, Objective, Target
 from sweet.learn.distributed import Layout
-from sweet.learn.engine import CLIP, TorchEngine
+from sweet.learn.engine import CLIP, Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import LoopSettings
+from sweet.learn.sequences import VisionModel
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
 from sweet.learn.upstream import UpstreamEncoder
-from sweet.learn.vision_processor import VisionProcessor
+from sweet.learn.vision_processor import vision_processor
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.label import preferences, usable_dialogues
@@ -256,7 +257,7 @@ class _Basis:
             trainee = Trainee.load(self.model.trainee.start, config.device, tokenizer=self.model.encoder.tokenizer)
             trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
             return RewardModel(
-                TorchEngine(trainee.model, CLIP),
+                Engine(trainee.model, CLIP),
                 self.builder.encoder,
                 self.hyperparameters.lr,
                 token_budget=self.model.token_budget(config.micro_batch_tokens),
@@ -330,7 +331,7 @@ def _load_model(
     if sees_pages:
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
         shots = CriticScreenshots(run, rollouts, reporter, renders=weights)
-        encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(base, pixels), shots)
+        encoder = page_encoder(run, rollouts, tokenizer, vision_processor(VisionModel(base, pixels)), shots)
         reporter.say(
             "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
             "one or in padded batches: prefix trees hold no pictures."

@@ -24,7 +24,7 @@ from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, max_turns, rounded
-from sweet.learn.pool import Pool
+from sweet.learn.sequences import Pool
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
@@ -146,7 +146,9 @@ class RewardModel:
                 )
                 sums.add(found)
                 updates += 1
-            self.figures = RewardFigures(len(examples), updates, sums.loss / len(examples), sums.right / len(examples))
+            self.figures = RewardFigures(
+                len(examples), updates, sums["loss"] / len(examples), sums["right"] / len(examples)
+            )
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Return what a checkpoint must have, and what is not written to `folder` (`Engine.state`)."""

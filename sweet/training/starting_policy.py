@@ -17,7 +17,7 @@ from sweet.learn.batches import rank_groups
 from sweet.learn.components import Objective
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs, token_scores
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.sequences import TokenSequence
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
 from sweet.training.reward_model import RewardModel

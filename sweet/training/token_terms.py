@@ -14,7 +14,7 @@ from functools import cached_property
 from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject, TurnLogprobs, Values
 from sweet.errors import UsageError
 from sweet.learn.components import TokenTerms
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.stages.rows import Candidate
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count

@@ -17,7 +17,7 @@ from sweet.learn.components import Objective
 from sweet.learn.distributed import Layout, train_in_ranks
 from sweet.learn.job import Job
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.metrics import Record, Summary
+from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.zero import ZeroSettings
@@ -100,7 +100,7 @@ class StageRecord:
 
     def artifact_meta(self, base: str, used: Hyperparameters, beta: float) -> TrainedMeta:
         """Return the whole `meta` of the artifact."""
-        return self.meta.model_copy(update={"base": base, **used.as_metrics(), "beta": beta})
+        return self.meta.model_copy(update={"base": base, **vars(used), "beta": beta})
 
 
 def train(
@@ -156,14 +156,14 @@ def _meta(training: Training, record: StageRecord) -> TrainedMeta:
     return meta.model_copy(update=adapter_meta(training.model))
 
 
-def _metrics(training: Training, summary: Summary) -> TrainMetrics:
+def _metrics(training: Training, summary: Record) -> TrainMetrics:
     compared = {} if training.groups is None else {"groups": training.groups, "equal_groups": training.equal_groups}
     reward = {} if training.reward is None else training.reward.as_metrics()
     return TrainMetrics(
         **compared,
         **reward,
-        **summary.as_metrics(),
-        **training.hyperparameters.as_metrics(),
+        **summary,
+        **vars(training.hyperparameters),
         shuffle=training.shuffle,
         parameters=training.model.trainee.parameters,
         trained_parameters=training.model.trainee.trained,
@@ -182,7 +182,7 @@ def _train_into(
     ranks_log: Path,
     on_row: Callable[[Record], None],
     reporter: Reporter,
-) -> Summary:
+) -> Record:
     """Train, with the checkpoint and then the model in their folder.
 
     Args:
@@ -209,7 +209,7 @@ def _train_into(
         else:
             job = make_job(checkpoints.folder, training, digest, record.resume)
             summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
-    if summary.mfu is None:
+    if summary["mfu"] is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
     return summary
 
@@ -228,8 +228,8 @@ def make_job(folder: Path, training: Training, digest: str, resume: bool) -> Job
         resume=resume,
         pool=training.data.pool.sequences,
         examples=training.data.examples,
-        heldout=training.data.heldout,
-        vision=encoder.vision if isinstance(encoder, PageEncoder) else None,
+        heldout=list(training.data.heldout),
+        vision=encoder.vision.model if isinstance(encoder, PageEncoder) else None,
     )
 
 
@@ -240,7 +240,7 @@ def _train_here(
     resume: bool,
     on_step: Callable[[Record], None],
     reporter: Reporter,
-) -> Summary:
+) -> Record:
     """Train in this process and write the model."""
     model, data = training.model, training.data
     loop = Loop(

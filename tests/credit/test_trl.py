@@ -16,7 +16,7 @@ from sweet.credit.grpo import GRPO
 from sweet.learn.components import Example, TokenTerms
 from sweet.learn.logprobs import Scorer
 from sweet.learn.losses import losses
-from sweet.learn.pool import Pool
+from sweet.learn.sequences import Pool
 from sweet.learn.tokens import ChatEncoder
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory

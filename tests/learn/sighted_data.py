@@ -7,7 +7,7 @@ from typing import Any
 
 from sweet.learn.components import Example
 from sweet.learn.page_encoder import PageEncoder
-from sweet.learn.pool import Pool
+from sweet.learn.sequences import Pool
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.pretrained import load_tokenizer
 from sweet.tasks.base import Task

@@ -21,8 +21,7 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.losses import losses
 from sweet.learn.metrics import Record
 from sweet.learn.objectives import policy_gradient, sampled_distillation, top_distillation
-from sweet.learn.pool import Pool
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Pool, Span, TokenSequence
 from sweet.learn.trainee import Start
 from sweet.learn.zero import ZeroSettings
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -294,12 +293,7 @@ def test_a_loop_with_weighted_tokens_reports_them_and_resumes_to_the_same_weight
     found = again.run(resume=True)
     assert rest[0]["step"] == 5
     assert torch.equal(weights(whole), weights(resumed))
-    assert (found.loss, found.ratio, found.clipped, found.masked) == (
-        expected.loss,
-        expected.ratio,
-        expected.clipped,
-        expected.masked,
-    )
+    assert all(found[name] == expected[name] for name in ("loss", "ratio", "clipped", "masked"))
 
 
 FLOATS = st.floats(-50, 50)

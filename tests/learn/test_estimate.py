@@ -30,7 +30,7 @@ from sweet.learn.estimate import (
 from sweet.learn.head import attach_head
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.recompute import recompute_layers
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
 from tests.learn.sighted import FAMILIES, build_model, build_tokenizer, make_sighted, paint

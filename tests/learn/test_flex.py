@@ -16,7 +16,8 @@ from torch.nn.attention import flex_attention
 from sweet.learn import flex
 from sweet.learn.flex import FlexTree, tiles_of
 from sweet.learn.logprobs import Scorer
-from sweet.learn.tokens import ChatEncoder, TokenSequence
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder
 from sweet.learn.tree import build_tree
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of

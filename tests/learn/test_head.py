@@ -15,7 +15,7 @@ from sweet.errors import UsageError
 from sweet.learn import blocks
 from sweet.learn.head import FILE, attach_head, detached_head, get_head, load_head, prefix_means
 from sweet.learn.logprobs import Scorer, span_values
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.trainee import save_model
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of, random_sequences

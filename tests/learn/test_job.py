@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -11,9 +10,9 @@ from sweet.learn.components import Example, Objective
 from sweet.learn.job import Job
 from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence, VisionModel
 from sweet.learn.trainee import Start
-from sweet.learn.vision_processor import VisionProcessor
+from sweet.learn.vision_processor import vision_processor
 from sweet.learn.zero import ZeroSettings
 from tests.learn.sighted import make_sighted
 from tests.learn.sighted_data import BOUND, sighted_preferences
@@ -29,22 +28,22 @@ def test_a_job_round_trips(tmp_path: Path) -> None:
 def test_images_are_prepared_as_the_command_prepares_them(tmp_path: Path) -> None:
     model = make_sighted(tmp_path / "sighted")
     vision, pool, _ = sighted_preferences(model, tmp_path / "screenshots")
-    job = make_job(tmp_path, pool.sequences, vision)
+    job = make_job(tmp_path, pool.sequences, vision.model)
     job.write(tmp_path)
     found = Job.read(tmp_path)
     assert found == job
     assert found.vision is not None
-    assert (found.vision.name, found.vision.max_pixels) == (model, BOUND)
+    assert found.vision == VisionModel(model, BOUND)
     numbers = {len(sequence.images) for sequence in found.pool}
     assert numbers == {0, 2, 3, 4}
     shown = next(sequence for sequence in found.pool if sequence.images)
     assert shown.spans[0].reach is not None
     picture = shown.images[0]
-    assert picture.vision is found.vision
-    assert torch.equal(found.vision.patches(picture)[0], vision.patches(picture)[0])
+    assert picture.vision == found.vision
+    assert torch.equal(vision_processor(found.vision).patches(picture)[0], vision.patches(picture)[0])
 
 
-def make_job(folder: Path, pool: Sequence[TokenSequence], vision: VisionProcessor | None = None) -> Job:
+def make_job(folder: Path, pool: list[TokenSequence], vision: VisionModel | None = None) -> Job:
     return Job(
         start=Start("micro", LoraSettings(4, 8, ("q_proj",)), "adapter", head=True),
         output=folder / "model",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweet.learn import blocks, logprobs
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs, token_logprobs, token_scores
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
 from tests.learn.builders import build_model
 

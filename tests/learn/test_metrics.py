@@ -19,7 +19,7 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.losses import losses
 from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds, turn_positions
 from sweet.learn.objectives import turn_advantages
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import Work, build_tree, computed_work
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
@@ -50,7 +50,7 @@ def test_advantages_by_turn_are_those_of_equation_3(tokenizer: Any) -> None:
         sums = MicroBatchSums(max_turns(pool.sequences), policy.device)
         sums.add(pool.sequences, examples, found, Work(1))
         own, _ = sums.fetch()
-        means = MetricSums.from_flat(4, own.flat()).means(preference=True)
+        means = own.over_ranks(4, list).means(preference=True)
         for side, name in (("chosen", "advantage_chosen"), ("rejected", "advantage_rejected")):
             by_turn: dict[int, list[float]] = {}
             for example in examples:
@@ -77,7 +77,7 @@ def test_a_turn_that_no_side_has_has_no_advantage() -> None:
     pool = [TokenSequence((1, 2, 3), (Span(1, 3, 5),)), TokenSequence((1, 2), (Span(1, 2, 1),))]
     places, counts = turn_positions(pool, [Example("a", (0,), (1,))], max_turns(pool))
     assert (places, counts) == ([2, 3], [0, 0, 1, 1, 0, 0])
-    means = MetricSums(1, advantages=[0, 0, 0.5, 0.25, 0, 0], turns=counts).means(preference=True)
+    means = MetricSums(1, advantages=[0, 0, 0.5, 0.25, 0, 0], turns=[*counts]).means(preference=True)
     assert (means["advantage_chosen"], means["advantage_rejected"]) == ([None, None, 0.5], [0.25, None, None])
 
 
@@ -137,10 +137,13 @@ def test_a_tree_is_never_more_work_than_rows(sequences: list[list[int]], max_sha
 def test_sums_of_steps_add_up(steps: list[list[float]]) -> None:
     total = MetricSums()
     for figures in steps:
-        loss, right, margin, advantage = figures
-        total.add(MetricSums.from_flat(2, MetricSums(0, loss, right, margin, 5, 1, [advantage] * 2, [1, 0]).flat()))
-    assert (total.examples, total.tokens_computed, total.padding) == (2 * len(steps), 5 * len(steps), len(steps))
-    assert total.loss == pytest.approx(sum(figures[0] for figures in steps))
+        *measured, advantage = figures
+        names = ("loss", "right", "margin", "tokens_computed", "padding")
+        step = MetricSums(0, MetricSums().sums | dict(zip(names, [*measured, 5, 1], strict=True)))
+        step.advantages, step.turns = [advantage] * 2, [1, 0]
+        total.add(step.over_ranks(2, list))
+    assert (total.examples, total.work) == (2 * len(steps), Work(5 * len(steps), len(steps)))
+    assert total["loss"] == pytest.approx(sum(figures[0] for figures in steps))
     assert total.means(preference=True)["advantage_rejected"] == [None]
 
 

@@ -19,7 +19,8 @@ from sweet.learn.objectives import (
     side_scores,
     turn_advantages,
 )
-from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.learn.sequences import WHOLE
+from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from tests.learn.builders import build_model

@@ -18,7 +18,8 @@ from sweet.learn.logprobs import Scorer, pack_bundles, span_values
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.page_encoder import FAILED, NO_PAGE, PageEncoder
 from sweet.learn.regression import RegressionCritic
-from sweet.learn.tokens import ChatEncoder, TokenSequence
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_tokenizer

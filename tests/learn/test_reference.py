@@ -8,6 +8,7 @@ import shutil
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,12 +18,10 @@ from hypothesis import strategies as st
 from sweet.files import write_whole
 from sweet.learn import reference
 from sweet.learn.components import Objective
-from sweet.learn.engine import TorchEngine
-from sweet.learn.logprobs import span_logprobs
+from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.metrics import Summary
 from sweet.learn.reference import ReferenceCache, sequence_digest
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model
 from sweet.llm.weights import weights_digest
@@ -53,31 +52,29 @@ def base(tmp_path: Path, tokenizer: Any) -> str:
     return str(tmp_path / "base")
 
 
-def train(base: str, tokenizer: Any, count: int = 6, **changes: Any) -> tuple[Summary, Loop]:
+def train(base: str, tokenizer: Any, count: int = 6, **changes: Any) -> tuple[int, Loop]:
+    """Train; return the number of sequences whose reference was computed, and the loop."""
     pool, examples = make_data(tokenizer, count)
     settings = LoopSettings(**(vars(SETTINGS) | changes))
     loop = Loop(load_model(base, "cpu"), pool.sequences, examples, CRITIC, settings, cache=ReferenceCache(base))
-    return loop.run(), loop
+    computed = []
 
+    def counted(scorer: Scorer, sequences: list[TokenSequence], budget: int) -> Any:
+        computed.extend(sequences)
+        return span_logprobs(scorer, sequences, budget)
 
-def counts(summary: Summary) -> tuple[int | None, int | None]:
-    return summary.reference_cached, summary.reference_computed
+    with patch.object(reference, "span_logprobs", counted):
+        loop.run()
+    return len(computed), loop
 
 
 def test_a_second_training_computes_no_reference(
     base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, one = train(base, tokenizer)
-    assert counts(first) == (0, 12)
-
-    def no_pass(*_args: object) -> None:
-        raise AssertionError("a reference pass")
-
-    monkeypatch.setattr(reference, "span_logprobs", no_pass)
     # Different packing, batch size and order.
     second, other = train(base, tokenizer, share=False, batch=3, seed=9, token_budget=100)
-    assert counts(second) == (12, 0)
-    monkeypatch.undo()
+    assert (first, second) == (12, 0)
     monkeypatch.setenv("SWEET_CACHE", str(cache.parent))
     kept, again = one.reference(), other.reference()
     assert kept is not None
@@ -87,71 +84,43 @@ def test_a_second_training_computes_no_reference(
     for one_sums, other_sums, expected in zip(kept, again, fresh, strict=True):
         assert torch.equal(one_sums, other_sums)
         torch.testing.assert_close(other_sums, expected, rtol=1e-5, atol=1e-4)
-    third, _ = train(base, tokenizer, count=8)
-    assert counts(third) == (12, 4)
+    assert train(base, tokenizer, count=8)[0] == 16, "other data"
 
 
 def test_another_model_or_type_finds_nothing(base: str, tokenizer: Any, cache: Path, tmp_path: Path) -> None:
     _, loop = train(base, tokenizer)
-    digests = [sequence_digest(sequence) for sequence in loop.pool]
-    spans = [len(sequence.spans) for sequence in loop.pool]
-    assert len(ReferenceCache(base).find(digests, spans, "float32")) == 12
-    assert ReferenceCache(base).find(digests, spans, "float32, autocast bfloat16") == {}
-    assert ReferenceCache(base).find(digests, [n + 1 for n in spans], "float32") == {}
+
+    def found(name: str, kind: str = "float32", pool: Any = loop.pool) -> bool:
+        cached = ReferenceCache(name)
+        key = cached.key(pool, kind)
+        return key is not None and cached.find(key) is not None
+
+    assert found(base)
+    assert not found(base, "float32, autocast bfloat16")
+    assert not found(base, pool=loop.pool[1:])
     shutil.copytree(base, tmp_path / "copy")
-    assert len(ReferenceCache(str(tmp_path / "copy")).find(digests, spans, "float32")) == 12
+    assert found(str(tmp_path / "copy"))
     save_model(build_model(len(tokenizer), seed=1), tokenizer, Path(base))
-    assert ReferenceCache(base).find(digests, spans, "float32") == {}
-    assert ReferenceCache("some/where").find(digests, spans, "float32") == {}
+    assert not found(base)
+    assert not found("some/where")
 
 
 def test_a_damaged_or_foreign_file_is_ignored(base: str, tokenizer: Any, cache: Path) -> None:
     train(base, tokenizer)
-    (kept,) = cache.glob("*/*.safetensors")
+    (kept,) = cache.glob("*.safetensors")
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-5])
-    assert counts(train(base, tokenizer)[0]) == (0, 12)
+    assert train(base, tokenizer)[0] == 12
     assert kept.read_bytes() == whole  # the damaged file was replaced
-    # The file of another model, correctly named, in this one's folder; and unusable files.
-    elsewhere = kept.parent.with_name("0" * 64)
-    kept.parent.rename(elsewhere)
-    shutil.copytree(elsewhere, kept.parent)
-    (kept.parent / "notes.safetensors").write_bytes(b"mine")
+    # The file of other data, and unusable files, one of them correctly named.
+    key = kept.stem.partition("-")[0]
+    kept.rename(cache / kept.name.replace(key, "0" * 64))
+    (cache / "notes.safetensors").write_bytes(b"mine")
     content = b"no tensors at all"
-    write_whole(kept.parent / f"{hashlib.sha256(content).hexdigest()}.safetensors", content)
-    assert counts(train(base, tokenizer)[0]) == (12, 0)
-    kept.unlink()
-    shutil.copy(elsewhere / kept.name, kept.parent / kept.name)
-    key = ReferenceCache(base)._key("bfloat16")
-    assert key is not None
-    (cache / key.hex()).mkdir()
-    shutil.copy(kept, cache / key.hex() / kept.name)
-    pool, _ = make_data(tokenizer, 6)
-    rows = [sequence_digest(sequence) for sequence in pool.sequences]
-    assert ReferenceCache(base).find(rows, [len(s.spans) for s in pool.sequences], "bfloat16") == {}
-    assert (kept.parent / "notes.safetensors").read_bytes() == b"mine"
-
-
-def test_an_interrupted_pass_keeps_its_results(
-    base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reference, "GROUPS_PER_FILE", 2)
-    inner, calls = span_logprobs, []
-
-    def stop(*args: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return inner(*args)
-
-    monkeypatch.setattr(reference, "span_logprobs", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(base, tokenizer, token_budget=30)
-    monkeypatch.setattr(reference, "span_logprobs", inner)
-    cached, computed = counts(train(base, tokenizer, token_budget=30)[0])
-    assert cached is not None
-    assert cached >= 4
-    assert computed == 12 - cached
+    write_whole(cache / f"{key}-{hashlib.sha256(content).hexdigest()}.safetensors", content)
+    assert train(base, tokenizer)[0] == 12
+    assert kept.read_bytes() == whole
+    assert (cache / "notes.safetensors").read_bytes() == b"mine"
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(
@@ -159,21 +128,21 @@ def test_a_folder_that_cannot_be_written_only_costs_time(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "file"))
-    assert counts(train(base, tokenizer)[0]) == (0, 12)
-    assert counts(train(base, tokenizer)[0]) == (0, 12)
+    assert train(base, tokenizer)[0] == 12
+    assert train(base, tokenizer)[0] == 12
 
 
 def test_the_least_recently_used_files_are_removed_beyond_the_limit(
     base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(base, tokenizer, count=3)
-    (first,) = cache.glob("*/*.safetensors")
+    (first,) = cache.glob("*.safetensors")
     os.utime(first, (1, 1))
     foreign = cache / "kept.txt"
     foreign.write_text("x" * 1000)
     monkeypatch.setattr(reference, "MAX_BYTES", first.stat().st_size + 100)
     train(base, tokenizer, count=5)
-    left = list(cache.glob("*/*.safetensors"))
+    left = list(cache.glob("*.safetensors"))
     assert first not in left or len(left) == 1
     assert sum(path.stat().st_size for path in left) <= reference.MAX_BYTES
     assert foreign.exists()
@@ -228,9 +197,3 @@ def test_different_sequences_have_different_digests(
     one = TokenSequence(tuple(a), tuple(Span(*bounds, 1) for bounds in x))
     other = TokenSequence(tuple(b), tuple(Span(*bounds, 3) for bounds in y))
     assert (sequence_digest(one) == sequence_digest(other)) == ((a, x) == (b, y))
-
-
-def test_an_engine_without_a_cache_computes(tokenizer: Any) -> None:
-    pool, examples = make_data(tokenizer, 2)
-    loop = Loop(build_model(len(tokenizer)), pool.sequences, examples, CRITIC, SETTINGS, make_engine=TorchEngine)
-    assert counts(loop.run()) == (0, 4)

@@ -62,8 +62,8 @@ def test_every_target_is_learned(tokenizer: Any, name: str) -> None:
     steps = [record for record in records if "loss" in record]
     assert loop.reference() is None
     assert steps[-1]["loss"] < 0.9 * steps[0]["loss"]
-    assert summary.heldout_accuracy == 1.0
-    assert summary.accuracy == (1.0 if OBJECTIVES[name].compares else None)
+    assert summary["heldout_accuracy"] == 1.0
+    assert summary["accuracy"] == (1.0 if OBJECTIVES[name].compares else None)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -130,7 +130,7 @@ def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, name: str)
     found = make(resumed, tmp_path / "b.pt").run(resume=True)
     assert torch.equal(weights(straight), weights(resumed))
     assert bool(straight.regression_head.weight.any())
-    assert (found.loss, found.heldout_accuracy) == (expected.loss, expected.heldout_accuracy)
+    assert (found["loss"], found["heldout_accuracy"]) == (expected["loss"], expected["heldout_accuracy"])
 
 
 # At work ------------------------------------------------------------------------------------------------------------

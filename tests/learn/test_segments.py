@@ -14,7 +14,7 @@ from sweet.learn import blocks
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import LoraSettings, add_lora
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import build_tree
 from sweet.learn.vision_processor import VisionProcessor
 from tests.learn.builders import build_model

@@ -19,7 +19,8 @@ from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings
 from sweet.learn.losses import losses
 from sweet.learn.reference import sequence_digest
-from sweet.learn.tokens import ChatEncoder, Span, TokenSequence, given_reply
+from sweet.learn.sequences import Span, TokenSequence
+from sweet.learn.tokens import ChatEncoder, given_reply
 from sweet.learn.trainee import Start
 from sweet.learn.tree import Forest, build_tree
 from sweet.learn.zero import ZeroSettings

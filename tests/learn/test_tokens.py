@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.learn.sequences import WHOLE
+from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory, Turn

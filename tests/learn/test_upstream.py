@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sweet.learn.critic import AdvantageCritic, Reader, TurnReplies
-from sweet.learn.tokens import ChatEncoder, TokenSequence, TooLong
+from sweet.learn.sequences import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.upstream import UpstreamEncoder, scoring_prefix
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message

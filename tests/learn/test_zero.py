@@ -165,7 +165,7 @@ def write_job(folder: Path) -> None:
         pool=pool.sequences,
         examples=train,
         heldout=examples[TRAINED:],
-        vision=vision,
+        vision=vision.model,
     )
     job.output.mkdir(parents=True)
     job.write(folder / JOB)

@@ -9,7 +9,7 @@ import torch
 
 from sweet.learn.components import Distillation, Example, Objective, PolicyGradient, TokenTerms
 from sweet.learn.logprobs import Scorer, token_logprobs
-from sweet.learn.pool import Pool
+from sweet.learn.sequences import Pool
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 

@@ -29,7 +29,7 @@ with collector.paused():
     from sweet.learn.losses import Reference
     from sweet.learn.metrics import Record
     from sweet.learn.recompute import recompute_layers
-    from sweet.learn.vision_processor import VisionProcessor
+    from sweet.learn.vision_processor import VisionProcessor, vision_processor
     from sweet.learn.worker import run
     from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
     from sweet.llm.pretrained import load_model
@@ -126,7 +126,8 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **
 def main(folder: Path) -> None:
     device = init_ranks("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    sees_pages = Job.read(folder / JOB).vision
+    given = Job.read(folder / JOB).vision
+    sees_pages = None if given is None else vision_processor(given)
     for settings, objective in CASES:
         name, vision = case_name(settings, objective), sees_pages if objective.startswith("sighted") else None
 

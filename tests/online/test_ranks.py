@@ -96,7 +96,7 @@ def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
         run=str(run.path),
         config=config.model_dump(mode="json"),
         base=agent,
-        used=used.as_metrics(),
+        used=vars(used),
         critic="critic-1" if rule.asks_critic else None,
         source="rollouts-1",
         device="cpu",

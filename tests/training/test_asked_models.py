@@ -14,7 +14,7 @@ from torch.nn.functional import logsigmoid
 from sweet.credit.base import Batch, Credit, RewardTraining
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Objective
-from sweet.learn.engine import TorchEngine, trainable_weights
+from sweet.learn.engine import Engine, trainable_weights
 from sweet.learn.logprobs import Scorer
 from sweet.learn.tokens import ChatEncoder
 from sweet.stages.rows import Preference
@@ -41,7 +41,7 @@ def encoder(tokenizer: Any) -> DialogueEncoder:
 
 
 def make_reward(encoder: DialogueEncoder, rows: int, **settings: Any) -> RewardModel:
-    return RewardModel(TorchEngine(build_model(rows), 1.0), encoder, 5e-4, **({"token_budget": 300} | settings))
+    return RewardModel(Engine(build_model(rows), 1.0), encoder, 5e-4, **({"token_budget": 300} | settings))
 
 
 def make_models(encoder: DialogueEncoder, rows: int, reward: RewardModel | None = None) -> StartingPolicy:

@@ -22,7 +22,7 @@ from sweet.learn.distributed import Layout, read_hostfile, train_in_ranks
 from sweet.learn.failure import error_path
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import LoopSettings
-from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.trainee import Start
 from sweet.learn.zero import ZeroSettings
 from sweet.preferences.config import LabelConfig
@@ -121,9 +121,6 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     resumed = run_train_critic(run, config.model_copy(update=several), Silent())
     whole = run_train_critic(run, config, Silent())
     assert resumed.artifacts[0].id == "critic-1"
-    # What the ranks that were killed had computed of the reference, nobody computes again, whichever engine.
-    assert resumed.metrics.reference_computed == whole.metrics.reference_computed == 0
-    assert resumed.metrics.as_json()["reference_cached"] == whole.metrics.as_json()["reference_cached"] > 0
     for name in ("steps", "loss", "accuracy", "margin", "parameters", "examples"):
         assert getattr(resumed.metrics, name) == pytest.approx(getattr(whole.metrics, name), rel=1e-4, abs=1e-4)
     first, second = (run.file(result.artifacts[0]) for result in (resumed, whole))
