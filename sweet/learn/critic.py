@@ -1,7 +1,8 @@
 """Inference with critics: scores of replies to an observation and of whole dialogues.
 
-A `Critic` is either an `AdvantageCritic`, which computes equation (3) of arXiv 2503.15478, or a critic with a
-regression head (`sweet.learn.regression`); callers do not need to know which. Both encode dialogues with a `Reader`.
+A `Critic` is either an `AdvantageCritic`, which computes equation (3) of arXiv 2503.15478, or a `RegressionCritic` with
+a head (`sweet.learn.head`; in the paper the ablation for code and the critic for pages); callers do not need to know
+which. Both encode dialogues with a `Reader`.
 
 In equation (3) critic and reference read the same ids, including the training-time information c unless the critic was
 trained without it. The context of the reference can be reduced to the dialogue: then the advantage is what c and the
@@ -13,14 +14,19 @@ without c.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
+from sweet.learn.components import Target
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs, span_values
+from sweet.learn.objectives import dialogue_scores
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
@@ -69,25 +75,6 @@ class ScoredReply:
     score: float | None = None
 
 
-class Critic(Protocol):
-    """A trained critic, which ranks replies and dialogues."""
-
-    reader: Reader
-
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
-        """Score each reply of each turn, in order; no scores for a turn that is too long. Equal replies to an
-        observation are computed once."""
-
-    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
-        """The score of each turn of the agent, by the turn's index in its dialogue, comparable between the turns of one
-        task. A dialogue is computed once for all its turns; turns that are dropped because of the length are
-        missing."""
-
-    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
-        """The score of each dialogue as a whole, comparable between dialogues of one task; None for one that is too
-        long."""
-
-
 class Reader:
     """Encodes the input of a critic.
 
@@ -118,46 +105,74 @@ class Reader:
         """The sequences of a dialogue, none if its last turn does not fit; `without_hidden` omits c."""
         try:
             encoded = self.encoder.dialogue(
-                trajectory,
-                system,
-                hidden=trajectory.task.hidden if self.informed and not without_hidden else None,
-                protocol=self.protocol,
-                max_length=self._limit(without_hidden),
+                trajectory, system, **self._settings(trajectory.task.hidden, without_hidden=without_hidden)
             )
         except TooLong:
             return ()
-        if without_hidden:
-            return encoded.sequences
-        self.dropped += encoded.dropped
-        return [row.after(self._prefix) for row in encoded.sequences]
+        return self._read(encoded.sequences, encoded.dropped, without_hidden=without_hidden)
 
-    def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> list[TokenSequence]:
+    def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> Sequence[TokenSequence]:
         """One sequence for each reply, none if the turn does not fit; `without_hidden` omits c."""
+        settings = self._settings(turn.hidden, without_hidden=without_hidden)
         try:
             rows, dropped = self.encoder.turn(
-                turn.observation,
-                turn.replies,
-                turn=turn.turn,
-                name=turn.name,
-                hidden=turn.hidden if self.informed and not without_hidden else None,
-                protocol=self.protocol,
-                max_length=self._limit(without_hidden),
+                turn.observation, turn.replies, turn=turn.turn, name=turn.name, **settings
             )
         except TooLong:
-            return []
+            return ()
+        return self._read(rows, dropped, without_hidden=without_hidden)
+
+    def _settings(self, hidden: str, *, without_hidden: bool) -> dict[str, Any]:
+        """What the encoder is told; the maximum length is of the ids that may follow the prefix."""
+        before = 0 if without_hidden else len(self._prefix)
+        return {
+            "hidden": hidden if self.informed and not without_hidden else None,
+            "protocol": self.protocol,
+            "max_length": None if self.max_length is None else self.max_length - before,
+        }
+
+    def _read(self, rows: Sequence[TokenSequence], dropped: int, *, without_hidden: bool) -> Sequence[TokenSequence]:
         if without_hidden:
             return rows
         self.dropped += dropped
         return [row.after(self._prefix) for row in rows]
 
-    def _limit(self, without_hidden: bool) -> int | None:
-        """The ids that may follow what is put before a sequence."""
-        before = 0 if without_hidden else len(self._prefix)
-        return None if self.max_length is None else self.max_length - before
+
+class Critic(ABC):
+    """A trained critic, which ranks replies and dialogues.
+
+    Attributes:
+        reader: encodes what it reads.
+        budget: tokens of one forward pass.
+    """
+
+    def __init__(self, reader: Reader, budget: int) -> None:
+        self.reader, self.budget = reader, budget
+
+    @abstractmethod
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
+        """Score each reply of each turn, in order; no scores for a turn that is too long. Equal replies to an
+        observation are computed once."""
+
+    @abstractmethod
+    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+        """The score of each turn of the agent, by the turn's index in its dialogue, comparable between the turns of one
+        task. A dialogue is computed once for all its turns; turns that are dropped because of the length are
+        missing."""
+
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+        """The score of each dialogue as a whole, comparable between dialogues of one task; None for one that is too
+        long."""
+        found = self.turn_scores(dialogues, system)
+        return [self.dialogue_score(list(scores.values())) if scores else None for scores in found]
+
+    @abstractmethod
+    def dialogue_score(self, scores: list[float]) -> float:
+        """The score of a dialogue from those of its turns, as the training compares dialogues."""
 
 
-class AdvantageCritic:
-    """Implements `Critic` by equation (3), with a trained critic and the frozen model it started from.
+class AdvantageCritic(Critic):
+    """A critic by equation (3), with a trained model and the frozen model it started from.
 
     Args:
         model, reference: causal models with the same vocabulary.
@@ -188,20 +203,15 @@ class AdvantageCritic:
         effort: Effort | None = None,
     ) -> None:
         encoder = ChatEncoder(tokenizer, turn_tokens, effort)
-        self.reader = Reader(encoder, informed=informed, protocol=protocol, max_length=max_length)
+        super().__init__(Reader(encoder, informed=informed, protocol=protocol, max_length=max_length), budget)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
-        self.protocol, self.budget = protocol, budget
+        self.protocol = protocol
         self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
         by_sampler = self.protocol == "upstream" and self.reference_without_hidden
-        informed = [self.reader.turn(turn) for turn in turns]
-        reference_rows = informed
-        if self.reference_without_hidden:
-            reference_rows = [self.reader.turn(turn, without_hidden=True) for turn in turns]
-        visible = [self._seen(rows) for rows in informed]
-        critic = self._means(self.critic, visible)
-        reference = self._means(self.reference, reference_rows)
+        visible, reference_rows = self._rows(self.reader.turn, turns)
+        critic, reference = self._means(self.critic, visible), self._means(self.reference, reference_rows)
         scored_replies = []
         for number, turn in enumerate(turns):
             replies: list[ScoredReply] = []
@@ -214,28 +224,27 @@ class AdvantageCritic:
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
-        token.
-
-        A dialogue is computed once for all its turns. Turns that are dropped because of the length are missing.
-        """
-        informed = [self.reader.dialogue(t, system) for t in dialogues]
-        reference_rows = informed
-        if self.reference_without_hidden:
-            reference_rows = [self.reader.dialogue(t, system, without_hidden=True) for t in dialogues]
-        visible = [self._seen(rows) for rows in informed]
+        token; see `Critic`."""
+        visible, reference_rows = self._rows(partial(self.reader.dialogue, system=system), dialogues)
         critic, reference = self._turn_means(self.critic, visible), self._turn_means(self.reference, reference_rows)
         return [
             {turn: mean - base[turn] for turn, mean in means.items() if turn in base}
             for means, base in zip(critic, reference, strict=True)
         ]
 
-    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+    def dialogue_score(self, scores: list[float]) -> float:
         """The sum of the advantages of a dialogue's turns, as in equation (2)."""
-        return [sum(credit.values()) if credit else None for credit in self.turn_scores(dialogues, system)]
+        return sum(scores)
 
-    def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
-        """The spans that the critic's mean is computed over."""
-        return [ranked_spans(self.reader.encoder, row) for row in rows] if self.protocol == "upstream" else rows
+    def _rows(
+        self, read: Callable[..., Sequence[TokenSequence]], items: Sequence[Any]
+    ) -> tuple[list[Sequence[TokenSequence]], list[Sequence[TokenSequence]]]:
+        """What the critic and the reference read of each turn or dialogue."""
+        informed = [read(item) for item in items]
+        reference = [read(item, without_hidden=True) for item in items] if self.reference_without_hidden else informed
+        if self.protocol == "paper":
+            return informed, reference
+        return [[ranked_spans(self.reader.encoder, row) for row in rows] for rows in informed], reference
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
         rows = [row for sequences in dialogues for row in sequences]
@@ -247,6 +256,65 @@ class AdvantageCritic:
         means = group_logprobs(scorer, unique, self.budget)
         known = [dict(zip(group, values, strict=True)) for group, values in zip(unique, means, strict=True)]
         return [[by_row[row] for row in group] for group, by_row in zip(groups, known, strict=True)]
+
+
+class RegressionCritic(Critic):
+    """A critic with a regression head.
+
+    There is no reference model; the head's score of a turn is all there is. After a training on preferences its zero
+    point has no meaning, because only differences were compared, so the advantage of a reply is its score minus the
+    mean score of the candidates sampled at the same turn: how much better than the agent's usual reply it is. The reply
+    that was actually given is compared with the same mean.
+
+    Args:
+        encoder: encodes dialogues (`sweet.learn.page_encoder` for a critic that sees pages).
+        target: what the head has learned.
+        protocol, max_length, budget, share: as for `AdvantageCritic`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        encoder: ChatEncoder,
+        *,
+        target: Target = "preference",
+        protocol: ProtocolName = "paper",
+        max_length: int | None = None,
+        budget: int = TOKEN_BUDGET,
+        share: bool = True,
+    ) -> None:
+        super().__init__(Reader(encoder, informed=True, protocol=protocol, max_length=max_length), budget)
+        self.scorer = Scorer(model, share=share)
+        self.scorer.computes_logprobs = False
+        self.target = target
+
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
+        self.reader.prepare(turns=turns)
+        groups = [self.reader.turn(turn) for turn in turns]
+        unique = list(dict.fromkeys(row for rows in groups for row in rows))
+        values = span_values(self.scorer, unique, self.budget)
+        scores = {row: float(value[0]) for row, value in zip(unique, values, strict=True)}
+        scored_replies = []
+        for turn, rows in zip(turns, groups, strict=True):
+            sampled = [scores[row] for row in rows][: turn.sampled]
+            baseline = sum(sampled) / max(len(sampled), 1)
+            lengths = [row.spans[0].stop - row.spans[0].start for row in rows]
+            scored_replies.append(
+                [
+                    ScoredReply(scores[row] - baseline, size, score=scores[row])
+                    for row, size in zip(rows, lengths, strict=True)
+                ]
+            )
+        return scored_replies
+
+    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+        self.reader.prepare(dialogues)
+        encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
+        return by_turn(encoded, span_values(self.scorer, [row for rows in encoded for row in rows], self.budget))
+
+    def dialogue_score(self, scores: list[float]) -> float:
+        values, owner = torch.tensor(scores), torch.zeros(len(scores), dtype=torch.long)
+        return float(dialogue_scores(values, owner, 1, self.target))
 
 
 def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tensor]) -> list[dict[int, float]]:

@@ -15,7 +15,7 @@ images, and positions do not follow the path.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -458,90 +458,50 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
+@torch.inference_mode()
+def sequence_scores(
+    scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET, *, top: int = 0
+) -> list[SpanScores]:
+    """The scores of each sequence, on the CPU, without gradients, computed in packs of at most `budget` tokens.
+
+    Args:
+        top: as for `Scorer.__call__`.
+    """
+    results: dict[int, SpanScores] = {}
+    for pack in scorer.pack([[sequence] for sequence in sequences], budget):
+        scores = scorer([sequences[i] for i in pack], top=top)
+        spans, ids = [len(sequences[i].spans) for i in pack], [sequences[i].supervised for i in pack]
+        parts = {
+            name: torch.split(values.cpu(), spans if name in ("sums", "counts", "values") else ids)
+            for name, values in vars(scores).items()
+            if values is not None
+        }
+        for place, index in enumerate(pack):
+            results[index] = SpanScores(**{name: part[place].clone() for name, part in parts.items()})
+    return [results[index] for index in range(len(sequences))]
+
+
 def span_logprobs(
     scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sums and counts of the spans of each sequence, each [spans], on the CPU, without gradients, in the order of
-    `sequences`."""
-    counts = (torch.tensor([span.stop - span.start for span in sequence.spans]) for sequence in sequences)
-    return list(zip(_by_sequence(scorer, sequences, budget, lambda scores: scores.sums), counts, strict=True))
+    """Sums and counts of the spans of each sequence, each [spans]; see `sequence_scores`."""
+    return [(scores.sums, scores.counts) for scores in sequence_scores(scorer, sequences, budget)]
 
 
 def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[Tensor]:
-    """The regression head's output at the end of each span of each sequence, each [spans], on the CPU, without
-    gradients.
+    """The regression head's output at the end of each span of each sequence, each [spans]; see `sequence_scores`.
 
     Raises:
         ValueError: the model has no regression head.
     """
-
-    def values(scores: SpanScores) -> Tensor:
-        if scores.values is None:
-            raise ValueError("the model has no regression head")
-        return scores.values
-
-    return _by_sequence(scorer, sequences, budget, values)
+    if scorer.head is None:
+        raise ValueError("the model has no regression head")
+    return [scores.values for scores in sequence_scores(scorer, sequences, budget) if scores.values is not None]
 
 
 def token_logprobs(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[list[float]]:
-    """The log-probability of each supervised id of each sequence, span after span, without gradients."""
-    found = _by_sequence(scorer, sequences, budget, lambda scores: scores.tokens, supervised_count)
-    return [values.tolist() for values in found]
-
-
-@dataclass(frozen=True)
-class TokenScores:
-    """Scores of the supervised ids of one sequence, span after span, on the CPU.
-
-    Attributes:
-        logprobs: of the ids, [ids].
-        top_ids, top_logprobs: the most likely ids at their positions, [ids, top].
-    """
-
-    logprobs: Tensor
-    top_ids: Tensor
-    top_logprobs: Tensor
-
-
-def token_scores(
-    scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET, *, top: int
-) -> list[TokenScores]:
-    """As `token_logprobs`, with the `top` most likely ids at each position."""
-
-    def read(scores: SpanScores) -> Tensor:
-        assert scores.top_ids is not None
-        assert scores.top_logprobs is not None
-        # In one tensor, in double precision: an id of any vocabulary is exact in it.
-        return torch.cat([scores.tokens[:, None].double(), scores.top_ids.double(), scores.top_logprobs.double()], 1)
-
-    rows = _by_sequence(scorer, sequences, budget, read, supervised_count, top=top)
-    split = [(row[:, 0], *row[:, 1:].chunk(2, dim=1)) for row in rows]
-    return [TokenScores(tokens.float(), ids.long(), logprobs.float()) for tokens, ids, logprobs in split]
-
-
-def supervised_count(sequence: TokenSequence) -> int:
-    """The number of supervised ids of a sequence."""
-    return sum(span.stop - span.start for span in sequence.spans)
-
-
-@torch.inference_mode()
-def _by_sequence(
-    scorer: Scorer,
-    sequences: Sequence[TokenSequence],
-    budget: int,
-    read: Callable[[SpanScores], Tensor],
-    size: Callable[[TokenSequence], int] = lambda sequence: len(sequence.spans),
-    *,
-    top: int = 0,
-) -> list[Tensor]:
-    """What `read` selects of the scores for each sequence, which has `size` rows of it, computed in packs."""
-    results = [torch.empty(0)] * len(sequences)
-    for pack in scorer.pack([[sequence] for sequence in sequences], budget):
-        scores = scorer([sequences[i] for i in pack], top=top)
-        sizes = [size(sequences[i]) for i in pack]
-        for index, part in zip(pack, torch.split(read(scores).cpu(), sizes), strict=True):
-            results[index] = part.clone()
-    return results
+    """The log-probability of each supervised id of each sequence, span after span; see `sequence_scores`."""
+    return [scores.tokens.tolist() for scores in sequence_scores(scorer, sequences, budget)]
 
 
 def group_logprobs(

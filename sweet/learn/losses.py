@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sweet.learn.components import Counts, Example, Objective, Target, TokenTerms
-from sweet.learn.logprobs import Scorer, SpanScores, supervised_count
+from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.objectives import (
     dialogue_scores,
     nll,
@@ -170,7 +170,7 @@ def _token_layout(
     pool: Sequence[TokenSequence], unique_indices: Sequence[int], examples: Sequence[Example]
 ) -> _TokenLayout | None:
     """Return the layout; None if no example has terms."""
-    lengths = {index: supervised_count(pool[index]) for index in unique_indices}
+    lengths = {index: pool[index].supervised for index in unique_indices}
     starts, total = {}, 0
     for index in unique_indices:
         starts[index] = total

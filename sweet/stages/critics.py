@@ -81,9 +81,8 @@ def load_critic(
         UsageError: the critic has no reference, accepts none, or the two have different vocabularies; or see
             `check_reference`.
     """
-    from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
+    from sweet.learn.critic import AdvantageCritic, RegressionCritic, check_same_vocabulary
     from sweet.learn.head import load_head
-    from sweet.learn.regression import RegressionCritic
     from sweet.learn.sequences import VisionModel
     from sweet.learn.tokens import ChatEncoder
     from sweet.learn.upstream import UpstreamEncoder

@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from typing import Any
+
+from torch import Tensor
 
 from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
 from sweet.learn.batches import rank_groups
 from sweet.learn.components import Objective
 from sweet.learn.engine import Engine
-from sweet.learn.logprobs import Scorer, supervised_count, token_logprobs, token_scores
+from sweet.learn.logprobs import Scorer, sequence_scores
 from sweet.learn.sequences import TokenSequence
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.dialogue_encoder import DialogueEncoder
@@ -159,16 +162,14 @@ def _read_in_shares(
 def _read(scorer: Scorer | None, sequences: list[TokenSequence], budget: int, top: int) -> list[TurnLogprobs]:
     """Return the log-probabilities of all supervised ids of each sequence; without a scorer all probabilities are 1."""
     if scorer is None:
-        sizes = [supervised_count(sequence) for sequence in sequences]
+        sizes = [sequence.supervised for sequence in sequences]
         ids, values = tuple(range(top)), (0.0,) * top
         return [TurnLogprobs((0.0,) * n, ((ids,) * n) if top else (), ((values,) * n) if top else ()) for n in sizes]
-    if not top:
-        return [TurnLogprobs(tuple(values)) for values in token_logprobs(scorer, sequences, budget)]
+
+    def rows(values: Tensor | None) -> tuple[tuple[Any, ...], ...]:
+        return () if values is None else tuple(map(tuple, values.tolist()))
+
     return [
-        TurnLogprobs(
-            tuple(found.logprobs.tolist()),
-            tuple(map(tuple, found.top_ids.tolist())),
-            tuple(map(tuple, found.top_logprobs.tolist())),
-        )
-        for found in token_scores(scorer, sequences, budget, top=top)
+        TurnLogprobs(tuple(found.tokens.tolist()), rows(found.top_ids), rows(found.top_logprobs))
+        for found in sequence_scores(scorer, sequences, budget, top=top)
     ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.learn import blocks, logprobs
-from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs, token_logprobs, token_scores
+from sweet.learn.logprobs import Scorer, batches, group_logprobs, sequence_scores, span_logprobs, token_logprobs
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
 from tests.learn.builders import build_model
@@ -94,17 +94,20 @@ def test_the_most_likely_ids_equal_those_of_the_full_forward(chunk: int, *, shar
     prompt = random_sequences(1)[0].ids[:5]
     sequences = [sequence.after(prompt) for sequence in random_sequences(5, seed=1)]
     scorer = Scorer(model, chunk=chunk, share=share)
-    found = token_scores(scorer, sequences, 100, top=3)
+    found = sequence_scores(scorer, sequences, 100, top=3)
     tokens = token_logprobs(scorer, sequences, 100)
     for sequence, scores, expected_tokens in zip(sequences, found, tokens, strict=True):
         with torch.no_grad():
             table = torch.log_softmax(model(input_ids=torch.tensor([sequence.ids])).logits.float(), -1)[0]
         places = [i - 1 for span in sequence.spans for i in range(span.start, span.stop)]
         values, ids = table[places].topk(3)
+        assert scores.top_ids is not None
         assert torch.equal(scores.top_ids, ids)
         torch.testing.assert_close(scores.top_logprobs, values, rtol=1e-5, atol=1e-4)
-        assert scores.logprobs.tolist() == expected_tokens
-    [whole] = token_scores(scorer, sequences[:1], top=10 * VOCABULARY)
+        assert scores.tokens.tolist() == expected_tokens
+    [whole] = sequence_scores(scorer, sequences[:1], top=10 * VOCABULARY)
+    assert whole.top_ids is not None
+    assert whole.top_logprobs is not None
     assert whole.top_ids.shape[1] == VOCABULARY, "at most the vocabulary"
     torch.testing.assert_close(whole.top_logprobs.exp().sum(1), torch.ones(len(whole.top_ids)))
 

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.critic import TurnReplies
+from sweet.learn.critic import RegressionCritic, TurnReplies
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, pack_bundles, span_values
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.page_encoder import FAILED, NO_PAGE, PageEncoder
-from sweet.learn.regression import RegressionCritic
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.vision_processor import VisionProcessor

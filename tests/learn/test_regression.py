@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from sweet.learn.components import Example, Objective, Target
-from sweet.learn.critic import TurnReplies
+from sweet.learn.critic import RegressionCritic, TurnReplies
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.losses import losses
 from sweet.learn.metrics import Record
-from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message

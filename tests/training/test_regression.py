@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
+from sweet.learn.critic import RegressionCritic
 from sweet.learn.head import FILE
-from sweet.learn.regression import RegressionCritic
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
