@@ -21,9 +21,9 @@ from benchmarks.gpu.machine import device
 from benchmarks.gpu.models import SIZES, random_model
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from sweet.errors import UsageError
-from sweet.learn.distributed import Layout, check_deepspeed, train_in_ranks
+from sweet.learn.distributed import Layout, check_deepspeed
 from sweet.learn.engine import Engine
-from sweet.learn.job import Job
+from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record

@@ -26,7 +26,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -38,8 +38,6 @@ from sweet.errors import SweetError, UsageError
 from sweet.installation import child_environment, install_command, unsuitable_versions
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
-from sweet.learn.job import Job
-from sweet.learn.metrics import Record
 from sweet.llm.servers import bind
 
 LAUNCHER = "sweet.learn.launcher"
@@ -288,36 +286,3 @@ class LineReader:
         self._position += len(new)
         *lines, self._partial = (self._partial + new).split(b"\n")
         return [json.loads(line) for line in lines]
-
-
-def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Record:
-    """Run the job on its ranks. Afterwards the model is in `job.output`.
-
-    Args:
-        folder: where the job, progress and checkpoints are stored; created if missing.
-        log: a file for the output of launchers and ranks.
-        on_record: called with the metrics of each step, as `Loop` reports them.
-
-    Returns:
-        The result of `Loop.run`.
-
-    Raises:
-        SweetError: a rank failed; its own error, or the last lines of the log.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    job.write(folder)
-    summary: Record | None = None
-    with Launchers(layout, folder, log) as launchers:
-        running = True
-        while running:
-            running = launchers.are_running()  # looked at before the last reading
-            for line in launchers.progress():
-                if "record" in line:
-                    on_record(line["record"])
-                else:
-                    summary = line["summary"]
-            if running:
-                time.sleep(POLL_INTERVAL)
-    if summary is None:
-        raise error_of(folder, log, 0)
-    return summary

@@ -6,6 +6,8 @@ model there, and each rank its error. Images are passed as the paths of their fi
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +16,10 @@ from pydantic import TypeAdapter
 
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
+from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
+from sweet.learn.failure import error_of
 from sweet.learn.loop import LoopSettings
+from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence, VisionModel
 from sweet.learn.trainee import Start
 from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
@@ -62,3 +67,36 @@ EXAMPLES = TypeAdapter(list[Example])
 def checkpoint_path(folder: Path) -> Path:
     """The checkpoint file of ranks that work in `folder`."""
     return folder / "checkpoint" / CHECKPOINT_FILE
+
+
+def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Record:
+    """Run the job on its ranks. Afterwards the model is in `job.output`.
+
+    Args:
+        folder: where the job, progress and checkpoints are stored; created if missing.
+        log: a file for the output of launchers and ranks.
+        on_record: called with the metrics of each step, as `Loop` reports them.
+
+    Returns:
+        The result of `Loop.run`.
+
+    Raises:
+        SweetError: a rank failed; its own error, or the last lines of the log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    job.write(folder)
+    summary: Record | None = None
+    with Launchers(layout, folder, log) as launchers:
+        running = True
+        while running:
+            running = launchers.are_running()  # looked at before the last reading
+            for line in launchers.progress():
+                if "record" in line:
+                    on_record(line["record"])
+                else:
+                    summary = line["summary"]
+            if running:
+                time.sleep(POLL_INTERVAL)
+    if summary is None:
+        raise error_of(folder, log, 0)
+    return summary

@@ -14,8 +14,8 @@ from pathlib import Path
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.hints import option
 from sweet.learn.components import Objective
-from sweet.learn.distributed import Layout, train_in_ranks
-from sweet.learn.job import Job
+from sweet.learn.distributed import Layout
+from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
