@@ -49,7 +49,7 @@ def prepared(given: argparse.Namespace, method: str) -> Any:
     from sweet.training.prepare import prepare_actor
 
     config = TrainActorConfig(method=method, epochs=1, device=given.device, model=given.model)
-    training = prepare_actor(Run.open(given.run), config, Silent())
+    training, _ = prepare_actor(Run.open(given.run), config, Silent())
     if given.names:
         by_name = {example.name: example for example in training.data.examples}
         examples = [by_name[name] for name in json.loads(given.names.read_text())]

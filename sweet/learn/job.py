@@ -60,8 +60,6 @@ class Job:
 
 
 JOB = TypeAdapter(Job)
-EXAMPLES = TypeAdapter(list[Example])
-"""Reads and writes examples as JSON."""
 
 
 def checkpoint_path(folder: Path) -> Path:

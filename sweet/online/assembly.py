@@ -15,7 +15,7 @@ from sweet.llm.pretrained import load_tokenizer
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, LearnerSettings
 from sweet.tasks.scores import RewardRule
-from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.examples import DialogueEncoder
 from sweet.training.model import StartingModel, starting_model
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic

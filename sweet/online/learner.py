@@ -27,8 +27,7 @@ from sweet.learn.sequences import TokenSequence
 from sweet.online.models import LiveModels
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.dialogue_encoder import DialogueEncoder
-from sweet.training.examples import ExampleBuilder
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.model import StartingModel
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic

@@ -25,7 +25,7 @@ from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import base_alone
 from sweet.learn.trainee import Trainee
-from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardFigures, RewardModel
 from sweet.training.run_critic import RunCritic
 from sweet.training.starting_policy import AskedModels

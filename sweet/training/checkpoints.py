@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import UsageError
+from sweet.files import write_whole
 from sweet.learn.best_checkpoint import best_files
+from sweet.learn.components import Example
 from sweet.learn.job import checkpoint_path
+from sweet.regular import open_regular
 from sweet.stages.base import StageConfig, digest_of
-from sweet.stages.record import RecordedRecord
+from sweet.training.examples import TrainingData
 from sweet.training.model import StartingModel
+from sweet.training.reward_model import RewardFigures
 
 CHECKPOINT = "checkpoint.pt"
 RANKS = "ranks"
 """The folder in which several ranks work."""
-
-M = TypeVar("M", bound=RecordedRecord)
+EXAMPLES = "examples.json"
+"""The examples as the first attempt built them."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,63 @@ class Checkpoints:
             )
         return self.file.exists()
 
+    def examples(
+        self, data: TrainingData, reward: RewardFigures | None, digest: str, *, resume: bool
+    ) -> tuple[TrainingData, RewardFigures | None]:
+        """Return the data with the examples that the first attempt built; where it recorded none, record these.
+
+        What a credit rule weighs by is computed: probabilities by a teacher, advantages by a critic, rewards by a model
+        that was trained for it. Several threads add in an order of their own, so a second computation differs in the
+        last bits. A training that is resumed therefore learns from the recorded weights, and ends with the weights of
+        an uninterrupted one. Examples without weights of tokens are computed exactly, and are not recorded.
+
+        Args:
+            reward: what the training of a reward model did; recorded with the examples that it led to.
+            digest: identifies the training.
+            resume: whether an earlier attempt is continued; otherwise what it recorded is replaced.
+
+        Raises:
+            UsageError: the file cannot be read, or is of other examples.
+        """
+        if not any(example.terms for example in data.examples):
+            return data, reward
+        path, anew = self.folder / EXAMPLES, "train without --resume"
+        if not resume or not path.exists():
+            write_whole(path, _RECORD.dump_json(_Recorded(digest, data.examples, reward)))
+            return data, reward
+        try:
+            with open_regular(path) as file:
+                found = _RECORD.validate_json(file.read())
+        except ValueError as error:
+            raise UsageError(f"The examples of the training cannot be read: {error}", where=path, fix=anew) from error
+        if found.digest != digest or list(map(_made_of, found.examples)) != list(map(_made_of, data.examples)):
+            what = "The training was started with other examples, or with other settings."
+            raise UsageError(what, where=path, fix=anew)
+        return replace(data, examples=found.examples), found.reward
+
     def remove(self) -> None:
         """Remove all files but the model."""
-        for path in (self.file, *best_files(self.file)):
+        for path in (self.file, *best_files(self.file), self.folder / EXAMPLES):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.ranks, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the first attempt of a training learned from."""
+
+    digest: str
+    examples: list[Example]
+    reward: RewardFigures | None
+
+
+_RECORD = TypeAdapter(_Recorded)
+
+
+def _made_of(example: Example) -> tuple[object, ...]:
+    """Return what an example is made of, without its weights."""
+    sizes = [(len(term.sampled), len(term.advantages), len(term.teacher), len(term.top_ids)) for term in example.terms]
+    return example.name, example.chosen, example.rejected, example.group, example.goals, sizes
 
 
 def training_digest(config: StageConfig, model: StartingModel, used: Hyperparameters, *inputs: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -116,7 +116,15 @@ class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, De
 
 
 class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig):
-    """The options that both trainings have."""
+    """The options that both trainings have.
+
+    Attributes:
+        stage: the name of the stage.
+        makes: the kind of its artifact.
+    """
+
+    stage: ClassVar[str] = "train-actor"
+    makes: ClassVar[Kind] = "actor"
 
     model: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
@@ -139,8 +147,15 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the current Slurm
     job; the run must be on a disk that all of them see."""
 
+    @property
+    def supervised(self) -> TurnTokens:
+        """The tokens of a turn that the training supervises."""
+        return self.turn_tokens or "both"
+
 
 class TrainCriticConfig(TrainConfig):
+    stage = "train-critic"
+    makes = "critic"
     main_options = ("model", "engine", "lora", "lr", "epochs", "batch", "from_", "device", "variant", "resume")
 
     variant: Literal["advantage", "regression", "no-info"] = Field(
@@ -163,6 +178,12 @@ class TrainCriticConfig(TrainConfig):
     keep: Literal["best", "last"] | None = Field(default=None, json_schema_extra=about("Checkpoints and logs"))
     """best: the weights of the epoch that ordered most held-out preferences correctly (of equal ones the later). last:
     those of the last epoch. Default: best if preferences are held out."""
+
+    @property
+    def supervised(self) -> TurnTokens:
+        if self.variant == "regression" or self.protocol == "upstream":
+            return "both"
+        return self.turn_tokens or CRITIC_TURN_TOKENS
 
 
 class TrainActorConfig(TrainConfig, RuleConfig):
@@ -198,18 +219,6 @@ def order_of(config: TrainConfig, reads: Kind, *, sees_pages: bool = False) -> O
     return "pieces" if reads == measured and config.protocol == "paper" and not sees_pages else "examples"
 
 
-def actor_turn_tokens(config: TrainConfig) -> TurnTokens:
-    """Return the tokens of a turn that an actor's training supervises."""
-    return config.turn_tokens or "both"
-
-
-def critic_turn_tokens(config: TrainCriticConfig) -> TurnTokens:
-    """Return the tokens of a turn that a critic's training supervises."""
-    if config.variant == "regression" or config.protocol == "upstream":
-        return "both"
-    return config.turn_tokens or CRITIC_TURN_TOKENS
-
-
 def check_critic_options(config: TrainCriticConfig) -> None:
     """Raise UsageError where options of a critic's training do not go together."""
     if config.beta == 0 and config.target == "preference":
@@ -218,7 +227,7 @@ def check_critic_options(config: TrainCriticConfig) -> None:
     if published_head and config.target == "preference" and config.beta != TrainConfig.model_fields["beta"].default:
         what = "The published regression head learns preferences without beta."
         raise UsageError(what, where=option("beta", config.beta), fix="omit --beta")
-    if config.turn_tokens not in (None, critic_turn_tokens(config)):
+    if config.turn_tokens not in (None, config.supervised):
         what = "A regression head has no log-ratios to average: it reads thought and reply."
         if config.variant != "regression":
             what = "In the protocol upstream the log-ratios of all tokens of a turn count."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from sweet.errors import UsageError
@@ -11,12 +12,20 @@ from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.lora import LoraSettings, check_peft
+from sweet.learn.sequences import VisionModel
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start, Trainee
+from sweet.learn.upstream import UpstreamEncoder
+from sweet.learn.vision_processor import vision_processor
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import context_length
-from sweet.stages.base import Packing
-from sweet.training.config import LoraConfig, TrainingConfig
+from sweet.llm.pretrained import context_length, load_tokenizer
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Packing, Reporter
+from sweet.stages.meta import RolloutsMeta
+from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
+from sweet.tasks.registry import task_kind
+from sweet.training.config import LoraConfig, TrainConfig, TrainCriticConfig, TrainingConfig
 
 CPU_TOKENS = 2048
 """Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
@@ -128,3 +137,49 @@ def starting_model(
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model)
     return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=sees_pages, max_length=length)
+
+
+def recorded_model(
+    run: Run,
+    config: TrainConfig,
+    base: str,
+    learner: str,
+    rollouts: Artifact,
+    reporter: Reporter,
+    *,
+    renders: bool,
+    weights: bool,
+) -> StartingModel:
+    """Return the model to train on recorded dialogues, with what encodes them for it.
+
+    Args:
+        learner: critic, regression, or the name of a credit rule.
+        renders: whether missing screenshots are rendered.
+        weights: False for the shapes of the model alone.
+    """
+    tokenizer = load_tokenizer(base)
+    upstream_critic = config.protocol == "upstream" and learner in ("critic", "regression")
+    effort = RolloutsMeta.of(rollouts).effort
+    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer, config.supervised, effort)
+    head = learner == "regression"
+    sees_pages = head and shows_pages(run, base)
+    if sees_pages:
+        pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
+        shots = CriticScreenshots(run, rollouts, reporter, renders=renders)
+        encoder = page_encoder(run, rollouts, tokenizer, vision_processor(VisionModel(base, pixels)), shots)
+        reporter.say(
+            "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
+            "one or in padded batches: prefix trees hold no pictures."
+        )
+    elif head and task_kind(run.manifest().task).visual:
+        reporter.say(f"The critic reads pages as HTML: {base} does not see pictures.")
+    return starting_model(
+        config,
+        base,
+        encoder,
+        partial(Trainee.load, device=config.device) if weights else Trainee.on_meta,
+        one_process=config.engine == "torch",
+        head=head,
+        head_seed=config.seed if head and upstream_critic else None,
+        sees_pages=sees_pages,
+    )

@@ -19,13 +19,12 @@ from sweet.learn.logprobs import pack_bundles
 from sweet.learn.tree import Forest, Work, computed_work, longest_shared, uses_tree
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
-from sweet.training.config import TrainConfig
+from sweet.training.basis import Training
 from sweet.training.metrics import TrainWork
 from sweet.training.model import StartingModel
-from sweet.training.trainer import Training
 
 
-def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -> Plan[TrainWork]:
+def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
     """Return the plan of a prepared training.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
@@ -52,7 +51,7 @@ def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -
         "nll": used.nll,
         "shuffle": training.shuffle,
         "steps": settings.steps(len(data.examples)),
-        "engine": config.engine,
+        "engine": training.config.engine,
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
@@ -75,7 +74,7 @@ def plan_training(training: Training, config: TrainConfig, reporter: Reporter) -
         "padding": round(computed.padding / computed.positions, 4),
         "micro_batches": micro_batches,
         "zero": None if zero is None else zero.stage,
-        "offload": config.offload,
+        "offload": training.config.offload,
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }

@@ -27,8 +27,7 @@ from sweet.learn.metrics import MetricSums, max_turns, rounded
 from sweet.learn.sequences import Pool
 from sweet.stages.rows import Preference
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.dialogue_encoder import DialogueEncoder
-from sweet.training.examples import ExampleBuilder
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.units import count, percent
 
 

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
-from sweet.training.config import TrainActorConfig, TrainCriticConfig, actor_turn_tokens
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.metrics import TrainMetrics, TrainWork
 
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train a critic on the run's preferences or scores, into a folder in Hugging Face layout."""
     from sweet.training.prepare import prepare_critic
-    from sweet.training.trainer import StageRecord, train
+    from sweet.training.trainer import train
 
-    training, meta = prepare_critic(run, config, reporter)
-    record = StageRecord("train-critic", "critic", config, meta, config.resume)
-    return train(run, training, record, reporter, log_to=config.log_to)
+    return train(run, *prepare_critic(run, config, reporter), reporter)
 
 
 def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> Plan[TrainWork]:
@@ -35,16 +32,15 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
     from sweet.training.prepare import prepare_critic
 
     training, _ = prepare_critic(run, config, reporter, weights=False)
-    return plan_training(training, config, reporter)
+    return plan_training(training, reporter)
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train an actor by the method of the options, into a folder that `rollout --agent` accepts."""
     from sweet.training.prepare import prepare_actor
-    from sweet.training.trainer import StageRecord, train
+    from sweet.training.trainer import train
 
-    record = StageRecord("train-actor", "actor", config, _actor_meta(config), config.resume)
-    return train(run, prepare_actor(run, config, reporter), record, reporter, log_to=config.log_to)
+    return train(run, *prepare_actor(run, config, reporter), reporter)
 
 
 def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> Plan[TrainWork]:
@@ -52,12 +48,5 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     from sweet.training.plan import plan_training
     from sweet.training.prepare import prepare_actor
 
-    training = prepare_actor(run, config, reporter, weights=False)
-    return plan_training(training, config, reporter)
-
-
-def _actor_meta(config: TrainActorConfig) -> TrainedMeta:
-    counted = actor_turn_tokens(config)
-    return TrainedMeta(
-        method=config.method, rule_option=config.rule_option, protocol=config.protocol, turn_tokens=counted
-    )
+    training, _ = prepare_actor(run, config, reporter, weights=False)
+    return plan_training(training, reporter)

@@ -14,15 +14,19 @@ from typing import Any
 
 from torch import Tensor
 
-from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs, Which
+from sweet.credit.base import Batch, Credit, CreditRule, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.learn.batches import rank_groups
 from sweet.learn.components import Objective
-from sweet.learn.engine import Engine
+from sweet.learn.engine import CLIP, Engine
 from sweet.learn.logprobs import Scorer, sequence_scores
 from sweet.learn.sequences import TokenSequence
+from sweet.learn.trainee import Trainee
+from sweet.llm.pretrained import load_model
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.basis import Basis
+from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic, advantages_of
 from sweet.training.token_terms import recorded_logprobs
@@ -143,6 +147,46 @@ class StartingPolicy(AskedModels):
             what = "The credit rule asks for a reward model, and none was prepared."
             raise UsageError(what, fix="set trains_reward = True in the rule")
         return self._load_reward()
+
+
+def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *, planned: bool) -> StartingPolicy:
+    """Return the models that a credit rule may ask.
+
+    Args:
+        critic: of the run; None for a rule that asks none.
+        planned: nothing is computed.
+
+    Raises:
+        UsageError: the rule trains a reward model, and the policy is trained by several processes.
+    """
+    if rule.trains_reward and basis.layout is not None:
+        raise UsageError(
+            f"The rule {rule.name} trains a second model, which only one process on one device can.",
+            where=f"{option('method', rule.name)} --engine deepspeed",
+            fix="--engine torch",
+        )
+    config, model = basis.config, basis.model
+
+    def load() -> Scorer:
+        if basis.layout is None:
+            return Scorer(model.trainee.model)
+        # The ranks hold the weights of the training; this process reads them once more.
+        return Scorer(load_model(model.base, config.device, tokenizer=model.encoder.tokenizer))
+
+    def load_reward() -> RewardModel:
+        trainee = Trainee.load(model.trainee.start, config.device, tokenizer=model.encoder.tokenizer)
+        trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
+        return RewardModel(
+            Engine(trainee.model, CLIP),
+            basis.builder.encoder,
+            basis.hyperparameters.lr,
+            token_budget=basis.token_budget,
+            seed=config.seed,
+            share=config.packing != "plain",
+        )
+
+    asked, reward = None if planned else load, load_reward if rule.trains_reward else None
+    return StartingPolicy(basis.builder.encoder, asked, 2 * basis.token_budget, critic, reward)
 
 
 def _read_in_shares(

@@ -7,34 +7,25 @@ has only the shapes of the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from sweet.credit.hyperparameters import Hyperparameters
 from sweet.hints import option
-from sweet.learn.components import Objective
-from sweet.learn.distributed import Layout
 from sweet.learn.job import Job, train_in_ranks
-from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.reference import ReferenceCache
-from sweet.learn.zero import ZeroSettings
-from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.stages.base import PlannedConfig, Reporter, StageResult
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE
 from sweet.stages.meta import TrainedMeta
+from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints, adapter_meta, training_digest
-from sweet.training.config import Order
-from sweet.training.examples import TrainingData
-from sweet.training.loggers import LogTarget, MetricLogs, log_name
+from sweet.training.loggers import MetricLogs, log_name
 from sweet.training.metrics import TrainMetrics
-from sweet.training.model import StartingModel
-from sweet.training.recorded_examples import FILE, as_recorded
-from sweet.training.reward_model import RewardFigures
 from sweet.units import count
 
 SHOWN = {
@@ -48,80 +39,25 @@ SHOWN = {
 """Metrics that the progress bar shows, and their names there."""
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training that is ready to run.
-
-    Attributes:
-        inputs: the artifacts that it reads.
-        shuffle: the order that `settings.together` follows.
-        beta: as it is recorded; `objective` has None where log-ratios are not used.
-        layout: of the ranks; None for one device.
-        zero: what several devices divide among them.
-        groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
-            compares none.
-        reward: what the training of a reward model did; None where a credit rule trains none.
-        trains_reward: whether it trains one, also where the training is only planned.
-    """
-
-    inputs: Sequence[Artifact]
-    model: StartingModel
-    data: TrainingData
-    hyperparameters: Hyperparameters
-    objective: Objective
-    settings: LoopSettings
-    shuffle: Order
-    beta: float
-    layout: Layout | None
-    zero: ZeroSettings
-    groups: int | None = None
-    equal_groups: int | None = None
-    reward: RewardFigures | None = None
-    trains_reward: bool = False
-
-
-@dataclass(frozen=True)
-class StageRecord:
-    """How a training is recorded in the run.
-
-    Attributes:
-        stage: its name.
-        kind: of the artifact that it makes.
-        config: its configuration, which is recorded as is.
-        meta: of the artifact, as far as critics and actors differ.
-        resume: whether the last attempt at the same training is continued.
-    """
-
-    stage: str
-    kind: Kind
-    config: PlannedConfig
-    meta: TrainedMeta
-    resume: bool
-
-    def artifact_meta(self, base: str, used: Hyperparameters, beta: float) -> TrainedMeta:
-        """Return the whole `meta` of the artifact."""
-        return self.meta.model_copy(update={"base": base, **vars(used), "beta": beta})
-
-
-def train(
-    run: Run, training: Training, record: StageRecord, reporter: Reporter, *, log_to: Sequence[LogTarget] = ()
-) -> StageResult[TrainMetrics]:
+def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train inside an attempt and finish the artifact.
 
     Args:
-        log_to: where the metrics of each step are written besides the run.
+        meta: of the artifact, as far as critics and actors differ.
 
     Raises:
         UsageError: too many examples are too long, or the checkpoint is of another engine.
         SweetError: there is nothing to train on, or the training failed.
     """
+    config, model, used = training.config, training.model, training.hyperparameters
     training.data.check(reporter)
     if dropped := training.data.pool.dropped:
-        reporter.warn(f"{dropped} early turns were omitted to fit --max-length {training.model.max_length}.")
-    meta, config = _meta(training, record), record.config
+        reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
+    own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
+    meta = meta.model_copy(update=own)
     controls = PAUSE if training.layout is None else ()
-    with Frame(record.stage, run, config, reporter, inputs=training.inputs, controls=controls) as frame:
-        draft = frame.artifact(record.kind, meta)
+    with Frame(config.stage, run, config, reporter, inputs=training.inputs, controls=controls) as frame:
+        draft = frame.artifact(config.makes, meta)
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
         has_checkpoint = checkpoints.exist(one=torch, several=deepspeed)
@@ -130,30 +66,22 @@ def train(
             metrics = frame.finished_metrics(TrainMetrics, [draft])
         if metrics is None:
             name = log_name(run, draft.id, config.model_dump(mode="json") | meta.as_json())
-            with MetricLogs(log_to, name, frame) as logs:
+            digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs))
+            with MetricLogs(config.log_to, name, frame) as logs:
 
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
                     logs.write(row)
                     frame.live.wait_while_paused()
 
-                ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
-                sources = [artifact.sha256 for artifact in training.inputs]
-                digest = training_digest(config, training.model, training.hyperparameters, *sources)
-                data, reward = as_recorded(
-                    draft.path / FILE, training.data, training.reward, digest, resume=record.resume and draft.resumed
-                )
+                resumed = config.resume and draft.resumed
+                data, reward = checkpoints.examples(training.data, training.reward, digest, resume=resumed)
                 training = replace(training, data=data, reward=reward)
-                summary = _train_into(checkpoints, training, record, digest, ranks_log, on_row, frame)
+                ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
+                summary = _train_into(checkpoints, training, digest, ranks_log, on_row, frame)
             checkpoints.remove()
-            (draft.path / FILE).unlink(missing_ok=True)
             metrics = _metrics(training, summary)
         return frame.result(metrics, frame.finish(draft, metrics))
-
-
-def _meta(training: Training, record: StageRecord) -> TrainedMeta:
-    meta = record.artifact_meta(training.model.base, training.hyperparameters, training.beta)
-    return meta.model_copy(update=adapter_meta(training.model))
 
 
 def _metrics(training: Training, summary: Record) -> TrainMetrics:
@@ -177,13 +105,12 @@ def _metrics(training: Training, summary: Record) -> TrainMetrics:
 def _train_into(
     checkpoints: Checkpoints,
     training: Training,
-    record: StageRecord,
     digest: str,
     ranks_log: Path,
     on_row: Callable[[Record], None],
     reporter: Reporter,
 ) -> Record:
-    """Train, with the checkpoint and then the model in their folder.
+    """Train, with the checkpoint and then the model in their folder; return the result of `Loop.run`.
 
     Args:
         on_row: called with each row of metrics.
@@ -196,7 +123,7 @@ def _train_into(
         f"{model.trainee.parameters:,} parameters{trained}, {count(examples, 'example')}, "
         f"{count(steps, 'step')} of {used.batch}, lr {used.lr:g}, nll {used.nll:g}."
     )
-    with reporter.progress(record.stage, steps) as bar:
+    with reporter.progress(training.config.stage, steps) as bar:
 
         def on_step(row: Record) -> None:
             on_row(row)
@@ -205,16 +132,16 @@ def _train_into(
                 bar.note(**{shown: row[name] for name, shown in SHOWN.items() if row[name] is not None})
 
         if training.layout is None:
-            summary = _train_here(checkpoints, training, digest, record.resume, on_step, reporter)
+            summary = _train_here(checkpoints, training, digest, on_step, reporter)
         else:
-            job = make_job(checkpoints.folder, training, digest, record.resume)
+            job = make_job(checkpoints.folder, training, digest)
             summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
     if summary["mfu"] is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
     return summary
 
 
-def make_job(folder: Path, training: Training, digest: str, resume: bool) -> Job:
+def make_job(folder: Path, training: Training, digest: str) -> Job:
     """Return the training as the ranks receive it."""
     encoder = training.model.encoder
     return Job(
@@ -225,21 +152,16 @@ def make_job(folder: Path, training: Training, digest: str, resume: bool) -> Job
         settings=training.settings,
         objective=training.objective,
         digest=digest,
-        resume=resume,
+        resume=training.config.resume,
         pool=training.data.pool.sequences,
         examples=training.data.examples,
-        heldout=list(training.data.heldout),
+        heldout=training.data.heldout,
         vision=encoder.vision.model if isinstance(encoder, PageEncoder) else None,
     )
 
 
 def _train_here(
-    checkpoints: Checkpoints,
-    training: Training,
-    digest: str,
-    resume: bool,
-    on_step: Callable[[Record], None],
-    reporter: Reporter,
+    checkpoints: Checkpoints, training: Training, digest: str, on_step: Callable[[Record], None], reporter: Reporter
 ) -> Record:
     """Train in this process and write the model."""
     model, data = training.model, training.data
@@ -259,7 +181,7 @@ def _train_here(
         reporter.say("Sequences are computed one by one: this model's attention does not support prefix trees.")
     if loop.scorer.flex_error is not None:
         reporter.say(f"Attention is computed block by block, not by FlexAttention: {loop.scorer.flex_error}.")
-    summary = loop.run(resume=resume)
+    summary = loop.run(resume=training.config.resume)
     weights = loop.final_weights()
     assert weights is not None
     model.trainee.load_weights(weights)

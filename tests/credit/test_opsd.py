@@ -22,8 +22,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig
-from sweet.training.dialogue_encoder import DialogueEncoder
-from sweet.training.examples import ExampleBuilder
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.sources import Sources
 from sweet.training.stage import plan_train_actor, run_train_actor
 from sweet.training.starting_policy import StartingPolicy

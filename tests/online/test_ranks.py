@@ -39,7 +39,7 @@ from sweet.stages.base import Progress, Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import dump
 from sweet.training.checkpoints import RANKS
-from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.examples import DialogueEncoder
 from sweet.training.hyperparameters import resolve
 from sweet.training.run_critic import RunCritic
 from sweet.training.starting_policy import StartingPolicy

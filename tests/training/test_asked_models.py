@@ -20,7 +20,7 @@ from sweet.learn.tokens import ChatEncoder
 from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.dialogue_encoder import DialogueEncoder
+from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardModel
 from sweet.training.starting_policy import StartingPolicy
 from tests.credit.test_token_terms import with_ids

@@ -11,8 +11,8 @@ import torch
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.training.checkpoints import EXAMPLES
 from sweet.training.config import TrainActorConfig
-from sweet.training.recorded_examples import FILE
 from sweet.training.stage import run_train_actor
 from tests.packages import write_package
 from tests.stages.learn_runs import make_agent, make_run
@@ -67,7 +67,7 @@ def test_a_resumed_training_learns_from_the_weights_of_its_first_attempt(
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
     assert torch.equal(weights(first), weights(second))
     assert again.metrics.reward_loss == whole.metrics.reward_loss is not None
-    assert not (second / FILE).exists()
+    assert not (second / EXAMPLES).exists()
     other = run_train_actor(run, config(), Silent())
     assert not torch.equal(weights(first), weights(run.file(other.artifacts[0]))), "the noise is not small"
 
@@ -76,7 +76,7 @@ def test_a_training_without_a_checkpoint_or_record_begins_again(run: Run, monkey
     """Earlier versions recorded no examples."""
     with pytest.raises(_StoppedError):
         run_train_actor(run, config(), _Stopper(4))
-    (run.path / "actor" / "actor-1" / FILE).unlink()
+    (run.path / "actor" / "actor-1" / EXAMPLES).unlink()
     again = run_train_actor(run, config(resume=True), Silent())
     assert again.artifacts[0].id == "actor-1"
 
@@ -87,7 +87,7 @@ def test_a_training_without_a_checkpoint_or_record_begins_again(run: Run, monkey
 def test_a_record_that_does_not_fit_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     with pytest.raises(_StoppedError):
         run_train_actor(run, config(), _Stopper(4))
-    path = run.path / "actor" / "actor-1" / FILE
+    path = run.path / "actor" / "actor-1" / EXAMPLES
     if damage == "other":
         compute(monkeypatch, left_out=1)
     else:

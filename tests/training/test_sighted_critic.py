@@ -20,6 +20,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn import head
 from sweet.learn.estimate import image_activations
 from sweet.learn.job import FILE, Job
+from sweet.learn.vision_processor import vision_processor
 from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
@@ -315,12 +316,12 @@ def test_ranks_receive_the_screenshots(run: Run, sighted: dict[str, str], tmp_pa
     pytest.importorskip("deepspeed")
     settings = config(sighted["qwen2_vl"], engine="deepspeed", devices=2, zero=3, holdout=0.0)
     training, _ = prepare_critic(run, settings, Silent())
-    job = make_job(tmp_path / "critic-1", training, "digest", False)
+    job = make_job(tmp_path / "critic-1", training, "digest")
     job.write(tmp_path / FILE)
     found = Job.read(tmp_path / FILE)
     assert found == job
     assert found.vision is not None
-    assert found.vision.processor.size["longest_edge"] == settings.image_pixels
+    assert vision_processor(found.vision).processor.size["longest_edge"] == settings.image_pixels
     assert [len(sequence.images) for sequence in found.pool] == [3] * 12
     store = ScreenshotStore(run.path / SCREENSHOTS)
     first = found.pool[found.examples[0].chosen[0]].images[0].path

@@ -1,0 +1,146 @@
+"""What every training has before it has examples, and the training that is made of it with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweet.credit.hyperparameters import Hyperparameters
+from sweet.learn.components import Example, Objective
+from sweet.learn.distributed import Layout
+from sweet.learn.loop import LoopSettings
+from sweet.learn.zero import ZeroSettings
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_of, given_model
+from sweet.stages.base import Reporter
+from sweet.stages.unseen_tasks import check_not_test
+from sweet.tasks.registry import task_kind
+from sweet.training.config import Order, TrainConfig, adjacent, order_of
+from sweet.training.examples import ExampleBuilder, TrainingData
+from sweet.training.hyperparameters import resolve
+from sweet.training.layout import layout_of, unused_nodes
+from sweet.training.loggers import check_logs
+from sweet.training.model import StartingModel, recorded_model
+from sweet.training.reward_model import RewardFigures
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What every training has before it has examples.
+
+    Attributes:
+        inputs: the artifacts that are read.
+        layout: of the ranks; None for one device.
+    """
+
+    config: TrainConfig
+    inputs: list[Artifact]
+    layout: Layout | None
+    model: StartingModel
+    hyperparameters: Hyperparameters
+    builder: ExampleBuilder
+
+    @classmethod
+    def load(
+        cls, run: Run, config: TrainConfig, learner: str, inputs: Sequence[Artifact], reporter: Reporter, weights: bool
+    ) -> Basis:
+        """Check the options, and load the model or its shapes.
+
+        Args:
+            learner: critic, regression, or the name of a credit rule.
+            weights: False for a training that is only planned.
+        """
+        check_not_test(run, inputs, allow=config.allow_test, needed_by=config.stage)
+        layout = layout_of(config)
+        if warning := unused_nodes(config):
+            reporter.warn(warning)
+        check_logs(config.log_to)
+        rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
+        base = given_model(run, config.model) if config.model else agent_of(run, rollouts, "model")
+        learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
+        reporter.say(f"Training on {learned} from {base}.")
+        here = layout is None and weights
+        model = recorded_model(run, config, base, learner, rollouts, reporter, renders=weights, weights=here)
+        hyperparameters = resolve(
+            learner,
+            model.trainee.parameters,
+            config.protocol,
+            lr=config.lr,
+            nll=config.nll,
+            epochs=config.epochs,
+            batch=config.batch,
+            lora=config.lora is not None,
+            dialogue_epochs=task_kind(run.manifest().task).dialogue_epochs,
+        )
+        builder = ExampleBuilder(
+            model.encoder, protocol=config.protocol, max_length=model.max_length, source=inputs[0].id
+        )
+        return cls(config, list(inputs), layout, model, hyperparameters, builder)
+
+    @property
+    def zero(self) -> ZeroSettings:
+        """What several devices divide among them."""
+        return ZeroSettings(self.config.zero_stage, self.config.offload)
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens of a micro-batch."""
+        return self.model.token_budget(self.config.micro_batch_tokens)
+
+    def training(
+        self,
+        examples: list[Example],
+        objective: Objective,
+        heldout: Sequence[Example] = (),
+        *,
+        keep_best: bool = False,
+        **more: Any,
+    ) -> Training:
+        """Return the training on these examples.
+
+        Args:
+            more: further attributes of `Training`.
+        """
+        config, used = self.config, self.hyperparameters
+        order = order_of(config, self.inputs[0].kind, sees_pages=self.model.sees_pages)
+        settings = LoopSettings(
+            lr=used.lr,
+            epochs=used.epochs,
+            batch=used.batch,
+            seed=config.seed,
+            token_budget=self.token_budget,
+            save_every=config.save_every,
+            together=adjacent(order, used.batch),
+            share=config.packing != "plain",
+            replays_segments=config.packing == "segments",
+            keep_best=keep_best,
+        )
+        build = self.builder
+        data = TrainingData(build.pool, examples, list(heldout), build.too_long, build.source)
+        return Training(**vars(self), data=data, objective=objective, settings=settings, shuffle=order, **more)
+
+
+@dataclass(frozen=True)
+class Training(Basis):
+    """A training that is ready to run.
+
+    Attributes:
+        shuffle: the order that `settings.together` follows.
+        beta: as it is recorded; `objective` has None where log-ratios are not used.
+        groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
+            compares none.
+        reward: what the training of a reward model did; None where a credit rule trains none.
+        trains_reward: whether it trains one, also where the training is only planned.
+    """
+
+    data: TrainingData
+    objective: Objective
+    settings: LoopSettings
+    shuffle: Order
+    beta: float
+    groups: int | None = None
+    equal_groups: int | None = None
+    reward: RewardFigures | None = None
+    trains_reward: bool = False
