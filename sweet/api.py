@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from sweet.pipeline.config import LoopConfig
     from sweet.pipeline.metrics import LoopMetrics
     from sweet.preferences.config import LabelConfig, PairConfig
-    from sweet.preferences.metrics import LabelMetrics, PairMetrics
+    from sweet.preferences.label import LabelMetrics
+    from sweet.preferences.pair import PairMetrics
     from sweet.ranking.config import RankConfig
     from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from sweet.errors import SweetError
 from sweet.preferences.config import LabelConfig
-from sweet.preferences.metrics import LabelMetrics, LabelWork
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -24,6 +23,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.meta import PreferencesMeta, ScoresMeta
 from sweet.stages.plans import Plan
+from sweet.stages.record import Record
 from sweet.stages.rows import Preference
 from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.registry import task_kind
@@ -39,6 +39,22 @@ class NoPreference(SweetError):
     """No task has two dialogues with a preference."""
 
 
+class LabelMetrics(Record):
+    """The metrics of `sweet label`, and what its plan counts."""
+
+    pairs: int
+    """preferences made"""
+    tasks: int
+    """tasks of the usable dialogues"""
+    tasks_with_pairs: int
+    """tasks with at least one preference"""
+    trajectories: int
+    """usable dialogues"""
+    left_out: int
+    """scored dialogues that are not usable: ended by a fault, without a turn of the agent, or not among the
+    rollouts any more"""
+
+
 def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[LabelMetrics]:
     """Write the preferences of the run's scores.
 
@@ -50,7 +66,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with Frame("label", run, config, reporter, inputs=[scores, rollouts]) as frame:
-        rewards, usable, scored = _rewarded(run, scores, rollouts)
+        rewards, usable = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _no_preference(usable, rewards, rule)
@@ -58,25 +74,27 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
         rows = frame.rows("preferences", meta)
         for preference in found:
             rows.write(preference)
-        metrics = LabelMetrics(
-            pairs=len(found),
-            tasks=len({t.task_id for t in usable}),
-            tasks_with_pairs=len({preference.task_id for preference in found}),
-            trajectories=len(usable),
-            left_out=scored - len(usable),
-        )
+        metrics = _metrics(rewards, usable, found)
         return frame.result(metrics, frame.finish(rows, metrics))
 
 
-def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelWork]:
+def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelMetrics]:
     """Return the plan of `run_label`: the preferences are made, and not written."""
     scores = newest_to_learn(run, "scores", config.from_, allow_test=config.allow_test, needed_by="label")
     reporter.say(f"Reading the dialogues of {scores.id}.")
-    rewards, usable, scored = _rewarded(run, scores, run.input_of(scores, "rollouts"))
-    pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
-    tasks = len({dialogue.task_id for dialogue in usable})
-    work = LabelWork(dialogues=scored, left_out=scored - len(usable), tasks=tasks, pairs=pairs)
-    return Plan(work=work, assumed=[])
+    rewards, usable = _rewarded(run, scores, run.input_of(scores, "rollouts"))
+    found = list(preferences(usable, rewards, _rule(run, config)))
+    return Plan(work=_metrics(rewards, usable, found), assumed=[])
+
+
+def _metrics(rewards: Mapping[str, float], usable: Sequence[Usable], found: Sequence[Preference]) -> LabelMetrics:
+    return LabelMetrics(
+        pairs=len(found),
+        tasks=len({dialogue.task_id for dialogue in usable}),
+        tasks_with_pairs=len({preference.task_id for preference in found}),
+        trajectories=len(usable),
+        left_out=len(rewards) - len(usable),
+    )
 
 
 def _rule(run: Run, config: LabelConfig) -> RewardRule:
@@ -84,13 +102,13 @@ def _rule(run: Run, config: LabelConfig) -> RewardRule:
     return rule if config.margin is None else replace(rule, margin=config.margin)
 
 
-def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable], int]:
-    """Return the rewards by dialogue, the dialogues to learn from, and the number of rewards."""
+def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable]]:
+    """Return the rewards by dialogue, and the dialogues to learn from."""
     rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
     usable: list[Usable] = []
     for trajectory in read_jsonl(run.file(rollouts), Trajectory):
         usable += usable_dialogues([trajectory], rewards)
-    return rewards, usable, len(rewards)
+    return rewards, usable
 
 
 class Usable(NamedTuple):

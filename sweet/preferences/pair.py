@@ -14,20 +14,38 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from sweet.errors import SweetError
 from sweet.hints import option
 from sweet.preferences.config import PairConfig
-from sweet.preferences.metrics import PairMetrics, PairWork
 from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.frame import Frame
 from sweet.stages.meta import PairsMeta
 from sweet.stages.plans import Plan
+from sweet.stages.record import Record
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.units import count
+
+
+class PairMetrics(Record):
+    """The metrics of `sweet pair`, and what its plan counts."""
+
+    pairs: int
+    """pairs made"""
+    turns: int
+    """turns with candidates"""
+    candidates: int
+    """their candidates"""
+    turns_with_pairs: int
+    """turns with at least one pair"""
+    unpaired: int
+    """turns without a pair whose best reply is kept"""
+    mean_gap: float | None
+    """mean difference of the chosen and the rejected advantage"""
 
 
 def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[PairMetrics]:
@@ -39,50 +57,40 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with Frame("pair", run, config, reporter, inputs=[candidates]) as frame:
-        used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
-        found = [pair for row in used for pair in turn_rows(row, config)]
-        gaps = _gaps(found)
-        if not gaps:
+        found, metrics = _paired(run, candidates, config)
+        if not metrics.pairs:
             raise SweetError(
-                f"No pair can be made of {count(len(used), 'turn')}: the candidates of a turn are equal, "
+                f"No pair can be made of {count(metrics.turns, 'turn')}: the candidates of a turn are equal, "
                 f"or none differ by {option('min_gap', config.min_gap)}.",
                 where=candidates.id,
                 fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
             )
-        meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
-        rows = frame.rows("pairs", meta)
+        rows = frame.rows("pairs", PairsMeta(candidates=candidates.id, strategy=config.strategy))
         for pair in found:
             rows.write(pair)
-        unpaired = len(found) - len(gaps)
-        metrics = PairMetrics(
-            pairs=len(gaps),
-            turns=len(used),
-            turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}) - unpaired,
-            unpaired=unpaired,
-            mean_gap=round(sum(gaps) / len(gaps), 6),
-        )
         return frame.result(metrics, frame.finish(rows, metrics))
 
 
-def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairWork]:
+def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairMetrics]:
     """Return the plan of `run_pair`: the pairs are drawn, and not written."""
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Reading the candidates of {candidates.id}.")
+    return Plan(work=_paired(run, candidates, config)[1], assumed=[])
+
+
+def _paired(run: Run, candidates: Artifact, config: PairConfig) -> tuple[list[Pair], PairMetrics]:
     used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
     found = [pair for row in used for pair in turn_rows(row, config)]
-    pairs = len(_gaps(found))
-    work = PairWork(
+    gaps = [one.chosen_advantage - one.rejected_advantage for one in found if one.rejected_advantage is not None]
+    unpaired = len(found) - len(gaps)
+    return found, PairMetrics(
+        pairs=len(gaps),
         turns=len(used),
         candidates=sum(len(row.candidates) for row in used),
-        pairs=pairs,
-        unpaired=len(found) - pairs,
+        turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}) - unpaired,
+        unpaired=unpaired,
+        mean_gap=round(sum(gaps) / len(gaps), 6) if gaps else None,
     )
-    return Plan(work=work, assumed=[])
-
-
-def _gaps(found: Iterable[Pair]) -> list[float]:
-    """Return the difference of the advantages of each row that has a rejected reply."""
-    return [one.chosen_advantage - one.rejected_advantage for one in found if one.rejected_advantage is not None]
 
 
 def _draw_turns(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:

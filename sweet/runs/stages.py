@@ -108,7 +108,7 @@ STAGES = (
         config_reference="sweet.preferences.config:LabelConfig",
         run_reference="sweet.preferences.label:run_label",
         plan_reference="sweet.preferences.label:plan_label",
-        metrics_reference="sweet.preferences.metrics:LabelMetrics",
+        metrics_reference="sweet.preferences.label:LabelMetrics",
     ),
     Stage(
         name="train-critic",
@@ -140,7 +140,7 @@ STAGES = (
         config_reference="sweet.preferences.config:PairConfig",
         run_reference="sweet.preferences.pair:run_pair",
         plan_reference="sweet.preferences.pair:plan_pair",
-        metrics_reference="sweet.preferences.metrics:PairMetrics",
+        metrics_reference="sweet.preferences.pair:PairMetrics",
     ),
     Stage(
         name="train-actor",
