@@ -7,7 +7,6 @@ engine sums gradients and metrics over the ranks. The engine for several ranks i
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.files import replaced
 from sweet.learn.logprobs import Scorer
 from sweet.learn.lora import merged
 
@@ -204,14 +204,5 @@ def copy_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> No
 
 def save_atomically(content: Any, path: Path) -> None:
     """Write tensors to a file that is either complete or unchanged."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
-    try:
-        with partial.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:  # a disk may be full
-        partial.unlink(missing_ok=True)
-        raise
+    with replaced(path, f"{path.name}.part", make_folders=True, durable=True) as file:
+        torch.save(content, file)

@@ -221,28 +221,28 @@ def order_of(config: TrainConfig, reads: Kind, *, sees_pages: bool = False) -> O
 
 def check_critic_options(config: TrainCriticConfig) -> None:
     """Raise UsageError where options of a critic's training do not go together."""
-    if config.beta == 0 and config.target == "preference":
-        raise UsageError("Without log-ratios a critic has no preferences to learn.", where="--beta 0", fix="--beta 0.1")
-    published_head = config.variant == "regression" and config.protocol == "upstream"
-    if published_head and config.target == "preference" and config.beta != TrainConfig.model_fields["beta"].default:
-        what = "The published regression head learns preferences without beta."
-        raise UsageError(what, where=option("beta", config.beta), fix="omit --beta")
-    if config.turn_tokens not in (None, config.supervised):
+    head, pairs = config.variant == "regression", config.target == "preference"
+    fields = TrainCriticConfig.model_fields
+
+    def refuse(wrong: object, name: str, what: str, fix: str) -> None:
+        if wrong:
+            raise UsageError(what, where=option(name, getattr(config, name)), fix=fix)
+
+    what = "Without log-ratios a critic has no preferences to learn."
+    refuse(config.beta == 0 and pairs, "beta", what, "--beta 0.1")
+    what = "The published regression head learns preferences without beta."
+    published = head and pairs and config.protocol == "upstream"
+    refuse(published and config.beta != fields["beta"].default, "beta", what, "omit --beta")
+    what = "In the protocol upstream the log-ratios of all tokens of a turn count."
+    if head:
         what = "A regression head has no log-ratios to average: it reads thought and reply."
-        if config.variant != "regression":
-            what = "In the protocol upstream the log-ratios of all tokens of a turn count."
-        raise UsageError(what, where=option("turn_tokens", config.turn_tokens), fix="--turn-tokens both")
-    if config.variant != "regression":
-        if config.target != "preference":
-            what = "Only a regression head has a target: the other variants learn from preferences."
-            raise UsageError(what, where=option("target", config.target), fix="--variant regression")
-        if config.image_pixels != TrainCriticConfig.model_fields["image_pixels"].default:
-            what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
-            raise UsageError(what, where=option("image_pixels", config.image_pixels), fix="--variant regression")
-        return
-    if config.normalize is not None:
-        what = "A regression head has no log-ratios to average."
-        raise UsageError(what, where=option("normalize", config.normalize), fix="omit it")
-    if config.target != "preference" and config.nll:
-        what = "The likelihood term is of the chosen side, and this target also learns from dialogues that failed."
-        raise UsageError(what, where=option("nll", config.nll), fix="--target preference, or omit it")
+    refuse(config.turn_tokens not in (None, config.supervised), "turn_tokens", what, "--turn-tokens both")
+    what = "Only a regression head has a target: the other variants learn from preferences."
+    refuse(not head and not pairs, "target", what, "--variant regression")
+    what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
+    shown = config.image_pixels != fields["image_pixels"].default
+    refuse(not head and shown, "image_pixels", what, "--variant regression")
+    what = "A regression head has no log-ratios to average."
+    refuse(head and config.normalize is not None, "normalize", what, "omit it")
+    what = "The likelihood term is of the chosen side, and this target also learns from dialogues that failed."
+    refuse(head and not pairs and config.nll, "nll", what, "--target preference, or omit it")

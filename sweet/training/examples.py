@@ -44,25 +44,15 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
 
 
-def sides_of(pair: Pair) -> tuple[Reply, Reply | None]:
-    """Return the chosen and the rejected reply of a pair, with their thoughts; None where the chosen one is alone."""
-    chosen = Reply(
-        pair.chosen,
-        finish_reason="stop" if pair.chosen_ended else "length",
-        token_ids=pair.chosen_token_ids,
-        thought=pair.chosen_thought,
-        thought_tokens=pair.chosen_thought_tokens,
-    )
-    if pair.rejected is None:
-        return chosen, None
-    rejected = Reply(
-        pair.rejected,
-        finish_reason="stop" if pair.rejected_ended else "length",
-        token_ids=pair.rejected_token_ids,
-        thought=pair.rejected_thought,
-        thought_tokens=pair.rejected_thought_tokens,
-    )
-    return chosen, rejected
+def sides_of(pair: Pair) -> list[Reply]:
+    """Return the chosen and the rejected reply of a pair, with their thoughts; the chosen one alone where it is so."""
+    chosen = (pair.chosen, pair.chosen_ended, pair.chosen_token_ids, pair.chosen_thought, pair.chosen_thought_tokens)
+    rejected = (pair.rejected_ended, pair.rejected_token_ids, pair.rejected_thought, pair.rejected_thought_tokens)
+    sides = [chosen] if pair.rejected is None else [chosen, (pair.rejected, *rejected)]
+    return [
+        Reply(text, finish_reason="stop" if ended else "length", token_ids=ids, thought=thought, thought_tokens=count)
+        for text, ended, ids, thought, count in sides
+    ]
 
 
 @dataclass(frozen=True)
@@ -258,7 +248,7 @@ class ExampleBuilder:
         """Build the example of a pair, or of a reply that stands alone. Those of one dialogue are a group."""
         rows, dropped = self._replies.turn(
             pair.observation,
-            [side for side in sides_of(pair) if side is not None],
+            sides_of(pair),
             turn=pair.turn,
             name=f"Pair {pair.id}",
             max_length=self._max_length,

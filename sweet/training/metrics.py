@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from sweet.stages.record import Record, RecordedRecord
+from sweet.stages.record import RecordedRecord
 
 
-class TrainMetrics(RecordedRecord):
-    """The metrics of a training."""
+class TrainCounts(RecordedRecord):
+    """What a training does, and what its plan counts."""
 
     steps: int | None = None
     """optimizer steps done"""
-    loss: float | None = None
-    """mean loss of the last epoch"""
-    accuracy: float | None = None
-    """share of the last epoch's pairs whose chosen side came out higher; null without pairs"""
-    margin: float | None = None
-    """mean difference of the two sides in the last epoch, as the loss sees it, beta included"""
     tokens: int | None = None
     """tokens trained on, as if every sequence were computed separately"""
     tokens_computed: int | None = None
@@ -24,6 +18,37 @@ class TrainMetrics(RecordedRecord):
     """tokens over tokens_computed"""
     padding: float | None = None
     """share of the computed positions that held no token"""
+    lr: float | None = None
+    """highest learning rate"""
+    nll: float | None = None
+    """weight of the likelihood term"""
+    epochs: int | None = None
+    """passes over the data"""
+    batch: int | None = None
+    """examples of a step"""
+    shuffle: str | None = None
+    """order of the examples: examples, pieces or grouped"""
+    parameters: int | None = None
+    """parameters of the model"""
+    examples: int | None = None
+    """pairs or dialogues learned from"""
+    heldout: int | None = None
+    """preferences held out"""
+    dropped_turns: int | None = None
+    """early turns dropped because the sequence was too long"""
+    left_out: int | None = None
+    """examples dropped because even their last turn was too long"""
+
+
+class TrainMetrics(TrainCounts):
+    """The metrics of a training."""
+
+    loss: float | None = None
+    """mean loss of the last epoch"""
+    accuracy: float | None = None
+    """share of the last epoch's pairs whose chosen side came out higher; null without pairs"""
+    margin: float | None = None
+    """mean difference of the two sides in the last epoch, as the loss sees it, beta included"""
     tokens_per_second: float | None = None
     """tokens per second"""
     tokens_computed_per_second: float | None = None
@@ -64,71 +89,21 @@ class TrainMetrics(RecordedRecord):
     """its mean loss in its last epoch"""
     reward_accuracy: float | None = None
     """share of the couples that it ordered correctly in its last epoch, each before it learned from the couple"""
-    lr: float | None = None
-    """highest learning rate"""
-    nll: float | None = None
-    """weight of the likelihood term"""
-    epochs: int | None = None
-    """passes over the data"""
-    batch: int | None = None
-    """examples of a step"""
-    shuffle: str | None = None
-    """order of the examples: examples, pieces or grouped"""
-    parameters: int | None = None
-    """parameters of the model"""
     trained_parameters: int | None = None
     """parameters that were trained, fewer with --lora"""
-    examples: int | None = None
-    """pairs or dialogues learned from"""
-    heldout: int | None = None
-    """preferences held out"""
-    dropped_turns: int | None = None
-    """early turns dropped because the sequence was too long"""
-    left_out: int | None = None
-    """examples dropped because even their last turn was too long"""
 
 
-class TrainWork(Record):
-    """The work of a training."""
+class TrainWork(TrainCounts):
+    """The work of a training; its tokens are those of an epoch."""
 
-    base: str
+    base: str | None = None
     """model to start from"""
-    parameters: int
-    """parameters of the model"""
-    trainable: int
+    trainable: int | None = None
     """parameters that are trained"""
-    examples: int
-    """pairs or dialogues to learn from"""
-    heldout: int
-    """preferences held out"""
-    dropped_turns: int
-    """early turns dropped because a sequence is too long"""
-    left_out: int
-    """examples dropped because even their last turn is too long"""
-    epochs: int
-    """passes over the data"""
-    batch: int
-    """examples of a step"""
-    lr: float
-    """peak learning rate"""
-    nll: float
-    """weight of the likelihood term"""
-    shuffle: str
-    """order of the examples"""
-    steps: int
-    """optimizer steps"""
-    engine: str
+    engine: str | None = None
     """torch or deepspeed"""
-    devices: int
+    devices: int | None = None
     """devices that train"""
-    tokens: int
-    """tokens of an epoch"""
-    tokens_computed: int | None = None
-    """tokens that are computed, shared prefixes once"""
-    sharing: float | None = None
-    """tokens over tokens_computed"""
-    padding: float | None = None
-    """share of the computed positions that hold no token"""
     micro_batches: int | None = None
     """forward passes of an epoch"""
     zero: int | None = None

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sweet.credit.base import REWARD_LR, Batch, Credit, RewardTraining, TurnLogprobs, Which
+from sweet.credit.base import REWARD_LR, Batch, Credit, Models, RewardTraining
 from sweet.hints import option
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Objective
@@ -26,23 +26,8 @@ from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, max_turns, rounded
 from sweet.learn.sequences import Pool
 from sweet.stages.rows import Preference
-from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.units import count, percent
-
-
-class Asked(Protocol):
-    """What it asks of the other models; see `sweet.credit.base.Models`."""
-
-    def logprobs(
-        self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
-    ) -> dict[str, dict[int, TurnLogprobs]]: ...
-
-    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]: ...
-
-    def train_reward(
-        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
-    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ class RewardModel:
         self.figures: RewardFigures | None = None
 
     def train(
-        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining, models: Asked
+        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining, models: Models
     ) -> None:
         """See `sweet.credit.base.Models.train_reward`. Preferences that do not fit into the maximum length are left
         out.
@@ -163,7 +148,7 @@ class RewardModel:
         self.epochs = int(state["epochs"])
 
 
-def sampler_reference(pool: Pool, credits: Sequence[Credit], batch: Batch, models: Asked) -> list[Tensor]:
+def sampler_reference(pool: Pool, credits: Sequence[Credit], batch: Batch, models: Models) -> list[Tensor]:
     """Return the sums of the sampler's log-probabilities over the spans of each sequence of a pool, [spans] each, as
     `sweet.learn.losses.losses` expects them.
 
