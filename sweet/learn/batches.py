@@ -67,60 +67,34 @@ def token_count(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> i
     return sum(len(pool[i].ids) for example in examples for i in example.sides)
 
 
-def step_share(
-    pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int, rank: int, world: int
-) -> Share:
-    """The micro-batches of a step that `rank` computes, as indices of `examples`."""
-    return rank_share(_sizes(pool, examples), _packer(pool, examples, pack, budget), rank, world)
-
-
 def step_groups(
     pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int, world: int
-) -> list[list[int]]:
-    """The micro-batches of a step on all ranks, as indices of `examples`."""
-    by_rank = assign_groups(_sizes(pool, examples), _packer(pool, examples, pack, budget), world)
-    return [members for groups in by_rank for members in groups]
-
-
-def _sizes(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> list[int]:
-    return [token_count(pool, [example]) for example in examples]
-
-
-def _packer(
-    pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int
-) -> Callable[[list[int]], list[list[int]]]:
-    def pack_assigned(assigned: list[int]) -> list[list[int]]:
-        groups = pack(bundles(pool, [examples[i] for i in assigned]), budget)
-        return [[assigned[i] for i in members] for members in groups]
-
-    return pack_assigned
-
-
-def assign_groups(
-    sizes: Sequence[int], pack: Callable[[list[int]], list[list[int]]], world: int
 ) -> list[list[list[int]]]:
-    """Divide the examples of a step among the ranks, and return each rank's groups of indices.
+    """The micro-batches of a step on each of `world` ranks, as indices of `examples`.
 
     The largest examples are assigned first, each to the rank with the least work.
-
-    Args:
-        sizes: of the examples.
-        pack: divides a rank's examples into groups.
-        world: number of ranks.
     """
+    sizes = [token_count(pool, [example]) for example in examples]
     assigned: list[list[int]] = [[] for _ in range(world)]
     loads = [0] * world
     for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
         rank = min(range(world), key=lambda r: (loads[r], r))
         assigned[rank].append(index)
         loads[rank] += sizes[index]
-    return [pack(sorted(indices)) if indices else [] for indices in assigned]
+
+    def packed(indices: list[int]) -> list[list[int]]:
+        groups = pack(bundles(pool, [examples[i] for i in indices]), budget) if indices else []
+        return [[indices[i] for i in members] for members in groups]
+
+    return [packed(sorted(indices)) for indices in assigned]
 
 
-def rank_share(sizes: Sequence[int], pack: Callable[[list[int]], list[list[int]]], rank: int, world: int) -> Share:
-    """The groups of a step's examples that `rank` computes (see `assign_groups`)."""
-    groups = assign_groups(sizes, pack, world)
-    smallest = min(range(len(sizes)), key=lambda i: (sizes[i], i))
+def step_share(
+    pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int, rank: int, world: int
+) -> Share:
+    """The micro-batches of a step that `rank` computes (see `step_groups`)."""
+    groups = step_groups(pool, examples, pack, budget, world)
+    smallest = min(range(len(examples)), key=lambda i: (token_count(pool, [examples[i]]), i))
     return _pad_share(groups[rank], max(map(len, groups)), [smallest])
 
 

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.files import replaced
-from sweet.learn.logprobs import Scorer
+from sweet.learn.batches import rank_groups
+from sweet.learn.logprobs import Scorer, SpanScores, sequence_scores
 from sweet.learn.lora import merged
+from sweet.learn.sequences import TokenSequence
 
 BETAS = (0.9, 0.95)
 CLIP = 1.0
@@ -158,6 +160,33 @@ class Engine:
         if others is not None:
             others.load_state(state.pop("models"))
         return state
+
+
+def scores_in_shares(
+    engine: Engine | None,
+    scorer: Scorer,
+    sequences: Sequence[TokenSequence],
+    budget: int,
+    read: Callable[[SpanScores], T],
+    *,
+    top: int = 0,
+) -> list[T]:
+    """What `read` selects of the scores of each sequence (`sequence_scores`), of which each rank computes a share, with
+    as many forward passes as the others.
+
+    Args:
+        engine: of the ranks; None for one process.
+    """
+    if engine is None:
+        return [read(scores) for scores in sequence_scores(scorer, sequences, budget, top=top)]
+    groups = scorer.pack([[sequence] for sequence in sequences], budget)
+    own: dict[int, T] = {}
+    for group, counts in rank_groups(groups, engine.rank, engine.world):
+        found = sequence_scores(scorer, [sequences[i] for i in group], budget, top=top)
+        if counts:
+            own.update(zip(group, map(read, found), strict=True))
+    known = {index: value for part in engine.all_gather(own) for index, value in part.items()}
+    return [known[index] for index in range(len(sequences))]
 
 
 def read_checkpoint(path: Path, digest: str, read: Callable[[], Any]) -> dict[str, Any]:

@@ -499,11 +499,6 @@ def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int 
     return [scores.values for scores in sequence_scores(scorer, sequences, budget) if scores.values is not None]
 
 
-def token_logprobs(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[list[float]]:
-    """The log-probability of each supervised id of each sequence, span after span; see `sequence_scores`."""
-    return [scores.tokens.tolist() for scores in sequence_scores(scorer, sequences, budget)]
-
-
 def group_logprobs(
     scorer: Scorer, groups: Sequence[Sequence[TokenSequence]], budget: int = TOKEN_BUDGET
 ) -> list[list[float]]:

@@ -24,9 +24,8 @@ import torch
 from torch import Tensor
 
 from sweet.files import UNFINISHED, write_whole
-from sweet.learn.batches import rank_groups
-from sweet.learn.engine import Engine
-from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.engine import Engine, scores_in_shares
+from sweet.learn.logprobs import Scorer
 from sweet.learn.sequences import TokenSequence
 from sweet.llm.weights import weights_digest
 from sweet.paths import cache_folder
@@ -99,17 +98,10 @@ def reference_logprobs(
     known = engine.all_gather(None if cache is None or key is None else cache.find(key))[0]
     if known is not None:
         return known
-    groups = scorer.pack([[sequence] for sequence in pool], budget)
-    own: dict[int, Tensor] = {}
-    for group, counts in rank_groups(groups, engine.rank, engine.world):
-        scored = span_logprobs(scorer, [pool[i] for i in group], budget)
-        if counts:
-            own.update(zip(group, (sums for sums, _ in scored), strict=True))
-    computed = {index: sums for part in engine.all_gather(own) for index, sums in part.items()}
-    sums_by_index = [computed[index] for index in range(len(pool))]
+    computed = scores_in_shares(engine, scorer, pool, budget, lambda scores: scores.sums)
     if cache is not None and key is not None:
-        cache.store(key, sums_by_index)
-    return sums_by_index
+        cache.store(key, computed)
+    return computed
 
 
 def sequence_digest(sequence: TokenSequence) -> bytes:

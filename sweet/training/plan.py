@@ -8,6 +8,7 @@ run is changed. Memory is estimated from the shapes (`sweet.learn.estimate`).
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import Any
 
 from sweet.learn.attention import SUPPORTED
@@ -102,7 +103,7 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
 
     for start in range(0, len(order), settings.batch):
         step = [examples[i] for i in order[start : start + settings.batch]]
-        for group in step_groups(pool, step, split, settings.token_budget, world):
+        for group in chain.from_iterable(step_groups(pool, step, split, settings.token_budget, world)):
             in_group = [step[i] for i in group]
             sequences = [pool[i] for i in dict.fromkeys(i for example in in_group for i in example.sides)]
             forest = Forest()

@@ -17,10 +17,9 @@ from torch import Tensor
 from sweet.credit.base import Batch, Credit, CreditRule, RewardTraining, TurnLogprobs, Which
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.learn.batches import rank_groups
 from sweet.learn.components import Objective
-from sweet.learn.engine import CLIP, Engine
-from sweet.learn.logprobs import Scorer, sequence_scores
+from sweet.learn.engine import CLIP, Engine, scores_in_shares
+from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Trainee
 from sweet.llm.pretrained import load_model
@@ -68,9 +67,9 @@ class AskedModels(ABC):
         with self.open(model) as scorer:
 
             def read(sequences: list[TokenSequence]) -> list[TurnLogprobs]:
-                if scorer is None or self._engine is None:
-                    return _read(scorer, sequences, self._budget, top)
-                return _read_in_shares(scorer, self._engine, sequences, self._budget, top)
+                if scorer is None:
+                    return [_certain(sequence, top) for sequence in sequences]
+                return scores_in_shares(self._engine, scorer, sequences, self._budget, _logprobs_of, top=top)
 
             return self.encoder.logprobs(dialogues, read, informed=informed)
 
@@ -189,31 +188,16 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
     return StartingPolicy(basis.builder.encoder, asked, 2 * basis.token_budget, critic, reward)
 
 
-def _read_in_shares(
-    scorer: Scorer, engine: Engine, sequences: list[TokenSequence], budget: int, top: int
-) -> list[TurnLogprobs]:
-    """As `_read`, where each rank computes a share, with as many forward passes as the others."""
-    groups = scorer.pack([[sequence] for sequence in sequences], budget)
-    own: dict[int, TurnLogprobs] = {}
-    for group, counts in rank_groups(groups, engine.rank, engine.world):
-        found = _read(scorer, [sequences[i] for i in group], budget, top)
-        if counts:
-            own.update(zip(group, found, strict=True))
-    known = {index: found for part in engine.all_gather(own) for index, found in part.items()}
-    return [known[index] for index in range(len(sequences))]
+def _certain(sequence: TokenSequence, top: int) -> TurnLogprobs:
+    """Return log-probabilities where nothing is computed: all probabilities are 1."""
+    count = sequence.supervised
+    if not top:
+        return TurnLogprobs((0.0,) * count)
+    return TurnLogprobs((0.0,) * count, (tuple(range(top)),) * count, ((0.0,) * top,) * count)
 
 
-def _read(scorer: Scorer | None, sequences: list[TokenSequence], budget: int, top: int) -> list[TurnLogprobs]:
-    """Return the log-probabilities of all supervised ids of each sequence; without a scorer all probabilities are 1."""
-    if scorer is None:
-        sizes = [sequence.supervised for sequence in sequences]
-        ids, values = tuple(range(top)), (0.0,) * top
-        return [TurnLogprobs((0.0,) * n, ((ids,) * n) if top else (), ((values,) * n) if top else ()) for n in sizes]
-
+def _logprobs_of(scores: SpanScores) -> TurnLogprobs:
     def rows(values: Tensor | None) -> tuple[tuple[Any, ...], ...]:
         return () if values is None else tuple(map(tuple, values.tolist()))
 
-    return [
-        TurnLogprobs(tuple(found.tokens.tolist()), rows(found.top_ids), rows(found.top_logprobs))
-        for found in sequence_scores(scorer, sequences, budget, top=top)
-    ]
+    return TurnLogprobs(tuple(scores.tokens.tolist()), rows(scores.top_ids), rows(scores.top_logprobs))

@@ -11,7 +11,7 @@ import pytest
 from sweet.credit.base import Batch, Credit, SampledReply, TurnLogprobs
 from sweet.errors import UsageError
 from sweet.learn.components import Example, TokenTerms
-from sweet.learn.logprobs import Scorer, token_logprobs
+from sweet.learn.logprobs import Scorer, sequence_scores
 from sweet.learn.tokens import ChatEncoder
 from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message
@@ -182,7 +182,7 @@ def test_a_reply_of_an_earlier_version_has_the_probabilities_of_the_policy_befor
     [example] = builder.credits(Batch({"t": dialogue}, RULE), [Credit(of, policy={3: 1.0})], models)
     assert models.questions == 1
     sequence = builder.pool.sequences[example.chosen[0]]
-    expected = token_logprobs(Scorer(build_model(len(tokenizer))), [sequence])[0]
+    expected = sequence_scores(Scorer(build_model(len(tokenizer))), [sequence])[0].tokens.tolist()
     assert joined(example, "sampled") == pytest.approx(expected, abs=1e-4)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.learn import blocks, logprobs
-from sweet.learn.logprobs import Scorer, batches, group_logprobs, sequence_scores, span_logprobs, token_logprobs
+from sweet.learn.logprobs import Scorer, batches, group_logprobs, sequence_scores, span_logprobs
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tree import Forest, build_tree
 from tests.learn.builders import build_model
@@ -95,7 +95,7 @@ def test_the_most_likely_ids_equal_those_of_the_full_forward(chunk: int, *, shar
     sequences = [sequence.after(prompt) for sequence in random_sequences(5, seed=1)]
     scorer = Scorer(model, chunk=chunk, share=share)
     found = sequence_scores(scorer, sequences, 100, top=3)
-    tokens = token_logprobs(scorer, sequences, 100)
+    tokens = [scores.tokens.tolist() for scores in sequence_scores(scorer, sequences, 100)]
     for sequence, scores, expected_tokens in zip(sequences, found, tokens, strict=True):
         with torch.no_grad():
             table = torch.log_softmax(model(input_ids=torch.tensor([sequence.ids])).logits.float(), -1)[0]

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.files import write_whole
-from sweet.learn import reference
+from sweet.learn import engine, reference
 from sweet.learn.components import Objective
-from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.logprobs import Scorer, sequence_scores
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.reference import ReferenceCache, sequence_digest
 from sweet.learn.sequences import Span, TokenSequence
@@ -59,11 +59,11 @@ def train(base: str, tokenizer: Any, count: int = 6, **changes: Any) -> tuple[in
     loop = Loop(load_model(base, "cpu"), pool.sequences, examples, CRITIC, settings, cache=ReferenceCache(base))
     computed = []
 
-    def counted(scorer: Scorer, sequences: list[TokenSequence], budget: int) -> Any:
+    def counted(scorer: Scorer, sequences: list[TokenSequence], budget: int, *, top: int) -> Any:
         computed.extend(sequences)
-        return span_logprobs(scorer, sequences, budget)
+        return sequence_scores(scorer, sequences, budget, top=top)
 
-    with patch.object(reference, "span_logprobs", counted):
+    with patch.object(engine, "sequence_scores", counted):
         loop.run()
     return len(computed), loop
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sweet.learn.components import Distillation, Example, Objective, PolicyGradient, TokenTerms
-from sweet.learn.logprobs import Scorer, token_logprobs
+from sweet.learn.logprobs import Scorer, sequence_scores
 from sweet.learn.sequences import Pool
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
@@ -53,4 +53,4 @@ def weighted_data(tokenizer: Any, count: int = 9, seed: int = 0) -> tuple[Pool, 
 def logprobs_of(model: Any, pool: Pool) -> list[list[float]]:
     """The log-probabilities of the supervised ids of each sequence under a model."""
     with torch.no_grad():
-        return token_logprobs(Scorer(model), pool.sequences)
+        return [scores.tokens.tolist() for scores in sequence_scores(Scorer(model), pool.sequences)]
