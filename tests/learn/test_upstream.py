@@ -99,7 +99,7 @@ def test_the_ranking_averages_over_the_header_and_the_text_of_a_reply(tokenizers
     model, reply = build_model(len(tokenizer)), Reply("What is the rate?", finish_reason="stop" if ended else "length")
     critic = AdvantageCritic(model, model, tokenizer, protocol="upstream")
     judged = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])[0][0]
-    seen = critic._seen(critic.reader.turn(TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])))
+    [seen], _ = critic._rows(critic.reader.turn, [TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])
     header = "<|start_header_id|>assistant<|end_header_id|>\n\n"
     assert supervised(tokenizer, seen) == [f"{header}What is the rate?"], (
         "a reply that was cut off keeps its last token"
@@ -134,7 +134,7 @@ def test_the_second_begin_of_text_counts_for_the_maximum_length() -> None:
     turn = TurnReplies("x", 1, OBSERVATION, "C0", [Reply("What is the rate?")], [None])
 
     def rows(limit: int | None) -> list[TokenSequence]:
-        return Reader(ChatEncoder(tokenizer), informed=True, protocol="upstream", max_length=limit).turn(turn)
+        return [*Reader(ChatEncoder(tokenizer), informed=True, protocol="upstream", max_length=limit).turn(turn)]
 
     length = len(rows(None)[0].ids)
     assert [len(row.ids) for row in rows(length)] == [length]
