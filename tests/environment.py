@@ -21,7 +21,7 @@ from pathlib import Path
 
 PREFIXES = (
     *("SWEET_", "_SWEET_", "XDG_", "PYTHON", "LC_", "GIT_", "TEXTUAL", "MOZ_", "PLAYWRIGHT_", "MPL"),
-    *("HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "OPENAI_", "VLLM_", "WANDB_", "TRACKIO_", "TENSORBOARD_"),
+    *("HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "OPENAI_", "VLLM_", "WANDB_", "TENSORBOARD_"),
     *("RAY_", "SLURM_", "SBATCH_", "SRUN_", "PMI_", "OMPI_", "DS_", "DEEPSPEED_", "ACCELERATE_", "TORCH", "PYTORCH_"),
     *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "NCCL_", "GLOO_", "MASTER_", "LOCAL_RANK", "LOCAL_WORLD", "GROUP_", "ROLE_"),
 )

@@ -12,7 +12,6 @@ from sweet.stages.options import ConcurrencyConfig, DeadlineConfig, DialogueConf
 from sweet.stages.prices import PricedConfig
 from sweet.tasks.splits import TRAIN, VALIDATION
 from sweet.training.config import (
-    LoggedDialoguesConfig,
     RuleConfig,
     TrainingConfig,
 )
@@ -24,7 +23,6 @@ class TrainOnlineConfig(
     DeadlineConfig,
     ConcurrencyConfig,
     LocalModelsConfig,
-    LoggedDialoguesConfig,
     TrainingConfig,
     RuleConfig,
     ScoringConfig,

@@ -85,7 +85,6 @@ class OnlineLoop:
         scorer: of the dialogues. scored: the scores that are recorded already, by id. scores: records them.
         checkpoint: the file. digest: identifies the training.
         on_row: called with the metrics of each step.
-        on_dialogues: called with a name, the step, and the dialogues of the step, or of its validation, with scores.
     """
 
     config: TrainOnlineConfig
@@ -106,7 +105,6 @@ class OnlineLoop:
     live: LiveReporter
     bar: Progress
     on_row: Callable[[Record], None]
-    on_dialogues: Callable[[str, int, Sequence[tuple[Trajectory, Score]]], None]
     done: Progressed = field(default_factory=Progressed)
 
     def __post_init__(self) -> None:
@@ -240,7 +238,6 @@ class OnlineLoop:
             if self._by_validation:
                 self.best.update(step, record["validation"])
         self._finish_step(rounded(record))
-        self.on_dialogues("dialogues", step, list(zip(dialogues, scores, strict=True)))
 
     async def _update_policy(self, version: int) -> None:
         """Give the sampler the weights of now."""
@@ -266,7 +263,6 @@ class OnlineLoop:
         played = await self.validator.play(step, assigned)
         self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))
         scored = await asyncio.to_thread(lambda: list(self.scorer.score(iter(played.dialogues))))
-        self.on_dialogues("validation_dialogues", step, scored)
         worth = [self.kind.rewards.worth(score.reward) for _, score in scored if score.reward is not None]
         return sum(worth) / len(worth) if worth else 0.0
 

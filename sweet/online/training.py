@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,9 +34,7 @@ from sweet.stages.live import PAUSE
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.plans import Plan, earlier_work, times
 from sweet.tasks.scores import Score, TrajectoryScorer
-from sweet.tasks.trajectory import Trajectory
 from sweet.training.checkpoints import Checkpoints, training_digest
-from sweet.training.dialogue_tables import dialogue_table
 from sweet.training.loggers import MetricLogs, log_name
 
 DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
@@ -153,11 +151,7 @@ class _Training:
                 log.write(row)
                 logs.write(row)
 
-            def on_dialogues(name: str, step: int, scored: Sequence[tuple[Trajectory, Score]]) -> None:
-                if config.log_to and config.log_dialogues:
-                    logs.write_table(dialogue_table(name, step, scored, config.log_dialogues))
-
-            writers = _Writers(dialogues, scores, log, bar, played, on_row, on_dialogues)
+            writers = _Writers(dialogues, scores, log, bar, played, on_row)
             learner = self._learner(stack)
             loop, ended = asyncio.run(self._train(writers, learner))
             rows = dialogues.rows, scores.rows
@@ -226,7 +220,6 @@ class _Training:
                 live=live,
                 bar=writers.bar,
                 on_row=writers.on_row,
-                on_dialogues=writers.on_dialogues,
             )
             loop.load()
             player.recorded = rows_after(scan_jsonl(drafts.rollouts.path), loop.done.step)
@@ -241,7 +234,6 @@ class _Writers:
 
     Attributes:
         log: of the failed dialogues and the metrics. on_row: called with the metrics of each step.
-        on_dialogues: see `OnlineLoop`.
     """
 
     dialogues: JsonlWriter
@@ -250,7 +242,6 @@ class _Writers:
     bar: Progress
     played: Progress
     on_row: Callable[[dict[str, Any]], None]
-    on_dialogues: Callable[[str, int, Sequence[tuple[Trajectory, Score]]], None]
 
 
 def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:

@@ -7,13 +7,13 @@ from pydantic import Field
 from sweet.stages.base import OPERATIONAL, VerifiedConfig, about
 from sweet.stages.options import AgentConfig, AgentUrlConfig, HoldoutConfig, SeedConfig, SimConfig, SimUrlConfig
 from sweet.stages.prices import PricedConfig
-from sweet.training.config import LoggedDialoguesConfig
+from sweet.training.config import LoggedConfig
 
 
 class LoopConfig(
     VerifiedConfig,
     PricedConfig,
-    LoggedDialoguesConfig,
+    LoggedConfig,
     SimUrlConfig,
     SimConfig,
     AgentUrlConfig,

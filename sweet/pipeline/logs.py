@@ -1,4 +1,4 @@
-"""`sweet train --log-to`: the results of each round, and a table of its dialogues on test tasks, in other logs.
+"""`sweet train --log-to`: the results of each round in other logs.
 
 The log of a run is one log with the rounds as steps; trainings have logs of their own. It is open only while a round is
 written, as some libraries have one log open at a time. A round all of whose steps were done by an earlier call was
@@ -16,17 +16,10 @@ from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import PlayedRound
 from sweet.pipeline.metrics import LoopRound
 from sweet.runs.environment import recordable
-from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.record import Rate
-from sweet.tasks.scores import Score
-from sweet.tasks.splits import TEST
-from sweet.tasks.trajectory import Trajectory
-from sweet.training.dialogue_tables import dialogue_table, pairs
 from sweet.training.loggers import LogName, MetricLogs
-
-TABLE = "test_dialogues"
 
 
 def log_name_of_run(run: Run, config: LoopConfig) -> LogName:
@@ -56,18 +49,10 @@ def logging_rounds(
         try:
             with MetricLogs(config.log_to, name, reporter) as logs:
                 logs.write({"step": record.round, **_numbers(record)})
-                if config.log_dialogues:
-                    logs.write_table(dialogue_table(TABLE, record.round, _tested(run, played), config.log_dialogues))
         except UsageError as error:
             reporter.warn(f"Round {record.round} is not logged: {error.what}")
 
     return log
-
-
-def _tested(run: Run, played: PlayedRound) -> list[tuple[Trajectory, Score | None]]:
-    """Return the dialogues of a round on test tasks, with their scores."""
-    rollouts, scores = (played.steps[f"{stage} {TEST}"].artifact for stage in ("rollout", "eval"))
-    return pairs(list(read_jsonl(run.file(rollouts), Trajectory)), read_jsonl(run.file(scores), Score))
 
 
 def _numbers(record: LoopRound) -> dict[str, Any]:

@@ -83,9 +83,8 @@ def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageC
     found: dict[str, object] = {}
     if recipe.prices is not None and isinstance(stage, PricedConfig) and stage.asks_models:
         found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
-    logged = {name: getattr(recipe.train, name) for name in ("log_to", "log_dialogues")}
-    free = type(stage).model_fields.keys() - stage.model_fields_set
-    found |= {name: value for name, value in logged.items() if name in free}
+    if "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
+        found["log_to"] = recipe.train.log_to
     return stage.model_copy(update=found)
 
 

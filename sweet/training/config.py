@@ -21,7 +21,6 @@ from sweet.stages.options import (
     SequenceConfig,
 )
 from sweet.tasks.base import CRITIC_TURN_TOKENS, TurnTokens
-from sweet.training.dialogue_tables import ROWS
 from sweet.training.loggers import LogTarget
 
 Engine = Literal["torch", "deepspeed"]
@@ -45,14 +44,6 @@ class LoggedConfig(PushedConfig):
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Also log there the metrics of each step, and the results of each round of sweet train; may be given several
     times."""
-
-
-class LoggedDialoguesConfig(LoggedConfig):
-    log_dialogues: int = Field(
-        default=ROWS, ge=0, le=1000, json_schema_extra=about("Checkpoints and logs", OPERATIONAL)
-    )
-    """Dialogues of each table that --log-to sends to W&B and Trackio: of each step, and of the same tasks at each
-    validation and in each round; 0 sends no texts."""
 
 
 class RuleConfig(CriticConfig):

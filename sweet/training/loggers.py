@@ -1,19 +1,16 @@
-"""`--log-to`: the metrics of a training in TensorBoard, Weights & Biases or Trackio, in addition to the run's JSONL.
+"""`--log-to`: the metrics of a training in TensorBoard or Weights & Biases, in addition to the run's JSONL.
 
 A log is named after the artifact that is trained, so a resumed training continues the same log. A missing or refused
 log is an error before the training starts; one that fails later is reported once and closed, because the metrics are in
-the run anyway. Only metrics, the configuration without keys, and tables of dialogues (`sweet.training.dialogue_tables`)
-are sent, with `--log-dialogues 0` no texts; never code or console output.
+the run anyway. Only metrics and the configuration without keys are sent; never dialogues, code or console output.
 
-    tensorboard   `logs/tensorboard/<artifact>` of the run: `tensorboard --logdir RUN/logs/tensorboard`; no tables
+    tensorboard   `logs/tensorboard/<artifact>` of the run: `tensorboard --logdir RUN/logs/tensorboard`
     wandb         project `sweet`; configured by wandb's own variables (WANDB_MODE=offline, WANDB_PROJECT, …)
-    trackio       project `sweet`, on this machine; TRACKIO_DIR is its folder
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,20 +27,17 @@ from sweet.regular import check_tree, make_folder
 from sweet.runs.environment import recordable
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
-from sweet.training.dialogue_tables import COLUMNS, DialogueTable
 
-LogTarget = Literal["tensorboard", "wandb", "trackio"]
+LogTarget = Literal["tensorboard", "wandb"]
 
 PROJECT = "sweet"
 INSTALL: dict[LogTarget, str] = {
     "tensorboard": install_command("log"),
     "wandb": "pip install wandb",
-    "trackio": "pip install trackio",
 }
 LOGIN: dict[LogTarget, str] = {
     "tensorboard": "a run on a disk that can be written",
     "wandb": "wandb login, or WANDB_MODE=offline",
-    "trackio": "TRACKIO_DIR on a disk that can be written",
 }
 
 
@@ -51,8 +45,6 @@ class Log(Protocol):
     """One destination of metrics. Its methods may raise any exception."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None: ...
-
-    def write_table(self, table: DialogueTable) -> None: ...
 
     def close(self) -> None: ...
 
@@ -115,12 +107,6 @@ class MetricLogs:
         for target, log in list(self._open.items()):
             self._try(target, partial(log.write, int(record["step"]), metrics))
 
-    def write_table(self, table: DialogueTable) -> None:
-        """Log a table, unless it has no rows."""
-        if table.rows:
-            for target, log in list(self._open.items()):
-                self._try(target, partial(log.write_table, table))
-
     def close(self) -> None:
         for target, log in list(self._open.items()):
             self._try(target, log.close)
@@ -170,9 +156,6 @@ class _TensorBoard:
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
-    def write_table(self, table: DialogueTable) -> None:
-        """Do nothing: TensorBoard has no tables."""
-
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -180,7 +163,7 @@ class _TensorBoard:
 
 class _Wandb:
     def __init__(self, name: LogName) -> None:
-        self._wandb = wandb = import_module("wandb")
+        wandb = import_module("wandb")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             name=name.title,
@@ -197,49 +180,11 @@ class _Wandb:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log({"step": step, **metrics})
 
-    def write_table(self, table: DialogueTable) -> None:
-        shown = self._wandb.Table(columns=list(COLUMNS), data=table.rows)
-        self._run.log({"step": table.step, table.name: shown})
-
     def close(self) -> None:
         self._run.finish()
-
-
-class _Trackio:
-    def __init__(self, name: LogName) -> None:
-        self._trackio = self._quietly(lambda: import_module("trackio"))
-        # Trackio identifies a run by its name.
-        run_name = f"{name.title}-{name.id}".replace("/", "-")
-        self._run: Any = self._quietly(
-            lambda: self._trackio.init(
-                project=PROJECT,
-                name=run_name,
-                resume="allow",
-                config=dict(name.config),
-                embed=False,
-                auto_log_gpu=False,
-                auto_log_cpu=False,
-            )
-        )
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._quietly(lambda: self._run.log(dict(metrics), step=step))
-
-    def write_table(self, table: DialogueTable) -> None:
-        shown = self._trackio.Table(columns=list(COLUMNS), data=table.rows)
-        self._quietly(lambda: self._run.log({table.name: shown}, step=table.step))
-
-    def close(self) -> None:
-        self._quietly(self._trackio.finish)
-
-    @staticmethod
-    def _quietly(work: Callable[[], Any]) -> Any:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints to stdout, which is for a command's result
-            return work()
 
 
 OPENERS: dict[LogTarget, Callable[[LogName], Log]] = {
     "tensorboard": _TensorBoard,
     "wandb": _Wandb,
-    "trackio": _Trackio,
 }

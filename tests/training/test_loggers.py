@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import struct
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -19,7 +18,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training import loggers
 from sweet.training.config import TrainCriticConfig
-from sweet.training.dialogue_tables import DialogueTable
 from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
 from sweet.training.stage import run_train_critic
 from tests.stages.heard import Heard
@@ -54,9 +52,6 @@ class Fails:
         self.left -= 1
         if self.left < 0:
             raise ConnectionError("nobody there")
-
-    def write_table(self, table: DialogueTable) -> None:
-        raise AssertionError("a critic has no dialogues")
 
     def close(self) -> None:
         Fails.closed += 1
@@ -102,10 +97,10 @@ def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: py
 
 def test_a_failing_log_warns_once_and_the_training_continues(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers, "find_spec", lambda name: True)
-    monkeypatch.setitem(loggers.OPENERS, "trackio", Fails)
+    monkeypatch.setitem(loggers.OPENERS, "wandb", Fails)
     heard = Heard()
-    result = run_train_critic(run, CONFIG.model_copy(update={"log_to": ("trackio",)}), heard)
-    assert heard.warnings == ["Logging to trackio stopped (nobody there); the run has all metrics."]
+    result = run_train_critic(run, CONFIG.model_copy(update={"log_to": ("wandb",)}), heard)
+    assert heard.warnings == ["Logging to wandb stopped (nobody there); the run has all metrics."]
     assert Fails.closed == 1
     assert result.metrics.steps == len([row for row in rows(run, "train-critic-1") if "loss" in row])
 
@@ -166,27 +161,3 @@ def test_wandb_keeps_the_run_offline(run: Run, monkeypatch: pytest.MonkeyPatch) 
             if "loss" in items:
                 found[items["step"]] = items["loss"]
     assert found == {row["step"]: row["loss"] for row in expected if "loss" in row}
-
-
-def trackio_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file in which Trackio keeps metrics: of this test, or of the first of this process that used it."""
-    from importlib import import_module
-
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported
-    return Path(import_module("trackio.utils").TRACKIO_DIR) / "sweet.db"
-
-
-@needs("trackio")
-@pytest.mark.filterwarnings("ignore")
-def test_trackio_continues_the_same_run(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database = trackio_database(tmp_path, monkeypatch)
-    trained_in_two_parts(run, "trackio")
-    assert capsys.readouterr().out == ""
-    with sqlite3.connect(database) as opened:
-        where = "where run_name like 'run-critic-1-%'"
-        found = opened.execute(f"select run_name, step, metrics from metrics {where} order by id").fetchall()
-    assert len({name for name, *_ in found}) == 1
-    logged = [step for _, step, metrics in found if "loss" in json.loads(metrics)]
-    assert logged == [*range(1, 9), *range(7, max(logged) + 1)]
