@@ -19,7 +19,6 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from sweet.credit.hyperparameters import Hyperparameters
 from sweet.errors import SweetError
 from sweet.learn.components import Objective
 from sweet.runs.manifest import Kind
@@ -148,6 +147,23 @@ class RewardTraining:
     epochs: int
     batch: int
     lr: float | None = None
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The settings of a training that depend on what is learned and on the size of the model.
+
+    Attributes:
+        lr: peak learning rate.
+        nll: weight of the likelihood term.
+        epochs: passes over the examples.
+        batch: examples per step.
+    """
+
+    lr: float
+    nll: float
+    epochs: int
+    batch: int
 
 
 class Models(Protocol):

@@ -8,8 +8,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from sweet.credit.base import CreditRule
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import CreditRule, Hyperparameters
 from sweet.learn.components import Objective, PolicyGradient
 from sweet.tasks.base import ProtocolName
 

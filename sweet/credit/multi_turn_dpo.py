@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sweet.credit.base import Batch, Credit, CreditRule, Models
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models
 from sweet.learn.components import Objective
 from sweet.tasks.base import ProtocolName
 

@@ -16,8 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, CreditRule, Models, Which, nothing_to_learn
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, Which, nothing_to_learn
 from sweet.learn.components import Distillation, Objective
 from sweet.preferences.label import learnable
 from sweet.tasks.base import ProtocolName

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sweet.credit.base import Batch, Credit, CreditRule, Models, SampledReply
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, SampledReply
 from sweet.learn.components import Objective
 from sweet.plugin_code import PluginCode
 from sweet.plugins import Plugin

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweet.credit.base import Batch, Credit, CreditRule, Models, nothing_to_learn
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, nothing_to_learn
 from sweet.learn.components import Objective
 from sweet.preferences.label import usable_dialogues
 from sweet.tasks.base import ProtocolName

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sweet.credit.base import Batch, Credit, CreditRule, Models
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models
 from sweet.learn.components import Objective
 from sweet.tasks.base import ProtocolName
 

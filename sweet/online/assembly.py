@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sweet.credit.base import CreditRule
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import CreditRule, Hyperparameters
 from sweet.learn.engine import CLIP, Engine
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from sweet.credit.base import Batch, CreditRule, NothingToLearn
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example, Objective
 from sweet.learn.engine import Engine

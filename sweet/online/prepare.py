@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 
-from sweet.credit.base import CreditRule
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import CreditRule, Hyperparameters
 from sweet.credit.names import rule_names
 from sweet.credit.registry import credit_rule, rule_class
 from sweet.errors import SweetError, UsageError

@@ -19,7 +19,7 @@ from sweet import collector
 with collector.paused():
     import torch
 
-    from sweet.credit.hyperparameters import Hyperparameters
+    from sweet.credit.base import Hyperparameters
     from sweet.credit.registry import credit_rule
     from sweet.learn.distributed import PROGRESS
     from sweet.learn.engine import CLIP

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Hyperparameters
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.loop import LoopSettings

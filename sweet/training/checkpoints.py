@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Hyperparameters
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.learn.best_checkpoint import best_files

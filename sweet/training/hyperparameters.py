@@ -16,7 +16,7 @@ al., LoRA Without Regret, 2025).
 
 from __future__ import annotations
 
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Hyperparameters
 from sweet.credit.registry import rule_class
 from sweet.tasks.base import ProtocolName
 

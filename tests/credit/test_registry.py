@@ -23,8 +23,7 @@ from tests.packages import write_package
 from tests.stages.learn_runs import make_agent, make_run, put
 
 GOOD = """
-from sweet.credit.base import Batch, Credit, CreditRule
-from sweet.credit.hyperparameters import Hyperparameters
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters
 from sweet.learn.components import Objective, PolicyGradient
 
 class Rule(CreditRule):
