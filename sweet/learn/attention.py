@@ -7,9 +7,6 @@ being stored.
 Without gradients a CPU computes a tree segment by segment, each of a few blocks: the model's layers compute the slots
 of the segment, and attention reads the stored keys and values of the slots before it. The numbers are the same; the
 states of a segment stay in the caches, where those of a whole tree would be written to memory between two operations.
-Most of these keys are seen by all slots of the segment, such as a prompt's by its replies. torch's attention reads them
-for all slots together and without a mask, and the others in small blocks, of which it wastes less; both results are
-merged by the log-sum-exp of their scores.
 
 torch's attention is used if the model would use it, with the query heads that share a key head as heads of one row, so
 that keys are never repeated; the backward pass then uses the saved results of the forward pass. A model's eager
@@ -33,7 +30,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from sweet.learn.blocks import Block, BlockTree, ReplayedSegment, Segment, gather
+from sweet.learn.blocks import Block, BlockTree, ReplayedSegment, gather
 from sweet.learn.flex import FlexTree
 from sweet.learn.tree import Tree
 
@@ -75,9 +72,7 @@ def tree_attention(
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
         regather = not hasattr(model, LAYERS_RECOMPUTED)
-        own = model.config.get_text_config()._attn_implementation
-        merges = own == "sdpa" and device.type == "cpu" and not (torch.is_grad_enabled() or model.training)
-        plan = BlockTree(tree, device, block=block, regather=regather, merges=merges)
+        plan = BlockTree(tree, device, block=block, regather=regather)
     with attention_of(model, plan):
         yield plan
 
@@ -128,17 +123,14 @@ def _attend(
     if isinstance(plan, FlexTree):
         return plan.attend(query, key, value, **kwargs), None
     key, value = plan.extended(module, key, value)
-    if len(plan.segment.common) and key.shape[3] == value.shape[3]:  # the kernel requires it
-        return _merged(query, key, value, plan.segment, **kwargs), None
     if original == "eager":
         attend = partial(sys.modules[type(module).__module__].eager_attention_forward, module, **kwargs)
         compute = partial(_eager_block, attend)
     else:
         compute = partial(_torch_block, regather=plan.regather, **kwargs)
-    blocks = plan.segment.whole_blocks
     # Split, because the gradient of each slice would be as large as all queries.
-    parts = torch.split(query, [block.stop - block.start for block in blocks], dim=2)
-    outputs = [compute(part, key, value, block) for part, block in zip(parts, blocks, strict=True)]
+    parts = torch.split(query, [block.stop - block.start for block in plan.segment], dim=2)
+    outputs = [compute(part, key, value, block) for part, block in zip(parts, plan.segment, strict=True)]
     return torch.cat(outputs, dim=1), None
 
 
@@ -151,67 +143,23 @@ def _torch_block(
     regather: bool,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **kwargs: Any,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    **_kwargs: Any,
 ) -> Tensor:
     """One block with torch's attention: [1, slots, heads, size]."""
-    _check(**kwargs)
-    part = _grouped(query, key)
+    if softcap is not None or position_bias is not None:
+        raise ValueError("torch's attention supports neither a soft cap nor a bias")
+    # [key heads, heads of one key head, slots, size]
+    part = query[0].reshape(key.shape[1], -1, *query.shape[2:])
     mask = block.mask(part.dtype)
     sees_all = len(block.keys) == key.shape[2]
     selected = [key, value] if sees_all else [gather(tensor, block.keys) for tensor in (key, value)]
-    keys, values = [_expanded(each, part) for each in selected]
+    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
     regathers = regather and not sees_all
     with _regather_in_backward(selected, (key, value), block.keys) if regathers else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
-    return _ungrouped(result)
-
-
-def _grouped(query: Tensor, key: Tensor) -> Tensor:
-    """[1, heads, slots, size] as [key heads, heads of one key head, slots, size]."""
-    return query[0].reshape(key.shape[1], -1, *query.shape[2:])
-
-
-def _expanded(key: Tensor, query: Tensor) -> Tensor:
-    """[1, key heads, slots, size] for a query as `_grouped` returns it, without a copy."""
-    return key[0, :, None].expand(-1, query.shape[1], -1, -1)
-
-
-def _ungrouped(result: Tensor) -> Tensor:
-    """The result for a query as `_grouped` returns it, as [1, slots, heads, size]."""
     return result.flatten(0, 1).transpose(0, 1)[None]
-
-
-def _check(*, softcap: float | None = None, position_bias: Tensor | None = None, **_kwargs: Any) -> None:
-    """Refuse what torch's attention does not support."""
-    if softcap is not None or position_bias is not None:
-        raise ValueError("torch's attention supports neither a soft cap nor a bias")
-
-
-def _merged(
-    query: Tensor, key: Tensor, value: Tensor, segment: Segment, scaling: float | None = None, **kwargs: Any
-) -> Tensor:
-    """A segment with torch's attention, over the keys in common and over those of each block: [1, slots, heads, size].
-
-    With Z = sum_k exp(s_k) over all scores and Z_c over those in common, attention is (Z_c / Z) o_c + (1 - Z_c / Z) o_b
-    for the results o_c and o_b over both parts, and Z_c / Z = sigmoid(log Z_c - log Z_b).
-    """
-    _check(**kwargs)
-    part = _grouped(query, key)
-
-    def attend(rows: Tensor, keys: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        selected = [_expanded(gather(each, keys), part) for each in (key, value)]
-        found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            rows, *selected, attn_mask=mask, scale=scaling
-        )
-        return found
-
-    rows = torch.split(part, [block.stop - block.start for block in segment.blocks], dim=2)
-    blocks = [
-        attend(each, block.keys, block.mask(part.dtype)) for each, block in zip(rows, segment.blocks, strict=True)
-    ]
-    apart, sums = (torch.cat(results, dim=2) for results in zip(*blocks, strict=True))
-    together, common = attend(part, segment.common)
-    return _ungrouped(torch.lerp(together, apart, torch.sigmoid(sums - common)[..., None].to(part.dtype)))
 
 
 def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor], keys: Tensor) -> saved_tensors_hooks:

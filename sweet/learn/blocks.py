@@ -11,10 +11,8 @@ the stored keys and values of the slots before it, or such a part with a graph (
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -31,9 +29,6 @@ memory, and take two to three times as long per row from 2,048 rows on."""
 
 GPU_SEGMENT_BLOCKS = 16
 """The same on a GPU, for the backward pass by segments alone: small products do not occupy it. Not measured."""
-
-MERGED_BLOCK = 64
-"""Slots of a block beside keys that the whole segment sees."""
 
 
 def segment_size(block: int | None = None, *, on_gpu: bool) -> int:
@@ -60,51 +55,20 @@ class Block:
         return self._masks[dtype]
 
 
-@dataclass
-class Segment:
-    """Consecutive blocks, and the slots before them that all their slots see. These `common` slots are none of the
-    blocks' keys."""
-
-    blocks: list[Block]
-    common: Tensor
-
-    @property
-    def slots(self) -> slice:
-        return slice(self.blocks[0].start, self.blocks[-1].stop)
-
-    @cached_property
-    def whole_blocks(self) -> list[Block]:
-        """The blocks with the slots in common among their keys."""
-        if not len(self.common):
-            return self.blocks
-        return [
-            Block(
-                block.start,
-                block.stop,
-                torch.cat([self.common, block.keys]),
-                torch.cat([block.visible.new_ones(len(block.visible), len(self.common)), block.visible], dim=1),
-            )
-            for block in self.blocks
-        ]
-
-
-def build_segment(ends: Tensor, slots: slice, block: int, *, merged: bool) -> Segment:
-    """The segment of some slots of a tree, in blocks of `block`; only if `merged`, it has slots in common.
+def build_blocks(ends: Tensor, slots: slice, block: int) -> list[Block]:
+    """Some slots of a tree in blocks of `block`.
 
     Args:
         ends: those of `Tree`, [slots].
     """
     numbers = torch.arange(slots.stop, device=ends.device)
-    is_common = ends[: slots.start] >= (slots.stop if merged else sys.maxsize)
     blocks = []
     for start in range(slots.start, slots.stop, block):
         own = numbers[start : start + block]
-        sees = ends[:start] > start
-        sees[: slots.start] &= ~is_common
-        keys = torch.cat([sees.nonzero()[:, 0], own])
+        keys = torch.cat([(ends[:start] > start).nonzero()[:, 0], own])
         visible = (keys[None] <= own[:, None]) & (own[:, None] < ends[keys][None])
         blocks.append(Block(start, start + len(own), keys, visible))
-    return Segment(blocks, is_common.nonzero()[:, 0])
+    return blocks
 
 
 class BlockTree:
@@ -115,41 +79,39 @@ class BlockTree:
         device: where it is computed.
         block: slots of a block; BLOCK by default.
         regather: store no gathered keys for the backward pass (see `_regather_in_backward`).
-        merges: whether the keys that all slots of a segment see may be read apart from the others (`_merged`).
 
     Attributes:
-        segment: the current segment.
+        segment: the blocks of the current segment.
         stored: the keys and values of each layer up to the current segment, each [1, heads, slots, size], stored slot
             by slot, in which order they are gathered fastest. Empty if there is one segment.
     """
 
-    segment: Segment
+    segment: list[Block]
 
-    def __init__(self, tree: Tree, device: torch.device, *, block: int | None, regather: bool, merges: bool) -> None:
+    def __init__(self, tree: Tree, device: torch.device, *, block: int | None, regather: bool) -> None:
         self.regather = regather
         self.ends = torch.tensor(tree.ends, device=device)
         self.stored: dict[Any, tuple[Tensor, Tensor]] = {}
-        self._block, self._merges = block or BLOCK, merges
+        self._block = block or BLOCK
 
     def segments(self, size: int) -> Iterator[slice]:
         """The slots of each segment of at most `size` slots, one after the other, while attention is computed for these
         slots only."""
         count = len(self.ends)
-        merged = self._merges and count > size
         for start in range(0, count, size):
             slots = slice(start, min(start + size, count))
-            block = min(self._block, MERGED_BLOCK) if merged else self._block
-            self.segment = build_segment(self.ends, slots, block, merged=merged)
+            self.segment = build_blocks(self.ends, slots, self._block)
             yield slots
 
     def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a layer up to the current segment, given those of the segment."""
-        if self.segment.slots == slice(0, len(self.ends)):
+        slots = slice(self.segment[0].start, self.segment[-1].stop)
+        if slots == slice(0, len(self.ends)):
             return key, value
         if module not in self.stored:
             self.stored[module] = self._empty(key), self._empty(value)
         for stored, each in zip(self.stored[module], (key, value), strict=True):
-            stored[:, :, self.segment.slots] = each
+            stored[:, :, slots] = each
         return self.stored[module]
 
     def _empty(self, like: Tensor) -> Tensor:
@@ -180,7 +142,7 @@ class ReplayedSegment:
         self._stored = stored
         count = len(self.past)
         seen = torch.cat([ends[self.past], ends[slots]]).clamp(max=slots.stop) - slots.start + count
-        self.segment = build_segment(seen, slice(count, len(seen)), BLOCK, merged=False)
+        self.segment = build_blocks(seen, slice(count, len(seen)), BLOCK)
 
     def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of a layer on the path and in the segment, given those of the segment."""

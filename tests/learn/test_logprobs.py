@@ -223,24 +223,13 @@ def test_a_tree_restores_the_attention_of_the_model(family: str) -> None:
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8),
     st.integers(1, 9),
     st.integers(1, 9),
-    st.booleans(),
 )
-def test_in_blocks_each_slot_sees_exactly_its_path(
-    sequences: list[list[int]], size: int, segment: int, merged: bool
-) -> None:
+def test_in_blocks_each_slot_sees_exactly_its_path(sequences: list[list[int]], size: int, segment: int) -> None:
     tree = build_tree(sequences)
     count, ends = len(tree.ids), torch.tensor(tree.ends)
     slots = [slice(start, min(start + segment, count)) for start in range(0, count, segment)]
-    segments = [blocks.build_segment(ends, each, size, merged=merged) for each in slots]
-    seen = {
-        block.start + row: sorted([*each.common.tolist(), *block.keys[block.visible[row]].tolist()])
-        for each in segments
-        for block in each.blocks
-        for row in range(block.stop - block.start)
-    }
-    whole = [block for each in segments for block in each.whole_blocks]
-    assert seen == {b.start + i: sorted(b.keys[row].tolist()) for b in whole for i, row in enumerate(b.visible)}
-    assert merged or not any(len(each.common) for each in segments)
+    found = [block for each in slots for block in blocks.build_blocks(ends, each, size)]
+    seen = {b.start + i: sorted(b.keys[row].tolist()) for b in found for i, row in enumerate(b.visible)}
     assert sorted(seen) == list(range(len(tree.ids)))
     for path in tree.paths:
         for depth, slot in enumerate(path):
