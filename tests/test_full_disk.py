@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from sweet.errors import SweetError, UsageError
 from sweet.full_disk import full_disk
 from sweet.learn.engine import save_atomically
-from sweet.learn.failure import error_fields
+from sweet.learn.launcher import error_fields
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run

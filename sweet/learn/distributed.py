@@ -37,7 +37,7 @@ from sweet import supervisor
 from sweet.errors import SweetError, UsageError
 from sweet.installation import child_environment, install_command, unsuitable_versions
 from sweet.learn import slurm
-from sweet.learn.failure import error_of, error_paths, has_known_error
+from sweet.learn.launcher import error_of, error_paths, has_known_error
 from sweet.llm.servers import bind
 
 LAUNCHER = "sweet.learn.launcher"

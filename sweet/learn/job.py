@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
-from sweet.learn.failure import error_of
+from sweet.learn.launcher import error_of
 from sweet.learn.loop import LoopSettings
 from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence, VisionModel

@@ -18,7 +18,7 @@ from typing import Any
 
 from sweet import collector
 from sweet.errors import SweetError
-from sweet.learn.failure import write_error
+from sweet.learn.launcher import write_error
 
 with collector.paused():
     import torch

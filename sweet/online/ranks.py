@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sweet.files import write_whole
 from sweet.learn.distributed import Launchers
-from sweet.learn.failure import error_of
+from sweet.learn.launcher import error_of
 from sweet.learn.metrics import Record
 from sweet.online.devices import Devices
 from sweet.stages.base import Reporter

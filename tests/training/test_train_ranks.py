@@ -19,8 +19,8 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn import distributed
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout, read_hostfile
-from sweet.learn.failure import error_path
 from sweet.learn.job import Job, checkpoint_path, train_in_ranks
+from sweet.learn.launcher import error_path
 from sweet.learn.loop import LoopSettings
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.trainee import Start
