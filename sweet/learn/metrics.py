@@ -140,12 +140,12 @@ class MicroBatchSums:
         compared = [bool(example.rejected) for example in examples]
         margins = (losses.chosen - losses.rejected).detach() * torch.tensor(compared, device=self._device)
         measured = [losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()]
-        of_tokens, advantages = torch.zeros(len(OF_TOKENS), device=self._device), torch.zeros(2 * self._turn_count)
+        of_tokens = torch.zeros(len(OF_TOKENS), device=self._device)
+        advantages = torch.zeros(2 * self._turn_count, device=self._device)
         weighted = 0
         if losses.statistics is not None:
             weighted = losses.statistics.tokens
             of_tokens = torch.stack([getattr(losses.statistics, name) for name in OF_TOKENS])
-        advantages = advantages.to(self._device)
         if losses.advantages is not None:
             positions, counts = turn_positions(pool, examples, self._turn_count)
             advantages.index_add_(0, torch.tensor(positions, device=self._device), losses.advantages)
