@@ -298,12 +298,9 @@ class RegressionCritic(Critic):
         for turn, rows in zip(turns, groups, strict=True):
             sampled = [scores[row] for row in rows][: turn.sampled]
             baseline = sum(sampled) / max(len(sampled), 1)
-            lengths = [row.spans[0].stop - row.spans[0].start for row in rows]
+            found = [(scores[row], row.spans[0]) for row in rows]
             scored_replies.append(
-                [
-                    ScoredReply(scores[row] - baseline, size, score=scores[row])
-                    for row, size in zip(rows, lengths, strict=True)
-                ]
+                [ScoredReply(one - baseline, span.stop - span.start, score=one) for one, span in found]
             )
         return scored_replies
 
