@@ -6,6 +6,7 @@ model there, and each rank its error. Images are passed as the paths of their fi
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ class Job:
     vision: VisionModel | None = None
 
     def write(self, folder: Path) -> None:
-        write_whole(folder / FILE, JOB.dump_json(self))
+        # Not by `dump_json`, which writes null for what is infinite.
+        write_whole(folder / FILE, json.dumps(JOB.dump_python(self, mode="json")).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +88,8 @@ class Checkpoints:
             return data, reward
         path, anew = self.folder / EXAMPLES, "train without --resume"
         if not resume or not path.exists():
-            write_whole(path, _RECORD.dump_json(_Recorded(digest, data.examples, reward)))
+            content = _RECORD.dump_python(_Recorded(digest, data.examples, reward), mode="json")
+            write_whole(path, json.dumps(content).encode())  # `dump_json` writes null for what is infinite
             return data, reward
         try:
             with open_regular(path) as file:

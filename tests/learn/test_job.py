@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
 
-from sweet.learn.components import Example, Objective
+from sweet.learn.components import Example, Objective, TokenTerms
 from sweet.learn.job import Job
 from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
@@ -54,7 +55,7 @@ def make_job(folder: Path, pool: list[TokenSequence], vision: VisionModel | None
         digest="d",
         resume=False,
         pool=pool,
-        examples=[Example("pair", (0,), (1,), group="dialogue 1")],
+        examples=[Example("pair", (0,), (1,), group="dialogue 1", terms=(TokenTerms((-1.0, -math.inf)),))],
         heldout=[Example("apart", (1,), (0,), goals=(1.0, 0.25))],
         vision=vision,
     )
