@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,6 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 LARGEST_LIST = 1 << 31
 """Bytes of a JSON list at most: it is read at once."""
-_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def read_trajectories(path: Path, format: Format = "published", scorer: str | None = None) -> Iterator[Trajectory]:
@@ -53,15 +51,14 @@ def read_trajectories(path: Path, format: Format = "published", scorer: str | No
     Raises:
         InputError: the file does not exist, is empty, or a row is invalid; with the line.
     """
-    reader = _Reader(path)
     format = format_of(path) if format == "auto" else format
-    rows: Iterator[tuple[int, Any]]
+    reader = _Reader(path, is_list=format == "published" and _is_list(path))
     if format == "verifiers":
         rows = read_verifiers(path)
     elif format == "inspect":
         rows = read_inspect(path, scorer)
     else:
-        rows = json_list(path) if _first_character(path) == "[" else read_rows(path)
+        rows = read_list(path) if reader.is_list else read_rows(path)
     for line, row in rows:
         yield reader.trajectory(line, row)
     if not reader.count:
@@ -71,8 +68,8 @@ def read_trajectories(path: Path, format: Format = "published", scorer: str | No
 class _Reader:
     """Converts rows to trajectories, and checks that ids are unique and tasks of the same id are equal."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, is_list: bool) -> None:
+        self.path, self.is_list = path, is_list
         self.count = 0
         self.lines: dict[str, int] = {}
         self.contents: dict[str, str] = {}
@@ -80,7 +77,10 @@ class _Reader:
     def trajectory(self, line: int, row: Any) -> Trajectory:
         if not isinstance(row, dict):
             raise self._wrong(line, "A dialogue must be a JSON object.")
-        self._check_text(line, row)
+        try:
+            to_json(row)
+        except ValueError as error:  # lone surrogates, which JSON can express but files and tokenizers cannot
+            raise self._wrong(line, f"The row cannot be written as Unicode text: {error}.") from error
         fields = dict(row)
         fields["id"] = self._name(line, row.get("id"), "id") or f"{self.path.stem}-{self.count:05d}"
         fields["task"] = self._task(line, row)
@@ -89,19 +89,19 @@ class _Reader:
             fields["answer"] = NO_ANSWER
         if fields["answer"] == NO_ANSWER:
             fields.setdefault("outcome", "out_of_turns")
-        self._check_reward(line, row.get("reward"))
+        reward = row.get("reward")
+        if reward is not None and (
+            isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward)
+        ):
+            raise self._wrong(line, f"reward: {reward!r} is not a finite number.")
         try:
             trajectory = Trajectory.model_validate(fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise self._wrong(line, f"{_dotted(first['loc'])}: {first['msg']}.") from error
+            raise self._wrong(line, f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
         if trajectory.id in self.lines:
-            raise InputError(
-                f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}.",
-                path=self.path,
-                line=line,
-                fix="give every dialogue a different id, or none",
-            )
+            what = f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}."
+            raise self._wrong(line, what, "give every dialogue a different id, or none")
         self.lines[trajectory.id] = line
         self.count += 1
         return trajectory
@@ -119,12 +119,8 @@ class _Reader:
         content = digest_of({key: value for key, value in task.items() if key != "id"})
         task["id"] = self._name(line, given.get("id"), "task.id") or f"task-{content}"
         if self.contents.setdefault(task["id"], content) != content:
-            raise InputError(
-                f"The task {task['id']!r} differs from the task with the same id in a previous line.",
-                path=self.path,
-                line=line,
-                fix="give different tasks different ids, or none",
-            )
+            what = f"The task {task['id']!r} differs from the task with the same id in a previous line."
+            raise self._wrong(line, what, "give different tasks different ids, or none")
         return task
 
     def _turns(self, line: int, given: Any) -> list[Any]:
@@ -151,21 +147,10 @@ class _Reader:
             raise self._wrong(line, f"{key}: must be a non-empty text.")
         return str(given)
 
-    def _check_text(self, line: int, row: dict[str, Any]) -> None:
-        """Reject lone surrogates, which JSON can express but files and tokenizers cannot."""
-        try:
-            to_json(row)
-        except ValueError as error:
-            raise self._wrong(line, f"The row cannot be written as Unicode text: {error}.") from error
-
-    def _check_reward(self, line: int, reward: Any) -> None:
-        if reward is None:
-            return
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
-            raise self._wrong(line, f"reward: {reward!r} is not a finite number.")
-
-    def _wrong(self, line: int, what: str) -> InputError:
-        return InputError(what, path=self.path, line=line, fix="correct this line, or remove it")
+    def _wrong(self, line: int, what: str, fix: str = "correct it, or remove it") -> InputError:
+        if self.is_list:
+            return InputError(f"Element {line} of the list: {what}", path=self.path, fix=fix)
+        return InputError(what, path=self.path, line=line, fix=fix)
 
 
 def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
@@ -182,62 +167,35 @@ def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
     return turn | said | {"thought": parts.thought.strip()}
 
 
-def _dotted(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in loc)
+def _is_list(path: Path) -> bool:
+    """Return whether a file is a JSON list, by its first character.
 
-
-def _first_character(path: Path) -> str:
+    Raises:
+        InputError: it cannot be read.
+    """
     try:
         with path.open(encoding="utf-8-sig") as file:
-            for line in file:
-                if text := line.lstrip():
-                    return text[0]
+            return next((line.lstrip()[0] for line in file if line.strip()), "") == "["
     except FileNotFoundError as error:
         raise no_such_file(path) from error
     except IsADirectoryError as error:
-        raise InputError("This is a folder, not a file.", path=path) from error
+        raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
     except UnicodeDecodeError as error:
         raise InputError("The file is not UTF-8 text.", path=path) from error
-    return ""
 
 
-def json_list(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of a file's JSON list, each with the line it begins in.
+def read_list(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the elements of a file's JSON list, each with its number from 1.
 
     Raises:
-        InputError: the file is larger than `LARGEST_LIST`, or no JSON list; with the line.
+        InputError: the file is larger than `LARGEST_LIST`, or no JSON list.
     """
+    fix = "one JSON object per line, or a JSON list of objects"
     if path.stat().st_size > LARGEST_LIST:
         raise InputError("The JSON list is larger than 2 GiB.", path=path, fix="one JSON object per line")
-    text = path.read_text("utf-8-sig")
-    decoder, at, line = json.JSONDecoder(), text.index("[") + 1, text.count("\n", 0, text.index("[")) + 1
-
-    def skip_blanks() -> str:
-        nonlocal at, line
-        start, at = at, _BLANKS.match(text, at).end()  # type: ignore[union-attr]
-        line += text.count("\n", start, at)
-        return text[at : at + 1]
-
-    def wrong(what: str) -> InputError:
-        return InputError(what, path=path, line=line, fix="one JSON object per line, or a JSON list of objects")
-
-    ended = skip_blanks() == "]"
-    while not ended:
-        skip_blanks()
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            line += text.count("\n", at, error.pos)
-            raise wrong(f"The JSON is broken: {error.msg}.") from error
-        except RecursionError as error:
-            raise wrong("The JSON is nested too deeply.") from error
-        yield line, value
-        line, at = line + text.count("\n", at, end), end
-        separator = skip_blanks()
-        if separator not in (",", "]"):
-            raise wrong("The list continues without a comma, or ends too early.")
-        ended = separator == "]"
-        at += not ended
-    at += 1
-    if skip_blanks():
-        raise wrong("There is text after the end of the list.")
+    try:
+        yield from enumerate(json.loads(path.read_text("utf-8-sig")), 1)
+    except json.JSONDecodeError as error:
+        raise InputError(f"The JSON is broken: {error.msg}.", path=path, line=error.lineno, fix=fix) from error
+    except RecursionError as error:
+        raise InputError("The JSON is nested too deeply.", path=path, fix=fix) from error
