@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from sweet.render.page import Block, Screenshot
+from sweet.tasks.html.compare import differences, weight
 from sweet.tasks.html.view import Part, View, view_of
 
 COLORS = st.sampled_from(["#ffffff", "#f3f4f6", "#111827", "#10b981", "#1d4ed8", "#ef4444", "#000000"])
@@ -48,3 +49,9 @@ def shot(view: View) -> Screenshot:
         ink = part.color if part.kind == "text" else "#000000"
         blocks.append(Block("div", *about, ink, box, part.font_size, part.bold, part.kind == "image"))
     return Screenshot(b"", 1280, view.height, tuple(blocks))
+
+
+def score(page: View, reference: View) -> float:
+    """The similarity of a page to the reference, 0 to 1: the share of its weight that does not differ."""
+    whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * reference.width * reference.height
+    return whole / (whole + sum(difference.weight for difference in differences(page, reference)))

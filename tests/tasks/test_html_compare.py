@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sweet.tasks.base import Message
 from sweet.tasks.html import words
-from sweet.tasks.html.compare import differences, score
+from sweet.tasks.html.compare import differences
 from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import Part, View
 from sweet.tasks.html.writer import as_page, first_draft, improve, read_page, write
-from tests.tasks.html_pages import VIEWS, seen
+from tests.tasks.html_pages import VIEWS, score, seen
 
 LIMIT = 1000
 TITLE = Part("text", 40, 30, 400, 48, "#111827", "Corner Bakery", 32, True)

@@ -1,8 +1,7 @@
-"""The diagnostics of pages: the assignment, the colour difference, and the metrics over blocks."""
+"""The diagnostics of pages: the similarities of texts, and the metrics over blocks."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -16,69 +15,12 @@ from sweet.tasks.html.diagnostics import (
     MOST_BLOCKS,
     MOST_LOOKED_AT,
     NOTHING,
-    assign,
-    ciede2000,
-    color_difference,
     diagnose,
-    lab,
     similarities,
     unseen,
 )
+from sweet.tasks.html.view import FARTHEST, color_distance
 from tests.render.pictures import png
-
-MATRICES = st.integers(1, 5).flatmap(
-    lambda columns: st.lists(
-        st.lists(st.integers(-9, 9).map(float), min_size=columns, max_size=columns), min_size=1, max_size=5
-    )
-)
-
-
-@given(MATRICES)
-def test_the_assignment_is_optimal(rows: list[list[float]]) -> None:
-    gains = np.array(rows)
-    pairs = assign(gains)
-    assert len(pairs) == min(gains.shape) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
-    small, wide = (gains, gains.T)[gains.shape[0] > gains.shape[1]], max(gains.shape)
-    best = max(
-        sum(small[i, j] for i, j in enumerate(columns))
-        for columns in itertools.permutations(range(wide), small.shape[0])
-    )
-    assert sum(gains[i, j] for i, j in pairs) == best
-
-
-def test_an_empty_matrix_has_no_pairs() -> None:
-    assert assign(np.zeros((0, 3))) == assign(np.zeros((3, 0))) == []
-
-
-# From table 1 of G. Sharma et al. (2005).
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ((50.0, 2.6772, -79.7751), (50.0, 0.0, -82.7485), 2.0425),
-        ((50.0, 3.1571, -77.2803), (50.0, 0.0, -82.7485), 2.8615),
-        ((50.0, -1.3802, -84.2814), (50.0, 0.0, -82.7485), 1.0),
-        ((50.0, 2.5, 0.0), (50.0, 0.0, -2.5), 4.3065),
-        ((50.0, 2.5, 0.0), (73.0, 25.0, -18.0), 27.1492),
-        ((50.0, 2.5, 0.0), (61.0, -5.0, 29.0), 22.8977),
-        ((50.0, 2.5, 0.0), (56.0, -27.0, -3.0), 31.9030),
-        ((50.0, 2.5, 0.0), (58.0, 24.0, 15.0), 19.4535),
-        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
-    ],
-)
-def test_ciede2000_has_the_published_values(
-    one: tuple[float, float, float], other: tuple[float, float, float], expected: float
-) -> None:
-    assert ciede2000(one, other) == pytest.approx(expected, abs=1e-4)
-    assert ciede2000(other, one) == pytest.approx(expected, abs=1e-4)
-
-
-def test_colours() -> None:
-    assert lab("#ffffff") == pytest.approx((100, 0, 0), abs=0.02)
-    assert color_difference("#000000", "#ffffff") == pytest.approx(100, abs=0.01)
-    assert color_difference("#123456", "#123456") == 0
-    assert color_difference("#ff0000", "#fe0000") < 1 < color_difference("#ff0000", "#00ff00")
-    with pytest.raises(ValueError, match="not a colour"):
-        lab("red")
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=4), st.lists(st.text(max_size=12), min_size=1, max_size=4))
@@ -135,7 +77,7 @@ def test_each_metric_detects_one_flaw() -> None:
     painted = diagnose(shot(welcome, replace(order, color="#ffffff")), REFERENCE)
     assert painted is not None
     assert (painted.block_match, painted.position) == (1, 1)
-    assert painted.color == pytest.approx(1 - color_difference("#ff0000", "#ffffff") / 200)
+    assert painted.color == pytest.approx(1 - color_distance("#ff0000", "#ffffff") / (2 * FARTHEST))
     said = diagnose(shot(welcome, replace(order, text="Order breads online")), REFERENCE)
     assert said is not None
     assert 0.9 < said.text < 1 == said.block_match

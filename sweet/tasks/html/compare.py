@@ -1,4 +1,4 @@
-"""Compare two rendered pages part by part: list the differences with their weights, and score the similarity.
+"""Compare two rendered pages part by part: list the differences with their weights.
 
 Parts of the page and of the reference are paired: first identical texts, nearest first, then similar texts, then boxes
 and images by their overlap. Unpaired parts are missing from the page or extra. A pair may differ in its text, place,
@@ -8,12 +8,12 @@ less. `sweet.tasks.html.words` puts differences into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from sweet.tasks.html.view import SAME_COLOR, Part, View, color_distance
+from sweet.tasks.html.view import FARTHEST, SAME_COLOR, Part, View, color_distance, greedy
 
 QUOTED = 300
 """Characters of a text that are compared and quoted; a longer text is cut."""
@@ -23,7 +23,6 @@ _SIZE = 0.1
 """Relative tolerance for sizes."""
 _FONT = 0.08
 _COVERS = 0.3
-_DARKEST = 441.0
 _FAR = 150.0
 """Distance in px from which a misplaced text weighs as much as a missing one."""
 _FUZZY = 120
@@ -59,7 +58,7 @@ def differences(page: View, reference: View) -> list[Difference]:
     found += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
     step = color_distance(page.background, reference.background)
     if step > SAME_COLOR:
-        found.append(Difference("background", reference.width * reference.height * max(step / _DARKEST, _FAINT)))
+        found.append(Difference("background", reference.width * reference.height * max(step / FARTHEST, _FAINT)))
     off = abs(page.height - reference.height)
     if off > max(_PLACE, 0.02 * reference.height):
         # The height follows from the parts, so it is mentioned after them.
@@ -71,14 +70,7 @@ def weight(part: Part, view: View) -> float:
     """Return the visual weight of a part of `view`, in px²."""
     if part.kind != "box":
         return part.area * (1.5 if part.kind == "text" else 1.0)
-    return part.area * max(color_distance(part.color, view.color_under(part)) / _DARKEST, _FAINT)
-
-
-def score(page: View, reference: View) -> float:
-    """Return the similarity of the page to the reference, 0 to 1: the share of its weight that does not differ."""
-    whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * reference.width * reference.height
-    lost = sum(difference.weight for difference in differences(page, reference))
-    return whole / (whole + lost)
+    return part.area * max(color_distance(part.color, view.color_under(part)) / FARTHEST, _FAINT)
 
 
 def normalized(text: str) -> str:
@@ -95,26 +87,12 @@ def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[
     left, right = sorted(page, key=_order), sorted(reference, key=_order)
     pairs: list[tuple[Part, Part]] = []
     for candidates in (_same_text, _like_text, _covering):
-        found = _greedy(left, right, candidates)
+        found = greedy(candidates(left, right))
         pairs += [(left[i], right[j]) for i, j in found]
         used_left, used_right = {i for i, _ in found}, {j for _, j in found}
         left = [part for i, part in enumerate(left) if i not in used_left]
         right = [part for j, part in enumerate(right) if j not in used_right]
     return pairs, left, right
-
-
-def _greedy(
-    left: list[Part], right: list[Part], candidates: Callable[[list[Part], list[Part]], list[tuple[float, int, int]]]
-) -> list[tuple[int, int]]:
-    """Return pairs of indices from `candidates`, in the order of their costs, each part at most once."""
-    taken_left, taken_right = set[int](), set[int]()
-    pairs: list[tuple[int, int]] = []
-    for _, i, j in sorted(candidates(left, right)):
-        if i not in taken_left and j not in taken_right:
-            taken_left.add(i)
-            taken_right.add(j)
-            pairs.append((i, j))
-    return pairs
 
 
 def _same_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
@@ -131,7 +109,7 @@ def _same_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, in
 
 
 def _like_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
-    from sweet.tasks.html.diagnostics import MIN_SIMILARITY, similarities
+    from sweet.tasks.html.diagnostics import MIN_SIMILARITY, similarities  # numpy
 
     ours, theirs = _longest_texts(left), _longest_texts(right)
     if not ours or not theirs:
@@ -158,7 +136,7 @@ def _covering(left: list[Part], right: list[Part]) -> list[tuple[float, int, int
                 continue
             cover = _cover(one, other)
             if cover >= _COVERS:
-                colour = color_distance(one.color, other.color) / _DARKEST if one.kind == "box" else 0.0
+                colour = color_distance(one.color, other.color) / FARTHEST if one.kind == "box" else 0.0
                 found.append((1 - cover + colour, i, j))
     return found
 
@@ -187,7 +165,7 @@ def _changed(shown: Part, wanted: Part, reference: View) -> Difference | None:
         spoils["place"] = min(1.0, _distance(shown, wanted) / _FAR)
     step = color_distance(shown.color, wanted.color) if wanted.kind != "image" else 0.0
     if step > SAME_COLOR:
-        spoils["color"] = max(step / _DARKEST, _FAINT)
+        spoils["color"] = max(step / FARTHEST, _FAINT)
     if wanted.kind == "text":
         if normalized(shown.text) != normalized(wanted.text):
             spoils["text"] = (

@@ -1,10 +1,10 @@
 """Four metrics of the texts of a page and its reference, which explain the cosine of their screenshots.
 
-They follow Design2Code (C. Si et al., 2024, section 3.2): the text blocks of both pages are paired so that the sum of
-their text similarities is maximal, pairs that are too dissimilar are dropped, and the remaining pairs are compared.
-Unlike there, the blocks are boxes reported by the browser, not detected in an image, and texts are compared by pairs of
-neighbouring letters, since single letters hardly distinguish sentences. A text that cannot be seen in the page's
-screenshot is not paired with one that can be seen in the reference's (see `sweet.tasks.html.diagnostics`).
+They follow Design2Code (C. Si et al., 2024, section 3.2): the text blocks of both pages are paired, the most similar
+texts first, down to a least similarity, and the pairs are compared. Unlike there, the blocks are boxes reported by the
+browser, not detected in an image, texts are compared by pairs of neighbouring letters, since single letters hardly
+distinguish sentences, and colours as `sweet.tasks.html.compare` does. A text that cannot be seen in the page's
+screenshot is not paired with one that can be seen in the reference's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sweet.render.page import Block, Screenshot
 from sweet.render.screenshot_images import read_image
-from sweet.tasks.html.view import SAME_COLOR
+from sweet.tasks.html.view import FARTHEST, SAME_COLOR, color_distance, greedy
 from sweet.tasks.scores import Metric, Score, reward
 
 MIN_SIMILARITY = 0.5
@@ -42,7 +42,7 @@ class Diagnostics:
             neighbouring letters of both texts, their ends included.
         position: mean over the pairs of 1 - max(|x_p - x_q|, |y_p - y_q|), the blocks' centres by width and height of
             their own page.
-        color: mean over the pairs of 1 - min(1, CIEDE2000 of the texts' colours / 100).
+        color: mean over the pairs of 1 - the distance of the texts' colours over that of black and white.
     """
 
     block_match: float
@@ -70,7 +70,7 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
     hidden = unseen(page, shown)
     if hidden.any():
         similarity[np.ix_(~unseen(reference, wanted), hidden)] = 0.0
-    pairs = [(i, j) for i, j in assign(similarity) if similarity[i, j] >= MIN_SIMILARITY]
+    pairs = greedy([(-float(similarity[i, j]), int(i), int(j)) for i, j in np.argwhere(similarity >= MIN_SIMILARITY)])
     if not pairs:
         return NOTHING
     paired = sum(_area(wanted[i]) + _area(shown[j]) for i, j in pairs)
@@ -79,7 +79,7 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
         block_match=paired / everything,
         text=_mean([float(similarity[i, j]) for i, j in pairs]),
         position=_mean([_closeness(wanted[i], reference, shown[j], page) for i, j in pairs]),
-        color=_mean([1 - min(1.0, color_difference(wanted[i].color, shown[j].color) / 100) for i, j in pairs]),
+        color=_mean([1 - color_distance(wanted[i].color, shown[j].color) / FARTHEST for i, j in pairs]),
     )
 
 
@@ -146,122 +146,6 @@ METRICS = {
     "cosine": Metric(reward, low=-1.0),
     **{name: Metric(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__},
 }
-
-
-def assign(gains: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Return the min(rows, columns) pairs (row, column) with the largest sum of gains, ordered by row.
-
-    Each row and each column is in at most one pair. The method is shortest augmenting paths with potentials (H. W.
-    Kuhn, 1955; R. Jonker and A. Volgenant, Computing 38, 1987), in O(rows² columns).
-
-    Args:
-        gains: [rows, columns].
-    """
-    if gains.size == 0:
-        return []
-    if gains.shape[0] > gains.shape[1]:
-        return sorted((row, column) for column, row in assign(gains.T))
-    cost = gains.max() - gains
-    rows, columns = cost.shape
-    # Column 0 and row 0 mean "none": an augmenting path starts from column 0, to which the new row is assigned.
-    of_column = np.zeros(columns + 1, dtype=np.intp)
-    row_price, column_price = np.zeros(rows + 1), np.zeros(columns + 1)
-    for row in range(1, rows + 1):
-        of_column[0] = row
-        at = 0
-        least = np.full(columns + 1, np.inf)
-        came_from = np.zeros(columns + 1, dtype=np.intp)
-        reached = np.zeros(columns + 1, dtype=bool)
-        while of_column[at]:
-            reached[at] = True
-            here = of_column[at]
-            open_ = np.flatnonzero(~reached)
-            reduced = cost[here - 1, open_ - 1] - row_price[here] - column_price[open_]
-            nearer = reduced < least[open_]
-            least[open_[nearer]] = reduced[nearer]
-            came_from[open_[nearer]] = at
-            at = int(open_[np.argmin(least[open_])])
-            step = least[at]
-            row_price[of_column[reached]] += step
-            column_price[reached] -= step
-            least[~reached] -= step
-        while at:
-            of_column[at] = of_column[came_from[at]]
-            at = int(came_from[at])
-    return sorted((int(of_column[column]) - 1, column - 1) for column in range(1, columns + 1) if of_column[column])
-
-
-_WHITE = (0.95047, 1.0, 1.08883)
-"""The white point of sRGB, D65."""
-
-
-def color_difference(one: str, other: str) -> float:
-    """Return the CIEDE2000 difference of two sRGB colours "#rrggbb": 0 for the same, 100 for black and white.
-
-    Raises:
-        ValueError: one of them is not such a colour.
-    """
-    return ciede2000(lab(one), lab(other))
-
-
-def lab(colour: str) -> tuple[float, float, float]:
-    """Return the CIE L*a*b* values (D65) of "#rrggbb"."""
-    if len(colour) != 7 or colour[0] != "#":
-        raise ValueError(f"not a colour: {colour[:20]!r}")
-    r, g, b = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
-    x = 0.4124564 * r + 0.3575761 * g + 0.1804375 * b
-    y = 0.2126729 * r + 0.7151522 * g + 0.0721750 * b
-    z = 0.0193339 * r + 0.1191920 * g + 0.9503041 * b
-    fx, fy, fz = (_root(value / white) for value, white in zip((x, y, z), _WHITE, strict=True))
-    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
-
-
-def _linear(value: float) -> float:
-    return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
-
-
-def _root(value: float) -> float:
-    return math.cbrt(value) if value > (6 / 29) ** 3 else value * (29 / 6) ** 2 / 3 + 4 / 29
-
-
-def ciede2000(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """Return the difference of two L*a*b* colours, with all weights 1.
-
-    The formula and its symbols are those of G. Sharma, W. Wu, E. Dalal, "The CIEDE2000 color-difference formula", Color
-    Research & Application 30, 2005.
-    """
-    (l1, a1, b1), (l2, a2, b2) = one, other
-    mean_c7 = ((math.hypot(a1, b1) + math.hypot(a2, b2)) / 2) ** 7
-    g = 0.5 * (1 - math.sqrt(mean_c7 / (mean_c7 + 25**7)))
-    a1, a2 = (1 + g) * a1, (1 + g) * a2
-    c1, c2 = math.hypot(a1, b1), math.hypot(a2, b2)
-    h1, h2 = (math.degrees(math.atan2(b, a)) % 360 if a or b else 0.0 for a, b in ((a1, b1), (a2, b2)))
-    turn = h2 - h1
-    if c1 * c2 == 0:
-        turn = 0.0
-    elif turn > 180:
-        turn -= 360
-    elif turn < -180:
-        turn += 360
-    dl, dc, dh = l2 - l1, c2 - c1, 2 * math.sqrt(c1 * c2) * math.sin(math.radians(turn / 2))
-    l_, c_ = (l1 + l2) / 2, (c1 + c2) / 2
-    h_ = h1 + h2
-    if c1 * c2 != 0:
-        h_ = h_ / 2 if abs(h1 - h2) <= 180 else (h_ + 360) / 2 if h_ < 360 else (h_ - 360) / 2
-    t = (
-        1
-        - 0.17 * math.cos(math.radians(h_ - 30))
-        + 0.24 * math.cos(math.radians(2 * h_))
-        + 0.32 * math.cos(math.radians(3 * h_ + 6))
-        - 0.20 * math.cos(math.radians(4 * h_ - 63))
-    )
-    sl = 1 + 0.015 * (l_ - 50) ** 2 / math.sqrt(20 + (l_ - 50) ** 2)
-    sc, sh = 1 + 0.045 * c_, 1 + 0.015 * c_ * t
-    theta = 30 * math.exp(-(((h_ - 275) / 25) ** 2))
-    rc = 2 * math.sqrt(c_**7 / (c_**7 + 25**7))
-    rt = -math.sin(math.radians(2 * theta)) * rc
-    dl, dc, dh = dl / sl, dc / sc, dh / sh
-    return math.sqrt(max(dl * dl + dc * dc + dh * dh + rt * dc * dh, 0.0))
 
 
 FAINTEST = 0.2

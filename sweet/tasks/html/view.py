@@ -7,6 +7,7 @@ under it is not a part, because it cannot be seen.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,8 +16,10 @@ from sweet.render.page import Block, RenderSettings, Screenshot
 WIDTH = RenderSettings().width
 """Width in CSS px of the browser's window, and so of every page, unless `--window` says otherwise."""
 WHITE = "#ffffff"
+FARTHEST = 441.7
+"""The Euclidean distance of black and white."""
 SAME_COLOR = 10.0
-"""Colours within this Euclidean distance look the same (black and white are 441 apart)."""
+"""Colours within this distance look the same."""
 MOST_PARTS = 400
 """Maximum number of parts of a page; the largest are used."""
 _PAGE_TAGS = ("body", "html")
@@ -113,3 +116,15 @@ def color_distance(one: str, other: str) -> float:
 
 def _rgb(color: str) -> tuple[int, int, int]:
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+def greedy(candidates: Iterable[tuple[float, int, int]]) -> list[tuple[int, int]]:
+    """Return pairs of (cost, left, right), the cheapest first, in which each left and each right is at most once."""
+    taken_left, taken_right = set[int](), set[int]()
+    pairs: list[tuple[int, int]] = []
+    for _, i, j in sorted(candidates):
+        if i not in taken_left and j not in taken_right:
+            taken_left.add(i)
+            taken_right.add(j)
+            pairs.append((i, j))
+    return pairs
