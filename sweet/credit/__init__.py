@@ -4,7 +4,7 @@
                      (`sweet.learn.components`); the trainer knows none of them
     hyperparameters  the default settings of a rule's training
     names, registry  the rules by name, those of other packages by entry point
-    sweet, rft, …    the rules, one file each
+    sweet, groups, … the rules
 
 Importable without torch.
 """

@@ -1,4 +1,4 @@
-"""Rules that compare the rewards of a task's dialogues: the base of `grpo` and `rloo`.
+"""Policy gradients: the base of their rules, and those that compare the rewards of a task's dialogues.
 
 The group are the dialogues of one task. Every token that the agent wrote in a dialogue has the dialogue's advantage. A
 group whose rewards are all equal has none and is left out; trainings count such groups (`equal_groups`).
@@ -7,10 +7,51 @@ group whose rewards are all equal has none and is left out; trainings count such
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from statistics import fmean, stdev
+from typing import Literal, TypeVar
 
-from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
-from sweet.credit.clipped import ClippedRule
+from pydantic import Field
+
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, nothing_to_learn
+from sweet.learn.components import Objective, PolicyGradient
+from sweet.tasks.base import ProtocolName
+
+EPSILON = 1e-4
+"""Added to a standard deviation."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class ClippedRule(CreditRule):
+    """A rule of the clipped policy gradient (`sweet.learn.components.PolicyGradient`)."""
+
+    large = Hyperparameters(lr=1e-6, nll=0.0, epochs=1, batch=64)
+    small = Hyperparameters(lr=5e-4, nll=0.0, epochs=1, batch=64)
+
+    clip_low: float = Field(default=0.2, ge=0, lt=1)
+    """How far the ratio of probabilities may fall below 1 before a token is clipped."""
+    clip_high: float = Field(default=0.28, ge=0)
+    """How far it may rise above 1; larger than clip-low is clip-higher (DAPO, arXiv 2503.14476)."""
+    bound: float = Field(default=8.0, gt=1)
+    """Tokens whose ratio is above this, or below its inverse, are left out and counted."""
+    average: Literal["token", "dialogue"] = "token"
+    """token: every token of a step weighs the same. dialogue: first the mean over the tokens of each dialogue."""
+
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
+        return Objective(None, nll, policy=PolicyGradient(self.clip_low, self.clip_high, self.bound, self.average))
+
+
+def normalised(values: Mapping[Key, float], *, std: bool) -> dict[Key, float]:
+    """Return the distances of values to their mean, in standard deviations (of n - 1) if `std`.
+
+    Values that are all equal, or a single one, have distances of 0.
+    """
+    if len(set(values.values())) < 2:
+        return dict.fromkeys(values, 0.0)
+    mean = fmean(values.values())
+    scale = stdev(values.values()) + EPSILON if std else 1.0
+    return {key: (value - mean) / scale for key, value in values.items()}
 
 
 class GroupRule(ClippedRule):
@@ -41,3 +82,34 @@ class GroupRule(ClippedRule):
     @abstractmethod
     def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
         """Return the advantages of the dialogues of one group, whose rewards are not all equal."""
+
+
+class GRPO(GroupRule):
+    """The reward of a dialogue over the mean of its group: A_i = (R_i - mean of the group) / (standard deviation of the
+    group + epsilon), section 4.1.2 of arXiv 2402.03300."""
+
+    name = "grpo"
+
+    std: bool = True
+    """Divide by the standard deviation of the group; without it the rule is Dr. GRPO's (arXiv 2503.20783)."""
+
+    def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
+        return normalised(rewards, std=self.std)
+
+
+class RLOO(GroupRule):
+    """A_i = R_i - mean of the rewards of the other dialogues of the group (arXiv 2402.14740).
+
+    The baseline of a dialogue does not depend on it, so the gradient has no bias. The paper has no ratio: its
+    dialogues are of the policy itself. Here the ratio corrects for recorded ones, as for all policy gradients.
+    """
+
+    name = "rloo"
+
+    clip_high: float = Field(default=0.2, ge=0)
+    """How far the ratio may rise above 1 before a token is clipped."""
+
+    def advantages(self, rewards: Mapping[str, float]) -> dict[str, float]:
+        others = len(rewards) - 1
+        total = sum(rewards.values())
+        return {name: reward - (total - reward) / others for name, reward in rewards.items()}

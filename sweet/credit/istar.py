@@ -17,9 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.credit.base import Batch, Credit, Models, RewardTraining, nothing_to_learn
-from sweet.credit.clipped import normalised
-from sweet.credit.groups import GroupRule
-from sweet.credit.rloo import RLOO
+from sweet.credit.groups import RLOO, GroupRule, normalised
 from sweet.learn.components import Objective
 from sweet.stages.rows import Preference
 

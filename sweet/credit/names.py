@@ -14,15 +14,15 @@ from sweet.plugins import CREDIT, plugins
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "sweet": "sweet.credit.sweet:Sweet",
-        "multi-turn-dpo": "sweet.credit.multi_turn_dpo:MultiTurnDPO",
-        "rft": "sweet.credit.rft:RejectionFineTuning",
-        "sft": "sweet.credit.sft:SupervisedFineTuning",
-        "grpo": "sweet.credit.grpo:GRPO",
-        "rloo": "sweet.credit.rloo:RLOO",
+        "multi-turn-dpo": "sweet.credit.sweet:MultiTurnDPO",
+        "rft": "sweet.credit.imitation:RejectionFineTuning",
+        "sft": "sweet.credit.imitation:SupervisedFineTuning",
+        "grpo": "sweet.credit.groups:GRPO",
+        "rloo": "sweet.credit.groups:RLOO",
         "opsd": "sweet.credit.opsd:OPSD",
         "istar": "sweet.credit.istar:IStar",
         "sweet-pg": "sweet.credit.sweet_pg:SweetPG",
-        "sweet-pg-candidates": "sweet.credit.sweet_pg_candidates:SweetPGCandidates",
+        "sweet-pg-candidates": "sweet.credit.sweet_pg:SweetPGCandidates",
     }
 )
 """The rules of this package, in the order in which they are shown. Their names are reserved."""

@@ -1,4 +1,5 @@
-"""SWEET: step-level pairs of replies, ranked by a critic that sees the training-time information (arXiv 2503.15478)."""
+"""Comparisons: SWEET's step-level pairs of replies, ranked by a critic that sees the training-time information
+(arXiv 2503.15478), and multi-turn DPO's whole dialogues, without training-time information."""
 
 from __future__ import annotations
 
@@ -31,3 +32,20 @@ class Sweet(CreditRule):
 
     def credit(self, batch: Batch, models: Models) -> list[Credit]:
         return [Credit(pair) for pair in batch.pairs]
+
+
+class MultiTurnDPO(CreditRule):
+    """Of the dialogues of a task the better against the worse: each preference compares the sums of the log-ratios of
+    all turns of its dialogues."""
+
+    name = "multi-turn-dpo"
+    reads = "preferences"
+    large = Hyperparameters(lr=2e-7, nll=0.01, epochs=4, batch=8)
+    small = Hyperparameters(lr=1e-3, nll=30.0, epochs=8, batch=8)
+    dialogue_epochs = True
+
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
+        return Objective(beta or None, nll, "none")
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        return [Credit(preference) for preference in batch.preferences]

@@ -1,4 +1,4 @@
-"""SWEET's critic as dense credit for a policy gradient: each turn is weighed by the advantage that the critic gives it.
+"""SWEET's critic as dense credit for a policy gradient: a turn is weighed by the advantage that the critic gives it.
 
 The critic reads the training-time information c, the policy does not. The advantages A(o_t, a_t, c) of the turns that
 were taken (arXiv 2503.15478, equation 3) are compared within the task: minus their mean over all turns of its
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
-from sweet.credit.clipped import normalised
-from sweet.credit.grpo import GRPO
+from sweet.credit.base import Batch, Credit, Models, SampledReply, nothing_to_learn
+from sweet.credit.groups import GRPO, ClippedRule, normalised
 
 
 class SweetPG(GRPO):
@@ -45,4 +44,30 @@ class SweetPG(GRPO):
                 credits += [Credit(name, policy=policy)] if policy else []
         if not credits:
             raise nothing_to_learn("The critic gives all turns of each task the same advantage", batch)
+        return credits
+
+
+class SweetPGCandidates(ClippedRule):
+    """All replies that were sampled at a turn: A_k = (A(o_t, a_k, c) - mean of the turn's candidates) / (their standard
+    deviation + epsilon), for each token of candidate k.
+
+    Where `sweet` makes pairs of the best and the worst candidates, every candidate counts here by how far it is above
+    or below the mean of its turn. The candidates are those of `sweet rank`, by whatever judge.
+    """
+
+    name = "sweet-pg-candidates"
+    reads = "candidates"
+
+    std: bool = True
+    """Divide by the standard deviation of the turn's candidates."""
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        credits: list[Credit] = []
+        for row in batch.candidates:
+            values = {number: candidate.advantage for number, candidate in enumerate(row.candidates)}
+            if len(set(values.values())) > 1:
+                found = normalised(values, std=self.std)
+                credits += [Credit(SampledReply(row, row.candidates[k]), policy={row.turn: found[k]}) for k in values]
+        if not credits:
+            raise nothing_to_learn("The candidates of each turn have equal advantages", batch)
         return credits

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from sweet.credit.base import Batch, Credit
-from sweet.credit.grpo import GRPO
+from sweet.credit.groups import GRPO, RLOO
 from sweet.credit.registry import credit_rule
-from sweet.credit.rloo import RLOO
 from sweet.errors import SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Silent

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sweet.credit.base import Batch, Credit, RewardTraining, TurnLogprobs
-from sweet.credit.clipped import EPSILON
+from sweet.credit.groups import EPSILON
 from sweet.credit.istar import IStar
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Objective

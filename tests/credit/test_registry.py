@@ -125,7 +125,7 @@ def test_two_packages_of_one_rule(install: Install) -> None:
 
 def test_built_in_names_are_reserved(install: Install) -> None:
     install(replaced('"thirds"', '"grpo"'), rule="grpo")
-    assert rule_class("grpo").__module__ == "sweet.credit.grpo"
+    assert rule_class("grpo").__module__ == "sweet.credit.groups"
     [check] = check_rules()
     assert check.status == "problem"
     assert "has the name of a built-in rule" in check.found

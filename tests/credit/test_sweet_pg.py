@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from sweet.credit.base import Batch, Credit, SampledReply, TurnLogprobs
-from sweet.credit.clipped import EPSILON
-from sweet.credit.sweet_pg import SweetPG
-from sweet.credit.sweet_pg_candidates import SweetPGCandidates
+from sweet.credit.groups import EPSILON
+from sweet.credit.sweet_pg import SweetPG, SweetPGCandidates
 from sweet.errors import SweetError, UsageError
 from sweet.inspection.next_commands import suggest_next
 from sweet.preferences.config import LabelConfig

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.credit_trl import Row, make_trainer
 from sweet.credit.base import Batch
-from sweet.credit.grpo import GRPO
+from sweet.credit.groups import GRPO
 from sweet.learn.components import Example, TokenTerms
 from sweet.learn.logprobs import Scorer
 from sweet.learn.losses import losses

@@ -38,7 +38,7 @@ OPTIONS: dict[str, Any] = {
 
 SPREAD = """
 from sweet.credit.base import Credit, nothing_to_learn
-from sweet.credit.grpo import GRPO
+from sweet.credit.groups import GRPO
 
 class Spread(GRPO):
     name = "spread"

@@ -22,11 +22,11 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.tasks.html.compare import score
 from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import Part, View, view_of
 from sweet.tasks.html.writer import as_page
 from sweet.tasks.trajectory import Trajectory
+from tests.tasks.html_pages import score
 
 try:
     find_firefox()

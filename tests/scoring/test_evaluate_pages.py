@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweet.credit.rft import select_best
+from sweet.credit.imitation import select_best
 from sweet.errors import SweetError, UsageError
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from sweet.credit.base import Batch, Credit, Models
-from sweet.credit.grpo import GRPO
+from sweet.credit.groups import GRPO
 
 
 class Discounted(GRPO):

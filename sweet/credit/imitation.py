@@ -1,4 +1,4 @@
-"""Rejection fine-tuning: imitation of the dialogues that solved their task, or are its best."""
+"""Imitation: of the dialogues that solved their task, or are its best (rejection fine-tuning), or of all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, nothing_to_learn
 from sweet.learn.components import Objective
-from sweet.preferences.label import usable_dialogues
+from sweet.preferences.label import learnable, usable_dialogues
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.scores import RewardRule
 
@@ -51,3 +51,19 @@ def select_best(dialogues: Sequence[tuple[str, str]], rewards: Mapping[str, floa
         if rewards[best] > min(rewards[name] for name in names):
             selected.add(best)
     return [name for name, _ in dialogues if name in selected]
+
+
+class SupervisedFineTuning(CreditRule):
+    """The likelihood of the agent's turns of each dialogue that no fault ended, good or bad: a warm-up, usually from
+    another model (`--model`)."""
+
+    name = "sft"
+    reads = "rollouts"
+    large = Hyperparameters(lr=2e-5, nll=1.0, epochs=1, batch=32)
+    small = Hyperparameters(lr=5e-4, nll=1.0, epochs=1, batch=32)
+
+    def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
+        return Objective(None, nll)
+
+    def credit(self, batch: Batch, models: Models) -> list[Credit]:
+        return [Credit(name) for name in sorted(d.id for d in batch.dialogues.values() if learnable(d))]
