@@ -67,7 +67,7 @@ TESTING = (
     *("sweet.study.study", "sweet.study.worker", "sweet.online.stage", "sweet.publishing.stage", "sweet.cli.generated"),
     *("sweet.view.app.viewer_app", "sweet.view.app.play", "sweet.results.dialogues_page"),
     *("sweet.results.report_page", "sweet.results.study_page", "sweet.render.browsers"),
-    *("sweet.render.similarity_choice", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
+    *("sweet.render.similarity_models", "sweet.tasks.html.kind", "sweet.tasks.code.kind", "sweet.training.prepare"),
     *("sweet.learn.estimate", "sweet.environments.exporting", "sweet.llm.server", "sweet.inspection.bug_report"),
     "benchmarks.cli_view",
 )

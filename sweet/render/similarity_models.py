@@ -1,4 +1,5 @@
-"""Embed screenshots by the image tower of a CLIP or SigLIP model in Hugging Face layout.
+"""Open what compares screenshots by the value of `--similarity`, and embed them by the image tower of a CLIP or SigLIP
+model in Hugging Face layout. CLIP ViT-B/32 is the paper's reward.
 
 Only the image tower is loaded: for CLIP with its projection (as `get_image_features` returns), for SigLIP the pooled
 output. Images are preprocessed by the model's own image processor, in its version for Pillow, which does not need
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,14 +21,39 @@ from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import cached_file, check_hub_model, resolve_device, without_progress_bars
 from sweet.hints import option
-from sweet.render.screenshot_images import read_image
-from sweet.render.similarity import Vector, unit
+from sweet.render.screenshot_images import read_image, require_pillow
+from sweet.render.similarity import Similarity, Vector, unit
+from sweet.render.similarity_pixels import Pixels
 
 CLIP = "openai/clip-vit-base-patch32"
 """CLIP ViT-B/32, the model of the paper."""
 
 _BATCH = 32
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def open_similarity(choice: str | None, device: Device, say: Callable[[str], None]) -> Similarity:
+    """Open the similarity that `choice` names.
+
+    Args:
+        choice: `clip`, `pixels`, or the directory or hub id of a CLIP or SigLIP model. None selects CLIP ViT-B/32 if
+            its weights are in the local cache, else `pixels`.
+        device: the device that a model runs on.
+        say: called with a line of text where `pixels` was selected by default.
+
+    Raises:
+        UsageError: Pillow or the model is missing, or the model is neither CLIP nor SigLIP.
+    """
+    require_pillow()
+    if choice == "pixels":
+        return Pixels()
+    if choice is None and not is_cached(CLIP):
+        say(
+            f"The weights of {CLIP} are not on this machine: {Pixels.name}, histograms of colours and edges, is used "
+            "instead. Its cosines are not comparable with CLIP's; --similarity clip downloads the weights."
+        )
+        return Pixels()
+    return ImageTower(CLIP if choice in (None, "clip") else choice, device)
 
 
 class ImageTower:
@@ -39,8 +65,6 @@ class ImageTower:
     Raises:
         UsageError: there is no such model or device, the model is neither CLIP nor SigLIP, or it is incomplete.
     """
-
-    keeps = True
 
     def __init__(self, model: str, device: Device = "auto") -> None:
         self.choice = model

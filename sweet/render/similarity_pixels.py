@@ -50,7 +50,6 @@ class Pixels:
 
     name = "pixels-1"
     choice = "pixels"
-    keeps = False
 
     def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
         return [_embedding(png) for png in pictures]

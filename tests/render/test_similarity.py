@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from PIL import Image
 from sweet.errors import SweetError, UsageError
 from sweet.render.screenshot_images import BLACK_SIDE, black_square, read_image
 from sweet.render.similarity import Embeddings, Vector, cosine, unit
-from sweet.render.similarity_choice import open_similarity
+from sweet.render.similarity_models import open_similarity
 from sweet.render.similarity_pixels import Pixels
 from tests.render.pictures import page, plain, png
 
@@ -108,8 +107,7 @@ class Counting:
     name = "counting/1"
     choice = "pixels"
 
-    def __init__(self, *, keeps: bool = True) -> None:
-        self.keeps = keeps
+    def __init__(self) -> None:
         self.asked: list[int] = []
 
     def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
@@ -117,32 +115,10 @@ class Counting:
         return PIXELS.embed(pictures)
 
 
-def test_each_screenshot_is_embedded_once(tmp_path: Path) -> None:
+def test_each_screenshot_is_embedded_once() -> None:
     first = Counting()
-    embeddings = Embeddings(first, tmp_path)
+    embeddings = Embeddings(first)
     one, two, again = embeddings.of([page(0), page(1), page(0)])
     assert np.array_equal(one, again)
     assert embeddings.of([page(1)])[0] is two
     assert first.asked == [2]
-    second = Counting()
-    (kept,) = Embeddings(second, tmp_path).of([page(1)])
-    assert np.array_equal(kept, two)
-    assert second.asked == []
-
-
-def test_a_damaged_file_is_written_again(tmp_path: Path) -> None:
-    (vector,) = Embeddings(Counting(), tmp_path).of([page(0)])
-    (path,) = tmp_path.rglob("*.f32")
-    whole = path.read_bytes()
-    for content in (b"", whole[:-1], whole[: len(whole) // 2], b"\xff" * len(whole)):
-        path.write_bytes(content)
-        similarity = Counting()
-        (found,) = Embeddings(similarity, tmp_path).of([page(0)])
-        assert np.array_equal(found, vector)
-        assert similarity.asked == [1]
-        assert path.read_bytes() == whole
-
-
-def test_embeddings_that_are_fast_to_compute_are_not_stored(tmp_path: Path) -> None:
-    Embeddings(Counting(keeps=False), tmp_path).of([page(0)])
-    assert list(tmp_path.iterdir()) == []

@@ -13,8 +13,7 @@ import torch
 from sweet.errors import UsageError
 from sweet.render.screenshot_images import black_square, read_image
 from sweet.render.similarity import cosine
-from sweet.render.similarity_choice import open_similarity
-from sweet.render.similarity_models import ImageTower, is_cached
+from sweet.render.similarity_models import ImageTower, is_cached, open_similarity
 from tests.render.pictures import make_clip, make_siglip, page, plain
 
 MAKE = {"clip": make_clip, "siglip": make_siglip}

@@ -187,7 +187,6 @@ def test_figures_of_different_similarities_are_not_compared(tmp_path: Path, pain
         evaluate(ours, compare=str(theirs.path))
     assert str(caught.value.fix).endswith("--similarity pixels --window 1280x720 --pictures placeholder")
     assert evaluate(ours, similarity=clip, compare=str(theirs.path))[0]["compare"]["tasks"] == 1
-    assert len(list((theirs.path / "embeddings").rglob("*.f32"))) == 2
 
 
 def test_scores_at_different_windows_are_not_compared(tmp_path: Path, painter: Painter) -> None:

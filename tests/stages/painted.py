@@ -17,13 +17,13 @@ from PIL import Image, ImageDraw
 
 from sweet.render.page import Block, RenderFailed, Screenshot
 from sweet.render.similarity import Embeddings
-from sweet.render.similarity_choice import open_similarity
+from sweet.render.similarity_models import open_similarity
 from sweet.render.window import recorded_settings
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.diagnostics import METRICS
 from sweet.tasks.html.kind import HtmlKind
-from sweet.tasks.html.scoring import EMBEDDINGS, HtmlEvaluation, Rules
+from sweet.tasks.html.scoring import HtmlEvaluation, Rules
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn
 from tests.render.pictures import png
@@ -79,7 +79,7 @@ def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScore
     similarity = open_similarity(request.similarity, request.device, request.say)
     with asyncio.Runner() as runner:
         rules = Rules(similarity, recorded_settings(request.window, request.pictures), request.scorer == "upstream")
-        yield HtmlEvaluation(painter, runner, Embeddings(similarity, request.run / EMBEDDINGS), extract, 3, rules)
+        yield HtmlEvaluation(painter, runner, Embeddings(similarity), extract, 3, rules)
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:

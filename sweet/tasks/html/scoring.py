@@ -2,8 +2,7 @@
 
 The last page that the agent delivered counts. A missing page, and one that does not load, are scored as a black square
 (the published protocol). A task whose reference does not render is invalid. Pages are rendered some batches ahead of
-those that are compared; screenshots are stored in the run's `screenshots/`, embeddings in `embeddings/`, so that
-scoring again needs neither.
+those that are compared; screenshots are stored in the run's `screenshots/`, so that scoring again needs no browser.
 
 No cosine means that a task is solved, since two pages are never exactly the same. Therefore `passed` means that the
 page loaded and was compared, and rewards are degrees (`HtmlKind.rewards`): preferences are between rewards that differ
@@ -24,7 +23,7 @@ from typing import Any, TypeVar
 from sweet.render.page import Renderer, RenderFailed, RenderSettings, Screenshot
 from sweet.render.screenshot_images import black_square, read_image
 from sweet.render.similarity import Embeddings, Similarity, cosine
-from sweet.render.similarity_choice import open_similarity
+from sweet.render.similarity_models import open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import recorded_settings, window_name
 from sweet.runs.environment import NODES
@@ -33,8 +32,6 @@ from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.html.diagnostics import METRICS, diagnose
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
-
-EMBEDDINGS = "embeddings"
 
 _TOGETHER = 32
 """Number of dialogues whose pages are compared in one batch."""
@@ -59,7 +56,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     from sweet.render.on_ray import open_renderer
 
     similarity = open_similarity(request.similarity, request.device, request.say)
-    embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
+    embeddings = Embeddings(similarity)
     settings = recorded_settings(request.window, request.pictures)
     rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
