@@ -146,8 +146,11 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     return InputError(f"There is no such task file or dataset.{hint}", path=path, fix=fix)
 
 
+DOWNLOADED = ("colbench", "websight")
+"""The datasets that a command of `sweet data` of the same name puts on this machine."""
+
 COLBENCH_SPLITS = ("train", "test")
-"""The splits of ColBench's backend tasks."""
+"""The splits of ColBench's tasks."""
 
 
 def websight_file(split: str) -> Path:

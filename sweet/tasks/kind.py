@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.tasks.base import Credit, Message, Move, ProtocolName, Task
 from sweet.tasks.facts import reply_from_facts
-from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
+from sweet.tasks.files import DOWNLOADED, Wrong, check_split, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
 from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.prompts import Prompts, fill_turns
@@ -72,6 +72,11 @@ class TaskKind(ABC):
         return None
 
     @property
+    def splits(self) -> Mapping[str, Collection[str]]:
+        """The splits of each named dataset, also of those that are not files."""
+        return self.datasets
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         """The metrics that its scores may have, by name, the most informative first."""
         return METRICS
@@ -112,13 +117,13 @@ class TaskKind(ABC):
         Raises:
             UsageError: the kind has no dataset.
         """
-        if not self.datasets:
+        if not self.splits:
             raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
-        return next(iter(self.datasets))
+        return next(iter(self.splits))
 
     def has_dataset(self, name: str) -> bool:
         """Return whether a dataset has this name; a file of the same name is then not used."""
-        return name in self.datasets
+        return name in self.splits
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """Return the texts that make a task this problem: tasks that are equal in all of them, whatever their ids, are
@@ -129,14 +134,17 @@ class TaskKind(ABC):
         """Load the tasks of a named dataset or of a JSONL file, in their order; of a file all, whatever their split.
 
         Raises:
-            UsageError: the dataset has no such split.
+            UsageError: the dataset has no such split, or is not on this machine.
             InputError: there is no such file, or a row of it is invalid.
         """
-        check_split(tasks, split, self.datasets)
+        check_split(tasks, split, self.splits)
         path = self.datasets[tasks][split] if tasks in self.datasets else Path(tasks)
-        if not path.is_file():
-            raise not_there(path, self.datasets)
-        return load_task_file(path, self.fields)
+        if path.is_file():
+            return load_task_file(path, self.fields)
+        if tasks in DOWNLOADED:
+            what = f"The {split} split of {tasks} is not on this machine."
+            raise UsageError(what, where=path, fix=f"sweet data {tasks}")
+        raise not_there(path, self.splits)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row of a task file, and return the fields to replace or add.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sweet.errors import UsageError
 from sweet.tasks.base import PART_LINES, Credit, Message, Task
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, colbench_file, load_task_file, not_there
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, colbench_file
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import load as load_generated
@@ -30,40 +29,26 @@ class CodeKind(TaskKind):
     scorer_options = frozenset({"scorer", "tolerance"})
 
     @property
+    def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
+        return {"colbench": {split: colbench_file(split) for split in COLBENCH_SPLITS}}
+
+    @property
+    def splits(self) -> Mapping[str, Collection[str]]:
+        return SPLITS
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         return {**METRICS, **UPSTREAM_METRICS}
 
     def default_tasks(self) -> str:
         return "colbench" if colbench_file("train").is_file() else "micro"
 
-    def has_dataset(self, name: str) -> bool:
-        return name in SPLITS
-
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same function is the same problem."""
         return (task.ground_truth,)
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        """Load the tasks of a dataset or file, in their order.
-
-        Raises:
-            UsageError: there is no such dataset, split or file, or the dataset has not been downloaded.
-            InputError: a row of the file is not a code task; names the line.
-        """
-        check_split(tasks, split, SPLITS)
-        if tasks in FAMILIES:
-            return load_generated(split, FAMILIES[tasks])
-        if tasks == "colbench":
-            path = colbench_file(split)
-            if not path.is_file():
-                raise UsageError(
-                    f"ColBench's {split} split is not on this machine.", where=path, fix="sweet data colbench"
-                )
-            return load_task_file(path, self.fields)
-        path = Path(tasks)
-        if path.is_file():
-            return load_task_file(path, self.fields)
-        raise not_there(path, SPLITS)
+        return load_generated(split, FAMILIES[tasks]) if tasks in FAMILIES else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Check a row's tests, and return them as a mapping."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import resources
@@ -13,7 +13,7 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Move, ProtocolName, Task
-from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, load_task_file, not_there, websight_file
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, websight_file
 from sweet.tasks.findings import Checked
 from sweet.tasks.html import writer
 from sweet.tasks.html.page import extract_page, read_move, without_page
@@ -67,6 +67,14 @@ class HtmlKind(TaskKind):
         return writer.write
 
     @property
+    def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
+        return {"websight": {split: websight_file(split) for split in COLBENCH_SPLITS}}
+
+    @property
+    def splits(self) -> Mapping[str, Collection[str]]:
+        return SPLITS
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         from sweet.tasks.html.diagnostics import METRICS  # numpy
 
@@ -75,33 +83,13 @@ class HtmlKind(TaskKind):
     def default_tasks(self) -> str:
         return "websight" if websight_file("train").is_file() else "pages"
 
-    def has_dataset(self, name: str) -> bool:
-        return name in SPLITS
-
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same page is the same problem."""
         return (task.ground_truth,)
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        """Load the tasks of a dataset or file, in their order.
-
-        Raises:
-            UsageError: there is no such dataset, split or file, or the dataset is not on this machine.
-            InputError: a row of the file is not an html task; names the line.
-        """
         check_split(tasks, split, SPLITS)
-        if tasks == "pages":
-            return _pages(split)
-        path = websight_file(split) if tasks == "websight" else Path(tasks)
-        if path.is_file():
-            return load_task_file(path, self.fields)
-        if tasks == "websight":
-            raise UsageError(
-                f"WebSight's {split} split is not on this machine.",
-                where=path,
-                fix="sweet data websight, or --tasks pages",
-            )
-        raise not_there(path, SPLITS)
+        return _pages(split) if tasks == "pages" else super().load(tasks, split)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
         """Return the reference page as it is rendered: without surrounding text, its image addresses rewritten."""
