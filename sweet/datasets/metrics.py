@@ -158,15 +158,15 @@ class DescribeMetrics(Record):
     tries: int
     """specifications that were written"""
     prompt_tokens: int
-    """tokens that the models read"""
+    """tokens that the models read, in calls that did not finish too"""
     completion_tokens: int
-    """tokens that the models wrote"""
+    """tokens that the models wrote, in these calls"""
     out: str
     """the file"""
     undescribed: list[Undescribed]
     """every task without a specification: task, problem, what"""
     cost: float | None = None
-    """with --prices: price of all tokens, calls that did not finish included; absent without"""
+    """with --prices: price of these tokens; absent without"""
     seconds: float
     """duration"""
 

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from sweet.datasets.describing import run_data_describe
-from sweet.datasets.descriptions import TEMPERATURE, DescribeConfig
+from sweet.datasets.describing import TEMPERATURE, DescribeConfig, run_data_describe
 from sweet.errors import InputError, Interrupted, ServerError, UsageError
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout

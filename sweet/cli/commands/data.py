@@ -19,7 +19,7 @@ from sweet.units import count
 if TYPE_CHECKING:
     from sweet.datasets.checking import DataCheckConfig
     from sweet.datasets.colbench import ColBenchConfig
-    from sweet.datasets.descriptions import DescribeConfig
+    from sweet.datasets.describing import DescribeConfig
     from sweet.datasets.exporting import DataExportConfig
     from sweet.datasets.importing import DataImportConfig
     from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
@@ -134,7 +134,7 @@ def _show_check(result: StageResult[CheckMetrics]) -> None:
 @command(
     app,
     "data describe",
-    "sweet.datasets.descriptions:DescribeConfig",
+    "sweet.datasets.describing:DescribeConfig",
     examples=(
         ("sweet data describe tasks.jsonl --model MODEL --url http://localhost:8001/v1", "tasks-described.jsonl"),
         ("sweet data describe colbench --model MODEL --url URL --out described.jsonl", "a dataset by its name"),

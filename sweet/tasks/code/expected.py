@@ -3,7 +3,7 @@
 A reference runs in its own child, every call twice, so that one that is not deterministic is detected. The results are
 cached under a hash of all that determines them (source, calls, limits, interpreter, numpy, the encoding), but not of
 the sandbox's tier. On disk each is one file, written atomically; a damaged file is computed again, and the oldest files
-are deleted when there are too many. Timeouts and crashes are not cached on disk, since they may not happen again.
+are deleted when they take too much room. Timeouts and crashes are not cached on disk, since they may not happen again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from sweet.files import write_whole
 from sweet.installation import installed_version
+from sweet.runs.cache import prune
 from sweet.sandbox import child, determinism
 from sweet.sandbox.program import Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
@@ -31,7 +31,8 @@ from sweet.tasks.findings import Problem
 Scorer = Literal["strict", "upstream"]
 
 _REFERENCE_SLACK = 3.0
-_MOST_FILES = 20_000
+_MOST_ON_DISK = 128 * 2**20
+"""Bytes of the files."""
 _MOST_IN_MEMORY = 4096
 _MOST_BYTES = 64 * 2**20
 """Bytes of the references in memory, as texts of their values and sources."""
@@ -153,16 +154,7 @@ class References:
             write_whole(self.folder / f"{key}.json", json.dumps(content).encode("utf-8"))
         self._stored += 1
         if self._stored % _PRUNE_EVERY == 1:
-            self._prune(self.folder)
-
-    @staticmethod
-    def _prune(folder: Path) -> None:
-        with contextlib.suppress(OSError):
-            files = [entry for entry in os.scandir(folder) if entry.is_file()]
-            if len(files) > _MOST_FILES:
-                files.sort(key=lambda entry: entry.stat().st_mtime)
-                for entry in files[: len(files) - _MOST_FILES * 9 // 10]:
-                    Path(entry.path).unlink(missing_ok=True)
+            prune(self.folder, _MOST_ON_DISK, lambda file: file.suffix == ".json")
 
 
 @cache
