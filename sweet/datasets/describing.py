@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -59,32 +60,11 @@ LONGEST = 8000
 _LONGEST_REASON = 600
 """Characters of a reason at most; it has values that model code returned."""
 
-DESCRIBE = """\
-You write down what a finished solution does, for a person who has to answer questions about it without ever seeing it.
-
-THE REQUEST
-{request}
-
-THE SOLUTION
-{reference}
-
-Write the specification of the solution.
-- Say everything that decides its result: each number and its unit, each limit and whether the limit itself is \
-included, defaults, special cases, empty or wrong input, rounding, order where it matters, and the form of the result.
-- Write plain sentences about the matter, as in a contract. No code, no formulas, no names of variables, no steps read \
-out line by line: nobody may be able to put the source together again from your words.
-- Do not repeat the request. Reply with the specification alone."""
-
-IMPLEMENT = """\
-Write the solution that is asked for. It is run against hidden tests, which expect exactly what the specification says.
-
-THE REQUEST
-{request}
-
-THE SPECIFICATION
-{specification}
-
-Reply with the complete solution alone, with the names and the arguments of the request, as one block of code."""
+DESCRIBE, IMPLEMENT = (
+    (resources.files("sweet.datasets") / "texts" / f"{name}.txt").read_text("utf-8").strip()
+    for name in ("describe", "implement")
+)
+"""The prompts of the model that writes a specification, and of the one that solves the task by it."""
 
 _LEAKED = (
     "That specification gives away source of the solution, or says it so closely that it can be put together again. "
