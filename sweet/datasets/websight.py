@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,72 +148,44 @@ def open_rows(source: str, subset: str, revision: str, again: str) -> Rows:
             and the errors of `reaching_hub`.
     """
     path = Path(source).expanduser()
-    if path.exists():
-        return _local(path)
-    if path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
-        raise UsageError(
-            "There is no such file or folder, and it is not the name of a dataset.",
-            where=source,
-            fix="--source OWNER/NAME, or a folder of Parquet files, a Parquet file or a JSONL file",
-        )
-    return hub_rows(source, subset, revision, again)
+    if not path.exists():
+        if path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
+            raise UsageError(
+                "There is no such file or folder, and it is not the name of a dataset.",
+                where=source,
+                fix="--source OWNER/NAME, or a folder of Parquet files, a Parquet file or a JSONL file",
+            )
+        return hub_rows(source, subset, revision, again)
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
+    if not files:
+        below = sorted({file.parent for file in (*path.glob("*/*.parquet"), *path.glob("*/*.jsonl"))})
+        what = "There is no Parquet or JSONL file in this folder."
+        raise UsageError(what, where=path, fix=f"--source {below[-1] if below else 'FOLDER'}")
+    if any(file.suffix != ".parquet" for file in files):
+        return lambda start: (row for row in itertools.islice(_lines(files), start, None))
+    load = partial(_datasets().load_dataset, "parquet", data_files=[str(file) for file in files])
+    return lambda start: _streamed(str(path), start, load)
+
+
+def _lines(files: list[Path]) -> Iterator[Row]:
+    return (row for file in files for _, row in read_rows(file))
 
 
 def hub_rows(dataset: str, subset: str, revision: str, again: str) -> Rows:
     """Open a dataset with a card: one of the hub, or a local copy."""
-    load = _datasets().load_dataset
+    load = partial(_datasets().load_dataset, dataset, subset, revision=revision)
 
     def rows(start: int) -> Generator[Row, None, None]:
         with reaching_hub(dataset, again):
-            yield from _streamed(
-                dataset,
-                start,
-                lambda: load(dataset, subset, revision=revision, split="train", streaming=True, columns=list(COLUMNS)),
-            )
+            yield from _streamed(dataset, start, load)
 
     return rows
 
 
-def _local(path: Path) -> Rows:
-    if path.is_file():
-        files = [path]
-    else:
-        files = sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
-        if not files:
-            below = sorted({file.parent for file in (*path.glob("*/*.parquet"), *path.glob("*/*.jsonl"))})
-            raise UsageError(
-                "There is no Parquet or JSONL file in this folder.",
-                where=path,
-                fix=f"--source {below[-1] if below else 'FOLDER'}",
-            )
-    if all(file.suffix == ".parquet" for file in files):
-        return _parquet(path, files)
-    return lambda start: _lines(files, start)
-
-
-def _lines(files: list[Path], start: int) -> Generator[Row, None, None]:
-    rows = (row for file in files for _, row in read_rows(file))
-    yield from itertools.islice(rows, start, None)
-
-
-def _parquet(path: Path, files: list[Path]) -> Rows:
-    load = _datasets().load_dataset
-    names = [str(file) for file in files]
-
-    def rows(start: int) -> Generator[Row, None, None]:
-        return _streamed(
-            str(path),
-            start,
-            lambda: load("parquet", data_files=names, split="train", streaming=True, columns=list(COLUMNS)),
-        )
-
-    return rows
-
-
-def _streamed(where: str, start: int, load: Callable[[], Any]) -> Generator[Row, None, None]:
+def _streamed(where: str, start: int, load: Callable[..., Any]) -> Generator[Row, None, None]:
     """Yield rows of the library datasets, which reports invalid data as a ValueError of its own or of Arrow."""
     try:
-        yield from load().skip(start)
+        yield from load(split="train", streaming=True, columns=list(COLUMNS)).skip(start)
     except ValueError as error:
         first = str(error).strip().partition("\n")[0]
         raise SweetError(

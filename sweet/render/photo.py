@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
-from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING
 
 from sweet.errors import UsageError
 from sweet.render.page import PHOTO
@@ -54,15 +53,8 @@ def read_photo(data: bytes) -> Image:
         raise ValueError("it is not a JPEG file that can be read") from error
 
 
-@overload
-def photo_rule(folder: Path, *, needed: Literal[True] = True) -> str: ...
-@overload
-def photo_rule(folder: Path, *, needed: bool) -> str | None: ...
-def photo_rule(folder: Path, *, needed: bool = True) -> str | None:
+def photo_rule(folder: Path) -> str:
     """Return the picture rule `photo@DIGEST` for the photograph in a folder, with 12 hex digits of its sha256.
-
-    Args:
-        needed: whether a missing photograph is an error; otherwise None is returned for it.
 
     Raises:
         UsageError: there is none, or it cannot be read.
@@ -70,18 +62,14 @@ def photo_rule(folder: Path, *, needed: bool = True) -> str | None:
     path = folder / PHOTO_FILE
     try:
         data = path.read_bytes()
+        read_photo(data)
     except FileNotFoundError as error:
-        if not needed:
-            return None
         raise UsageError("The photograph of pages has not been downloaded.", where=path, fix=FETCH_PHOTO) from error
     except OSError as error:
         raise UsageError(f"The photograph of pages cannot be read: {error.strerror}.", where=path) from error
-    try:
-        read_photo(data)
     except ValueError as error:
-        raise UsageError(
-            f"This is not the photograph of pages: {error}.", where=path, fix=f"{FETCH_PHOTO} --force"
-        ) from error
+        what = f"This is not the photograph of pages: {error}."
+        raise UsageError(what, where=path, fix=f"{FETCH_PHOTO} --force") from error
     return f"{PHOTO}@{hashlib.sha256(data).hexdigest()[:12]}"
 
 
@@ -101,23 +89,17 @@ class Photo:
                 fix="copy that file here",
             )
         self._image = read_photo((folder / PHOTO_FILE).read_bytes())
-        self._sizes: OrderedDict[tuple[int, int], bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self.png = lru_cache(_MOST_SIZES)(self._png)
+        """Returns it as a PNG of a width and a height in pixels, cropped around its centre to these proportions."""
 
-    def png(self, width: int, height: int) -> bytes:
-        """Return it as a PNG of this size in pixels, cropped around its centre to these proportions."""
+    def _png(self, width: int, height: int) -> bytes:
         from PIL.Image import Resampling
 
-        with self._lock:
-            if (width, height) not in self._sizes:
-                across, down = self._image.size
-                scale = max(width / across, height / down)
-                left, top = (across - width / scale) / 2, (down - height / scale) / 2
-                box = (max(0.0, left), max(0.0, top), min(across, across - left), min(down, down - top))
-                shown = self._image.resize((width, height), Resampling.LANCZOS, box, reducing_gap=3.0)
-                buffer = io.BytesIO()
-                shown.save(buffer, "PNG", compress_level=1)
-                self._sizes[width, height] = buffer.getvalue()
-                if len(self._sizes) > _MOST_SIZES:
-                    self._sizes.popitem(last=False)
-            return self._sizes[width, height]
+        across, down = self._image.size
+        scale = max(width / across, height / down)
+        left, top = (across - width / scale) / 2, (down - height / scale) / 2
+        box = (max(0.0, left), max(0.0, top), min(across, across - left), min(down, down - top))
+        buffer = io.BytesIO()
+        shown = self._image.resize((width, height), Resampling.LANCZOS, box, reducing_gap=3.0)
+        shown.save(buffer, "PNG", compress_level=1)
+        return buffer.getvalue()

@@ -19,7 +19,7 @@ from pydantic import AfterValidator
 
 from sweet.render.assets import asset_folder
 from sweet.render.page import PLACEHOLDER, RenderSettings
-from sweet.render.photo import FETCH_PHOTO, photo_rule
+from sweet.render.photo import FETCH_PHOTO, PHOTO_FILE, photo_rule
 
 PUBLISHED = RenderSettings(width=1366, height=682)
 """The window of the published code: that of a headless Firefox for which none is set."""
@@ -79,11 +79,9 @@ def choose_settings(
     """
     default = PUBLISHED if upstream else RenderSettings()
     settings = default if window is None else RenderSettings(*window_size(window))
-    if pictures == "photo":
-        return settings.showing(photo_rule(asset_folder()))
-    if pictures is None and upstream:
-        rule = photo_rule(asset_folder(), needed=False)
-        if rule is None:
-            say(f"Placeholders stand for the photographs of pages; {FETCH_PHOTO} fetches the published protocol's.")
-        return settings.showing(rule or PLACEHOLDER)
-    return settings
+    if pictures == "placeholder" or (pictures is None and not upstream):
+        return settings
+    if pictures is None and not (asset_folder() / PHOTO_FILE).exists():
+        say(f"Placeholders stand for the photographs of pages; {FETCH_PHOTO} fetches the published protocol's.")
+        return settings
+    return settings.showing(photo_rule(asset_folder()))

@@ -16,7 +16,6 @@ import pytest
 from PIL import Image, ImageDraw
 
 from sweet.render.page import Block, RenderFailed, Screenshot
-from sweet.render.similarity import Embeddings
 from sweet.render.similarity_models import open_similarity
 from sweet.render.window import recorded_settings
 from sweet.tasks.base import NO_ANSWER, Task
@@ -79,7 +78,7 @@ def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScore
     similarity = open_similarity(request.similarity, request.device, request.say)
     with asyncio.Runner() as runner:
         rules = Rules(similarity, recorded_settings(request.window, request.pictures), request.scorer == "upstream")
-        yield HtmlEvaluation(painter, runner, Embeddings(similarity), extract, 3, rules)
+        yield HtmlEvaluation(painter, runner, extract, 3, rules)
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:

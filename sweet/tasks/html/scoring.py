@@ -56,7 +56,6 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     from sweet.render.on_ray import open_renderer
 
     similarity = open_similarity(request.similarity, request.device, request.say)
-    embeddings = Embeddings(similarity)
     settings = recorded_settings(request.window, request.pictures)
     rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
@@ -65,7 +64,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     else:
         opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
     with asyncio.Runner() as runner, entered(runner, opening) as renderer:
-        yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
+        yield HtmlEvaluation(renderer, runner, extract, ahead, rules)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[_Rendered]]) -> None:
@@ -141,18 +140,9 @@ class Rules:
 class HtmlEvaluation:
     """Implements sweet.tasks.scores.TrajectoryScorer."""
 
-    def __init__(
-        self,
-        renderer: Renderer,
-        runner: asyncio.Runner,
-        embeddings: Embeddings,
-        extract: Extract,
-        ahead: int,
-        rules: Rules | None = None,
-    ) -> None:
-        self._renderer, self._runner, self._embeddings, self._extract = renderer, runner, embeddings, extract
-        self._ahead = ahead
-        rules = rules or Rules(embeddings.similarity, RenderSettings())
+    def __init__(self, renderer: Renderer, runner: asyncio.Runner, extract: Extract, ahead: int, rules: Rules) -> None:
+        self._renderer, self._runner, self._extract, self._ahead = renderer, runner, extract, ahead
+        self._embeddings = Embeddings(rules.similarity)
         self.name, self.option = rules.name, rules.option
         self.meta: dict[str, Any] = rules.meta
         self.environment: dict[str, Any] = {"scorer": self.name, **rules.meta}
