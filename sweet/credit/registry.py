@@ -1,21 +1,30 @@
-"""Import credit rules by name (`sweet.credit.names`), check them, and create them with their options."""
+"""Import credit rules by name (`sweet.credit.names`), check those of other packages, and create them with options.
+
+A class of another package is checked when it is imported (`sweet.plugin_code`). What it returns is checked when it is
+called: a credit for something that is not in the batch, or with a weight that is no finite number, is named here and
+not as a loss that is not finite.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.credit.base import CreditRule
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, SampledReply
 from sweet.credit.names import RULES, rule_names
-from sweet.credit.plugin_checks import load_rule
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.plugin_code import installed_plugin
-from sweet.plugins import CREDIT
+from sweet.learn.components import Objective
+from sweet.plugin_code import PluginCode, installed_plugin
+from sweet.plugins import CREDIT, Plugin
+from sweet.runs.stages import KINDS
+from sweet.stages.rows import Pair, Preference
 from sweet.suggestions import did_you_mean
+from sweet.tasks.base import ProtocolName
 
 
 def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
@@ -30,7 +39,7 @@ def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
     if name in RULES:
         found: type[CreditRule] = resolve_name(RULES[name])
         return found
-    return load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), named_by))
+    return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), named_by))
 
 
 def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "method") -> CreditRule:
@@ -66,3 +75,70 @@ def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "method"
             where=option("rule_option", f"{key.replace('_', '-')}={values.get(key, '')}"),
             fix=(rule.model_fields[key].description or "") if key in rule.model_fields else None,
         ) from error
+
+
+def _load_rule(plugin: Plugin) -> type[CreditRule]:
+    """Import the class of a package's rule, and return it with checks around its methods.
+
+    Raises:
+        UsageError: it cannot be imported, or an attribute is missing or wrong.
+    """
+    code = PluginCode("credit rule", plugin)
+    found = code.load(CreditRule)  # type: ignore[type-abstract]
+    if missing := [name for name in ("name", "reads", "large", "small") if not hasattr(found, name)]:
+        raise code.broken(f"lacks {', '.join(missing)}")
+    if found.name != plugin.name:
+        raise code.broken(f"calls itself {found.name!r}")
+    if found.reads not in KINDS:
+        raise code.broken(f"reads {found.reads!r}, and there are {', '.join(KINDS)}")
+    for size in ("large", "small"):
+        if not isinstance(getattr(found, size), Hyperparameters):
+            raise code.broken(f"has {type(getattr(found, size)).__name__} instead of Hyperparameters in {size}")
+    return _checked(found, code)
+
+
+def _checked(rule: type[CreditRule], code: PluginCode) -> type[CreditRule]:
+    class Checked(rule):  # type: ignore[misc, valid-type]
+        def objective(self, beta: float, nll: float, protocol: ProtocolName) -> Objective:
+            with code.calling("objective"):
+                found = super().objective(beta, nll, protocol)
+            if not isinstance(found, Objective):
+                raise code.error("objective", f"returned {type(found).__name__} instead of Objective")
+            return found
+
+        def credit(self, batch: Batch, models: Models) -> list[Credit]:
+            with code.calling("credit"):
+                found: list[Credit] = super().credit(batch, models)
+            if not isinstance(found, list):
+                raise code.error("credit", f"returned {type(found).__name__} instead of list[Credit]")
+            for number, credit in enumerate(found):
+                if problem := _problem(credit, batch):
+                    raise code.error("credit", f"returned {problem}", f"example {number}")
+            return found
+
+    Checked.__name__, Checked.__qualname__, Checked.__doc__ = rule.__name__, rule.__qualname__, rule.__doc__
+    return Checked
+
+
+def _problem(credit: Any, batch: Batch) -> str | None:
+    """Say what is wrong with a credit; None if nothing is."""
+    if not isinstance(credit, Credit):
+        return f"{type(credit).__name__} instead of Credit"
+    of: Any = credit.of
+    if isinstance(of, str):
+        if of not in batch.dialogues:
+            return f"a credit of {of!r}, which is no dialogue of the batch"
+        turns = set(batch.dialogues[of].agent_turns)
+    elif isinstance(of, SampledReply):
+        turns = {of.row.turn}
+    elif isinstance(of, Preference | Pair):
+        turns = set()
+    else:
+        return f"a credit of {type(of).__name__} instead of a dialogue's id, Preference, Pair or SampledReply"
+    if unknown := sorted((credit.policy.keys() | credit.distil.keys()) - turns):
+        return f"weights of turn {unknown[0]}, which is none of the agent's"
+    weights = [credit.preference, credit.likelihood]
+    for values in credit.policy.values():
+        weights += [values] if isinstance(values, int | float) else list(values)
+    odd = next((value for value in weights if not isinstance(value, int | float) or not math.isfinite(value)), None)
+    return None if odd is None else f"the weight {odd!r}, which is no finite number"

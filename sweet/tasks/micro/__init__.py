@@ -19,9 +19,8 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
-from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.tasks.base import Task
+from sweet.tasks.files import check_split
 from sweet.tasks.micro.family import MICRO, PARTS, Family
 from sweet.tasks.micro.generator import as_task, instances
 
@@ -38,12 +37,7 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
     Raises:
         UsageError: there is no such split.
     """
-    if split not in family.splits:
-        raise UsageError(
-            f"The dataset {family.name} has no split {split!r}.",
-            where="--split",
-            fix=option("split", tuple(family.splits)),
-        )
+    check_split(family.name, split, {family.name: tuple(family.splits)})
     return list(_tasks(split, family))
 
 
