@@ -141,7 +141,7 @@ class TaskKind(ABC):
         path = self.datasets[tasks][split] if tasks in self.datasets else Path(tasks)
         if path.is_file():
             return load_task_file(path, self.fields)
-        if tasks in DOWNLOADED:
+        if tasks in DOWNLOADED and tasks in self.datasets:
             what = f"The {split} split of {tasks} is not on this machine."
             raise UsageError(what, where=path, fix=f"sweet data {tasks}")
         raise not_there(path, self.splits)
