@@ -286,19 +286,16 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("why", ENDINGS)
-@pytest.mark.parametrize("long", [False, True], ids=["together", "alone"])
-def test_requests_made_together_get_the_replies_that_each_gets_alone(
-    fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None, long: bool
-) -> None:
+def test_texts_beside_a_hard_one_are_read(fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None) -> None:
     read_source_by(monkeypatch, ENDINGS[why])
-    more = "#" * (reader._TOGETHER_BYTES if long else 0)
-    codes = [f"{CODE}\n# {number}{more}" for number in range(5)]
-    requests: list[tuple[Any, ...]] = [("read_answer", code, ["price"]) for code in codes]
-    requests[2:2] = [("read_source", "x")]
-    replies = fresh.ask_all(requests)
-    hard = replies.pop(2)
-    assert [reply[0] for reply in replies if not isinstance(reply, Unreadable)] == codes
-    assert (why in str(hard)) if isinstance(hard, Unreadable) and why else hard == (None, [None])
+    codes = [f"{CODE}\n# {number}" for number in range(4)]
+    assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[:2]] == codes[:2]
+    if why is None:
+        assert fresh.ask("read_source", "x") == (None, [None])
+    else:
+        with pytest.raises(Unreadable, match=why):
+            fresh.ask("read_source", "x")
+    assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[2:]] == codes[2:]
 
 
 def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(

@@ -36,7 +36,8 @@ _FIXES: dict[Problem, str] = {
 def code_faults(tasks: Sequence[Task]) -> list[Finding]:
     """Return the tasks whose reference or tests do not compile."""
     found = []
-    for task, (source, calls) in zip(tasks, read_faults(tasks), strict=True):
+    for task in tasks:
+        source, calls = read_faults(task)
         bad = next(((name, why) for name, why in zip(task.test_cases, calls, strict=False) if why is not None), None)
         if source is not None:
             found.append(

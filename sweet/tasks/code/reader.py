@@ -3,8 +3,7 @@
 Parsing and compiling a text can take any time and memory, and can end the process that does it: a few hundred
 characters suffice. This process therefore does neither. It sends the text to one process, started when it is first
 needed, which has 2 s of processor time for each text and 512 MiB of memory. A text that takes more, or ends the
-process twice, is `Unreadable`; the next one gets a new process. All threads share the process. Short texts are sent
-several at a time, because waiting for the process would take longer than its work.
+process twice, is `Unreadable`; the next one gets a new process. All threads share the process.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import itertools
 import json
 import os
 import signal
@@ -20,7 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,10 +33,6 @@ LONGEST_TEXT = 1_000_000
 """Maximum characters of the texts in one request."""
 _WAIT_SECONDS = 60.0
 """A process that is silent for so long, thirty times its processor time, has been stopped."""
-_TOGETHER_BYTES = 64 * 2**10
-"""Bytes of requests that are sent before a reply is read; a socket takes more than that."""
-_AHEAD = 32
-"""Tasks that are looked at together."""
 _ROOT = Path(__file__).parents[3]
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from sweet.tasks.code.reading import main; main()"
 
@@ -117,19 +111,8 @@ def read_answer(answer: str, names: frozenset[str]) -> AnswerCode:
     Raises:
         Unreadable: the answer exceeds a limit.
     """
-    (read,) = read_answers([(answer, names)])
-    if isinstance(read, Unreadable):
-        raise read
-    return read
-
-
-def read_answers(asked: Iterable[tuple[str, frozenset[str]]]) -> list[AnswerCode | Unreadable]:
-    """Return the code in each answer, given with its names as to `read_answer`, or which limit the answer exceeds."""
-    requests = [("read_answer", answer[:LONGEST], sorted(names)) for answer, names in asked]
-    return [
-        reply if isinstance(reply, Unreadable) else AnswerCode(reply[0], reply[1][0])
-        for reply in _reader.ask_all(requests)
-    ]
+    source, [code] = _reader.ask("read_answer", answer[:LONGEST], sorted(names))
+    return AnswerCode(source, code)
 
 
 def compiled_source(source: str) -> bytes | None:
@@ -155,19 +138,13 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
     return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
 
 
-def read_faults(tasks: Iterable[Task]) -> Iterator[tuple[str | None, tuple[str | None, ...]]]:
-    """Yield for each task why its reference does not compile, None if it does, and the same for each of its calls."""
-    waiting = iter(tasks)
-    while group := list(itertools.islice(waiting, _AHEAD)):
-        requests = [("read_faults", task.ground_truth, list(task.test_cases.values())) for task in group]
-        yield from map(_faults_in, _reader.ask_all(requests))
-
-
-def _faults_in(reply: Reply | Unreadable) -> tuple[str | None, tuple[str | None, ...]]:
-    if isinstance(reply, Unreadable):
-        return str(reply), ()
-    source, *calls = reply[0]
-    return source, tuple(calls)
+def read_faults(task: Task) -> tuple[str | None, list[str | None]]:
+    """Return why a task's reference does not compile, None if it does, and the same for each of its calls."""
+    try:
+        source, *calls = _reader.ask("read_faults", task.ground_truth, list(task.test_cases.values()))[0]
+    except Unreadable as unreadable:
+        return str(unreadable), []
+    return source, calls
 
 
 @functools.lru_cache(maxsize=4096)
@@ -207,15 +184,15 @@ class _Process:
         if self._socket.recv(1) != b"+":
             raise OSError("it ended at once")
 
-    def send(self, requests: bytes) -> None:
-        """Send requests. Unless it is one, they have at most `_TOGETHER_BYTES`.
+    def send(self, request: bytes) -> None:
+        """Send a request.
 
         Raises:
             _Lost: the process has ended.
             TimeoutError: the process does not take them.
         """
         try:
-            self._socket.sendall(requests)
+            self._socket.sendall(request)
         except ConnectionError:
             raise _Lost(self._status()) from None
 
@@ -288,42 +265,9 @@ class Reader:
         """
         if sum(map(len, _texts(request))) > LONGEST_TEXT:
             raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
+        data = json.dumps(request).encode("ascii")
         with self._lock:
-            return self._ask(_message(request))
-
-    def ask_all(self, requests: Sequence[Sequence[Any]]) -> list[Reply | Unreadable]:
-        """Return the reply to each request, or which limit the text exceeds.
-
-        Raises:
-            SweetError: processes cannot be started on this machine, or do not answer.
-        """
-        replies: list[Reply | Unreadable] = []
-        messages = [_message(request) for request in requests]
-        while len(replies) < len(messages):
-            short = _fitting(messages[len(replies) :])
-            if len(short) > 1:
-                with self._lock:
-                    answered = self._together(short)
-                replies += answered
-                if len(answered) == len(short):
-                    continue
-            try:
-                replies.append(self.ask(*requests[len(replies)]))
-            except Unreadable as unreadable:
-                replies.append(unreadable)
-        return replies
-
-    def _together(self, messages: list[bytes]) -> list[Reply | Unreadable]:
-        """Return the replies to short requests, up to the one that ends the process, which is then asked alone."""
-        replies: list[Reply | Unreadable] = []
-        with contextlib.suppress(_Lost, TimeoutError), self._running() as process:
-            process.send(b"".join(messages))
-            while len(replies) < len(messages) and not process.finished:
-                try:
-                    replies.append(process.reply())
-                except Unreadable as unreadable:
-                    replies.append(unreadable)
-        return replies
+            return self._ask(HEADER.pack(len(data), False) + data)
 
     def _ask(self, request: bytes) -> Reply:
         for last in (False, True):
@@ -383,17 +327,6 @@ class Reader:
 
 def _ending(status: int) -> str:
     return f"by {signal.strsignal(-status)}" if status < 0 else f"with status {status}"
-
-
-def _message(request: Sequence[Any]) -> bytes:
-    data = json.dumps(request).encode("ascii")
-    return HEADER.pack(len(data), False) + data
-
-
-def _fitting(messages: list[bytes]) -> list[bytes]:
-    """Return the first messages, as many as may be sent together."""
-    sizes = itertools.accumulate(map(len, messages))
-    return [message for message, size in zip(messages, sizes, strict=True) if size <= _TOGETHER_BYTES]
 
 
 def _texts(request: Any) -> list[str]:

@@ -29,7 +29,7 @@ from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.bounded_cache import BoundedCache
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answers
+from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answer
 from sweet.tasks.scores import (
     METRICS,
     UPSTREAM_METRICS,
@@ -46,8 +46,6 @@ from sweet.tasks.trajectory import Trajectory
 _SHOWN = 200
 """Maximum characters of a value or an exception in a row."""
 _MOST_SEEN = 4096
-_READ_TOGETHER = 32
-"""Answers whose code is extracted at a time."""
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")
@@ -118,24 +116,20 @@ class CodeScorer:
 
         Every program has its job in `jobs`, in the same order, and so does every answer that is not run.
         """
-        waiting = iter(answers)
-        while group := list(itertools.islice(waiting, _READ_TOGETHER)):
-            references = [self.references.of(task) for task, _ in group]
-            read = self._read([answer for _, answer in group], references)
-            for reference in references:
-                if reference.expected is None and not reference.running:
-                    reference.running = True
-                    jobs.append(reference)
-                    yield reference.program
-            for (task, answer), reference, code in zip(group, references, read, strict=True):
-                job = self._answer(task, answer, reference, code)
-                jobs.append(job)
-                if job.program is not None and job.duplicate_of is None:
-                    yield job.program
+        for task, answer in answers:
+            reference = self.references.of(task)
+            if reference.expected is None and not reference.running:
+                reference.running = True
+                jobs.append(reference)
+                yield reference.program
+            job = self._answer(task, answer, reference)
+            jobs.append(job)
+            if job.program is not None and job.duplicate_of is None:
+                yield job.program
 
-    def _answer(self, task: Task, answer: str, reference: Reference, read: AnswerCode | Unreadable) -> _Answer:
+    def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
-        program = _NOT_RUN if invalid else self._program(task, answer, reference, read)
+        program = _NOT_RUN if invalid else self._program(task, answer, reference)
         if isinstance(program, Verdict):
             return _Answer(task, reference, program)
         source = hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
@@ -166,27 +160,21 @@ class CodeScorer:
                 (execution,) = self.box.run([job.program] if job.program else [])
                 yield self._judge(job, execution)
 
-    def _program(
-        self, task: Task, answer: str, reference: Reference, read: AnswerCode | Unreadable
-    ) -> Verdict | Program:
+    def _program(self, task: Task, answer: str, reference: Reference) -> Verdict | Program:
         """Return the program to run, or the verdict on an answer that cannot be run."""
         total = len(task.test_cases)
         if answer.strip() in ("", NO_ANSWER):
             return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"})
-        if isinstance(read, Unreadable):
-            return Verdict(0.0, 0, total, read.outcome, {"why": str(read)})
+        try:
+            read = _published(answer) if self.scorer == "upstream" else read_answer(answer, reference.read.names)
+        except Unreadable as unreadable:
+            return Verdict(0.0, 0, total, unreadable.outcome, {"why": str(unreadable)})
         if read.source is None:
             filtered = Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
             none = Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
             return filtered if self.scorer == "upstream" else none
         calls, code = tuple(task.test_cases.values()), reference.read.beside(read.code)
         return Program(read.source, calls, scoped=self.scorer == "upstream", code=code)
-
-    def _read(self, answers: list[str], references: list[Reference]) -> list[AnswerCode | Unreadable]:
-        """Return the code in each answer, or which limit it exceeds."""
-        if self.scorer == "strict":
-            return read_answers(zip(answers, (reference.read.names for reference in references), strict=True))
-        return [_read_as_published(answer) for answer in answers]
 
     def _judge(self, job: _Answer, execution: Execution) -> Verdict:
         task, known = job.task, job.reference.expected
@@ -212,14 +200,12 @@ class CodeScorer:
         return got.status == "value" and same(want.value, got.value, self.tolerance)
 
 
-def _read_as_published(answer: str) -> AnswerCode | Unreadable:
+def _published(answer: str) -> AnswerCode:
+    """Return the code that the published evaluator runs; raises Unreadable."""
     if len(answer) > LONGEST_TEXT:
-        return Unreadable(f"it is longer than {LONGEST_TEXT} characters")
+        raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
     source = published_code(answer)
-    try:
-        return AnswerCode(source, None if source is None else compiled_source(source))
-    except Unreadable as unreadable:
-        return unreadable
+    return AnswerCode(source, None if source is None else compiled_source(source))
 
 
 def _may_be_load(verdict: Verdict) -> bool:
