@@ -64,7 +64,6 @@ NOT_FOREIGN = {
     "llm/pretrained.py": "the name of the user's model",
     "pipeline/slurm.py": "the user's run",
     "plugin_code.py": "a type",
-    "render/similarity.py": "the name of a similarity",
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",
     "toml_file.py": "an error of the TOML parser",

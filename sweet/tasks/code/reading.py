@@ -14,14 +14,12 @@ import hashlib
 import json
 import marshal
 import os
-import re
 import resource
 import signal
 import socket
 import struct
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from types import CodeType
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from sweet.tasks.code.extract import (
@@ -44,10 +42,6 @@ MOST_REPLIED = 16 * 2**20
 OUT_OF_MEMORY = f"reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
 
 _LONGEST_CODE = 256 * 2**10
-_MAY_HIDE_NAMES = re.compile(r"\.\s*[^\W\d]|\b(?:lambda|for|if|and|or|not)\b|[^\x00-\x7f]")
-"""What may give the code of a call names that are none in the call (attributes), or hide names of the call: scopes of
-their own, branches that the compiler leaves out, and letters that it normalises."""
-
 Reply = tuple[Any, Sequence[bytes | None]]
 """A JSON value, and pieces of code."""
 
@@ -67,10 +61,9 @@ def read_task(reference: str, calls: list[str]) -> Reply:
     """Return the names of the reference that the calls use, and the lines of its `raise` statements; and both compiled:
     the reference, then each call."""
     calls = [call.strip() for call in calls]
-    codes = [_compiled_if_short(call, "eval") for call in calls]
-    used = set().union(*map(_names, calls, codes))
+    used = set().union(*map(_names, calls))
     value = {"names": sorted(used & defined_names(reference)), "raising": sorted(raising_lines(reference))}
-    return value, [code_of(reference), *map(_marshalled, codes)]
+    return value, [code_of(reference), *(code_of(call, "eval") for call in calls)]
 
 
 def read_faults(reference: str, calls: list[str]) -> Reply:
@@ -112,14 +105,7 @@ OPERATIONS: dict[str, Callable[..., Reply]] = {
 def code_of(source: str, mode: Literal["exec", "eval"] = "exec") -> bytes | None:
     """Return the marshalled code; None if the text does not compile, or it or the code is long: the child compiles it
     then, and says what is wrong."""
-    return _marshalled(_compiled_if_short(source, mode))
-
-
-def _compiled_if_short(source: str, mode: Literal["exec", "eval"]) -> CodeType | None:
-    return compiled(source, mode) if len(source) <= LONGEST else None
-
-
-def _marshalled(code: CodeType | None) -> bytes | None:
+    code = compiled(source, mode) if len(source) <= LONGEST else None
     try:
         data = None if code is None else marshal.dumps(code)
     except ValueError:  # nested too deeply
@@ -127,13 +113,11 @@ def _marshalled(code: CodeType | None) -> bytes | None:
     return data if data is not None and len(data) <= _LONGEST_CODE else None
 
 
-def _names(call: str, code: CodeType | None) -> Collection[str]:
-    """Return the names in a call. Those of most calls are in its code, so that no tree is built."""
-    if code is not None and not _MAY_HIDE_NAMES.search(call):
-        return code.co_names
+def _names(call: str) -> set[str]:
+    """Return the names in a call."""
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):
         return {node.id for node in ast.walk(ast.parse(call, mode="eval")) if isinstance(node, ast.Name)}
-    return ()
+    return set()
 
 
 def raising_lines(source: str) -> set[int]:
