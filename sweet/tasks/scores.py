@@ -196,7 +196,8 @@ def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | No
     """Return the row of a trajectory whose answer received this verdict."""
     detail = verdict.detail
     if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
-        detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
+        why = f"the dialogue ended by a fault: {trajectory.outcome}"
+        detail = detail | {"why": why, "fault": trajectory.outcome}
     return Score(
         id=trajectory.id,
         task_id=trajectory.task_id,

@@ -30,7 +30,7 @@ from sweet.runs.environment import NODES
 from sweet.tasks.base import Task
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.html.diagnostics import METRICS, diagnose
-from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
+from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest, Verdict, scored
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 _TOGETHER = 32
@@ -200,38 +200,24 @@ class HtmlEvaluation:
         ):
             if isinstance(reference, RenderFailed):
                 why = f"the reference does not render: {reference}"
-                found.append(_score(trajectory, None, "invalid", {"why": why, "reason": reference.reason}))
+                unscored = Verdict(None, 0, 0, "invalid", {"why": why, "reason": reference.reason})
+                found.append(scored(trajectory, unscored))
                 continue
             likeness = round(cosine(vector, next(references)), 6)
-            outcome, detail = _verdict(trajectory, page)
+            outcome, detail = _outcome(page)
             figures = diagnose(page if isinstance(page, Screenshot) else None, reference)
             if figures is not None:
                 detail["diagnostics"] = figures.rounded()
-            found.append(_score(trajectory, likeness, outcome, detail))
+            found.append(scored(trajectory, Verdict(likeness, 0, 0, outcome, detail)))
         return found
 
 
-def _verdict(trajectory: Trajectory, page: _Shot | None) -> tuple[ScoreOutcome, dict[str, Any]]:
-    if trajectory.outcome in FAULTS:
-        why = f"the dialogue ended by a fault: {trajectory.outcome}"
-        return "no_answer", {"why": why, "fault": trajectory.outcome}
+def _outcome(page: _Shot | None) -> tuple[ScoreOutcome, dict[str, Any]]:
     if page is None:
         return "no_answer", {"why": "no page was delivered"}
     if isinstance(page, RenderFailed):
         return "error", {"why": f"the page did not load: {page}", "reason": page.reason}
     return "passed", {}
-
-
-def _score(trajectory: Trajectory, likeness: float | None, outcome: ScoreOutcome, detail: dict[str, Any]) -> Score:
-    return Score(
-        id=trajectory.id,
-        task_id=trajectory.task_id,
-        reward=likeness,
-        passed=0,
-        total=0,
-        outcome=outcome,
-        detail=detail,
-    )
 
 
 def check_pages(tasks: Sequence[Task], request: ScoringRequest) -> Iterator[Checked]:
