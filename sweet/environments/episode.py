@@ -57,6 +57,11 @@ class Episode:
         self._dialogue = Dialogue(assignment, self._agent, human, kind, rules)
         self._playing: asyncio.Task[Trajectory] | None = None
 
+    @property
+    def over(self) -> bool:
+        """Whether the dialogue has ended."""
+        return self.trajectory is not None
+
     async def start(self) -> list[Message]:
         """Begin, and return what the agent reads before its first turn: its system prompt and the request."""
         self._playing = asyncio.create_task(self._dialogue.play())

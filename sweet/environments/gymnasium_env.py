@@ -125,7 +125,7 @@ class SweetEnv(gymnasium.Env[str, str]):
             SweetError: the human's server failed, or the task is invalid.
         """
         episode = self._episode
-        if episode is None or episode.trajectory is not None:
+        if episode is None or episode.over:
             raise UsageError("There is no dialogue under way.", where="step", fix="call reset first")
         if not isinstance(action, str):
             raise UsageError(f"An action is text, not {type(action).__name__}.", where="step", fix="the agent's reply")
