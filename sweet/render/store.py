@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sweet.files import write_whole
 from sweet.regular import read_regular
@@ -42,10 +42,7 @@ class _Failure(BaseModel):
     detail: str
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    result: _Shot | _Failure
+_RECORD: TypeAdapter[_Shot | _Failure] = TypeAdapter(_Shot | _Failure)
 
 
 class ScreenshotStore:
@@ -72,14 +69,13 @@ class ScreenshotStore:
         """
         picture = self.picture(key)
         try:
-            record = _Record.model_validate_json(read_regular(picture.with_suffix(".json"), LARGEST))
-            if isinstance(record.result, _Failure):
-                failure = RenderFailed(record.result.failed, record.result.detail)
+            found = _RECORD.validate_json(read_regular(picture.with_suffix(".json"), LARGEST))
+            if isinstance(found, _Failure):
+                failure = RenderFailed(found.failed, found.detail)
                 return failure if failure.lasting else None
             png = read_regular(picture, LARGEST)
         except (OSError, ValidationError):
             return None
-        found = record.result
         shot = Screenshot(png, found.width, found.height, found.blocks)
         return shot if shot.sha256 == found.sha256 else None
 
@@ -93,10 +89,8 @@ class ScreenshotStore:
         if isinstance(result, RenderFailed) and not result.lasting:
             return
         if isinstance(result, RenderFailed):
-            record = _Record(result=_Failure(failed=result.reason, detail=result.detail))
+            record: _Shot | _Failure = _Failure(failed=result.reason, detail=result.detail)
         else:
             write_whole(picture, result.png)
-            record = _Record(
-                result=_Shot(sha256=result.sha256, width=result.width, height=result.height, blocks=result.blocks)
-            )
+            record = _Shot(sha256=result.sha256, width=result.width, height=result.height, blocks=result.blocks)
         write_whole(picture.with_suffix(".json"), record.model_dump_json().encode())
