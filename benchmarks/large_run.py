@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn, Usage, dump
@@ -198,14 +198,4 @@ def ranked(trajectory: Trajectory) -> Iterator[CandidateRow]:
 def paired(row: CandidateRow) -> Iterator[Pair]:
     order = sorted(row.candidates, key=lambda candidate: candidate.advantage)
     for number, (worse, better) in enumerate(zip(order[:2], reversed(order), strict=False)):
-        yield Pair(
-            id=f"{row.trajectory_id}-{row.turn}-{number}",
-            task_id=row.task_id,
-            trajectory_id=row.trajectory_id,
-            turn=row.turn,
-            observation=row.observation,
-            chosen=better.text,
-            rejected=worse.text,
-            chosen_advantage=better.advantage,
-            rejected_advantage=worse.advantage,
-        )
+        yield Pair.of(row, str(number), better, worse)

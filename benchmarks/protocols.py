@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from sweet.learn.rows import Candidate, CandidateRow
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -29,7 +30,6 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.micro.family import MICRO
 from sweet.tasks.trajectory import Trajectory
@@ -58,8 +58,8 @@ def training_text(run: Run, protocol: ProtocolName) -> dict[str, int]:
 
 def chosen_turns(dialogues: Sequence[Trajectory], seed: int) -> dict[str, int]:
     """Return how many turns each protocol ranks, and how many of them are the same."""
-    sampled = {turn.key for turn in sample_turns(dialogues, seed=seed, fraction=0.1)}
-    first = {turn.key for turn in first_turns(published_order(dialogues), fraction=0.1)}
+    sampled = set(sample_turns(dialogues, seed=seed, fraction=0.1))
+    first = set(first_turns(published_order(dialogues), fraction=0.1))
     of = sum(len(dialogue.agent_turns) for dialogue in dialogues)
     return {"of": of, "paper": len(sampled), "upstream": len(first), "both": len(sampled & first)}
 

@@ -20,9 +20,9 @@ from typing import Any
 from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.estimate import HALF, Shape, buffers, casts, forward_memory, model_states
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.learn.zero import ZeroSettings
 from sweet.runs.jsonl import JsonlWriter
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import format_bytes
 from sweet.view.safe_markdown import table
@@ -233,13 +233,8 @@ def rows(kind: str) -> dict[str, float]:
     one = Candidate(text=text(reply), token_ids=tuple(ids(reply)), advantage=-0.123456, logprob=-1.234567, tokens=9)
     named = {"trajectory_id": trajectory.id, "task_id": trajectory.task_id, "turn": 1, "observation": observation}
     ranked = CandidateRow.model_validate({**named, "candidates": [one] * round(of("candidates")), "taken": one})
-    sides = {f"{side}{name}": value for side in ("chosen", "rejected") for name, value in _side(one).items()}
-    pair = Pair.model_validate({"id": "task-00000-s0-r0-t1-p1", **named, **sides})
+    pair = Pair.of(ranked, "p1", one, one)
     return {"rollouts": _size(dump(trajectory)), "candidates": _size(ranked), "pairs": _size(pair)}
-
-
-def _side(one: Candidate) -> dict[str, Any]:
-    return {"": one.text, "_token_ids": one.token_ids, "_ended": True, "_advantage": one.advantage}
 
 
 def _size(row: Any) -> float:

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict
 
 from sweet.errors import SweetError
 from sweet.learn.components import Objective
+from sweet.learn.rows import CandidateRow, Pair, Preference
 from sweet.runs.manifest import Kind
-from sweet.stages.rows import Candidate, CandidateRow, Pair, Preference
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
@@ -92,22 +92,9 @@ class TurnLogprobs:
     top_logprobs: tuple[tuple[float, ...], ...] = ()
 
 
-@dataclass(frozen=True)
-class SampledReply:
-    """A reply that was sampled at a turn of a dialogue, which went on with another one."""
-
-    row: CandidateRow
-    reply: Candidate
-
-    @property
-    def name(self) -> str:
-        """Of the dialogue, the turn, and the number of the reply among the candidates, or `taken`."""
-        known = self.reply in self.row.candidates
-        return f"{self.row.trajectory_id}/{self.row.turn}/{self.row.candidates.index(self.reply) if known else 'taken'}"
-
-
-Subject = str | Preference | Pair | SampledReply
-"""What an example is made of: a dialogue by its id, two dialogues, two replies to one observation, or one reply."""
+Subject = str | Preference | Pair
+"""What an example is made of: a dialogue by its id, two dialogues, or two replies to one observation, of which the
+second may be missing."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,8 @@ class Credit:
     """One example and its weights on the loss components.
 
     Attributes:
-        of: what is encoded. Policy gradient and distillation weigh the tokens of a dialogue or a `SampledReply`.
+        of: what is encoded. Policy gradient and distillation weigh the tokens of a dialogue or of
+            a reply that stands alone (`Pair.rejected` is None).
         preference: weight of the comparison, of a `Preference` or a `Pair`.
         likelihood: weight of the likelihood of the dialogue, the reply or the chosen side; where tokens are weighted,
             of the same turns.

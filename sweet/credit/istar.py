@@ -19,7 +19,7 @@ from pydantic import Field
 from sweet.credit.base import Batch, Credit, Models, RewardTraining, nothing_to_learn
 from sweet.credit.groups import RLOO, GroupRule, normalised
 from sweet.learn.components import Objective
-from sweet.stages.rows import Preference
+from sweet.learn.rows import Preference
 
 
 class IStar(GroupRule):

@@ -14,15 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models, SampledReply
+from sweet.credit.base import Batch, Credit, CreditRule, Hyperparameters, Models
 from sweet.credit.names import RULES, rule_names
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.learn.components import Objective
+from sweet.learn.rows import Pair, Preference
 from sweet.plugin_code import PluginCode, installed_plugin
 from sweet.plugins import CREDIT, Plugin
 from sweet.runs.stages import KINDS
-from sweet.stages.rows import Pair, Preference
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import ProtocolName
 
@@ -129,12 +129,10 @@ def _problem(credit: Any, batch: Batch) -> str | None:
         if of not in batch.dialogues:
             return f"a credit of {of!r}, which is no dialogue of the batch"
         turns = set(batch.dialogues[of].agent_turns)
-    elif isinstance(of, SampledReply):
-        turns = {of.row.turn}
     elif isinstance(of, Preference | Pair):
-        turns = set()
+        turns = {of.turn} if isinstance(of, Pair) and of.rejected is None else set()
     else:
-        return f"a credit of {type(of).__name__} instead of a dialogue's id, Preference, Pair or SampledReply"
+        return f"a credit of {type(of).__name__} instead of a dialogue's id, Preference or Pair"
     if unknown := sorted((credit.policy.keys() | credit.distil.keys()) - turns):
         return f"weights of turn {unknown[0]}, which is none of the agent's"
     weights = [credit.preference, credit.likelihood]

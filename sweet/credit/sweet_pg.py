@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sweet.credit.base import Batch, Credit, Models, SampledReply, nothing_to_learn
+from sweet.credit.base import Batch, Credit, Models, nothing_to_learn
 from sweet.credit.groups import GRPO, ClippedRule, normalised
+from sweet.learn.rows import Pair
 
 
 class SweetPG(GRPO):
@@ -67,7 +68,8 @@ class SweetPGCandidates(ClippedRule):
             values = {number: candidate.advantage for number, candidate in enumerate(row.candidates)}
             if len(set(values.values())) > 1:
                 found = normalised(values, std=self.std)
-                credits += [Credit(SampledReply(row, row.candidates[k]), policy={row.turn: found[k]}) for k in values]
+                alone = {number: Pair.of(row, f"c{number}", row.candidates[number]) for number in values}
+                credits += [Credit(alone[number], policy={row.turn: found[number]}) for number in values]
         if not credits:
             raise nothing_to_learn("The candidates of each turn have equal advantages", batch)
         return credits

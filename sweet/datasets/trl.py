@@ -18,10 +18,10 @@ from pydantic_core import to_json
 from sweet.datasets.exporting import DataExportConfig
 from sweet.datasets.metrics import TrlExportMetrics
 from sweet.datasets.skeletons import new_folder
+from sweet.learn.rows import Candidate, Pair
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.rows import Pair
 from sweet.tasks.base import chat_rows
 from sweet.units import count
 
@@ -48,8 +48,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                     alone += 1
                     continue
                 prompt = prompts[pair.trajectory_id, pair.turn] = chat_rows(pair.observation)
-                chosen = _reply(pair.chosen, pair.chosen_thought if config.include_thoughts else None)
-                rejected = _reply(pair.rejected, pair.rejected_thought if config.include_thoughts else None)
+                chosen, rejected = (_reply(one, config.include_thoughts) for one in (pair.chosen, pair.rejected))
                 file.write(_line({"prompt": prompt, "chosen": [chosen], "rejected": [rejected]}))
                 for label, reply in ((True, chosen), (False, rejected)):
                     labels.setdefault((pair.trajectory_id, pair.turn, json.dumps(reply)), set()).add(label)
@@ -74,8 +73,9 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
     return StageResult("data export", run.path, metrics)
 
 
-def _reply(text: str, thought: str | None) -> dict[str, str]:
-    return {"role": "assistant", "content": text, **({"reasoning_content": thought} if thought else {})}
+def _reply(reply: Candidate, thoughts: bool) -> dict[str, str]:
+    thought = {"reasoning_content": reply.thought} if thoughts and reply.thought else {}
+    return {"role": "assistant", "content": reply.text, **thought}
 
 
 def _line(row: dict[str, Any]) -> bytes:

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.errors import UsageError
-from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
+from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import digest_of
@@ -51,11 +52,11 @@ class _ControlJudge(ABC):
 
     batch_size, max_calls = CRITIC_BATCH, 1
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
 
     @abstractmethod
-    def _judge(self, turn: SampledTurn) -> JudgedTurn: ...
+    def _judge(self, turn: CandidateTurn) -> Judged: ...
 
 
 class OracleJudge(_ControlJudge):
@@ -64,17 +65,9 @@ class OracleJudge(_ControlJudge):
     def __init__(self, scorer: CreditScorer) -> None:
         self.scorer = scorer
 
-    def _judge(self, turn: SampledTurn) -> JudgedTurn:
+    def _judge(self, turn: CandidateTurn) -> Judged:
         credits = self.scorer.score(turn.task, turn.observation, [reply.text for reply in turn.all_replies])
-        values = [None if credit is None else credit.value for credit in credits]
-        scored = zip(turn.all_replies, values, above_mean(values, len(turn.replies)), strict=True)
-        return JudgedTurn(
-            "oracle",
-            tuple(
-                UnjudgedReply(reply.text, UNKNOWN) if advantage is None else candidate(reply, advantage, value)
-                for reply, value, advantage in scored
-            ),
-        )
+        return above_mean(turn, "oracle", [UNKNOWN if credit is None else credit.value for credit in credits])
 
 
 class RandomJudge(_ControlJudge):
@@ -89,13 +82,13 @@ class RandomJudge(_ControlJudge):
     def __init__(self, seed: int, *, by_place: bool = False) -> None:
         self.seed, self.by_place = seed, by_place
 
-    def _judge(self, turn: SampledTurn) -> JudgedTurn:
+    def _judge(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
         names: list[str | int] = [place if self.by_place else reply.text for place, reply in enumerate(replies)]
         scored = zip(replies, names, strict=True)
-        return JudgedTurn("random", tuple(candidate(reply, self._draw(turn, name)) for reply, name in scored))
+        return "random", [Candidate.of(reply, self._draw(turn, name)) for reply, name in scored]
 
-    def _draw(self, turn: SampledTurn, name: str | int) -> float:
+    def _draw(self, turn: CandidateTurn, name: str | int) -> float:
         # A string seed is the same on every machine; the sequence of `random.Random` is guaranteed.
         return random.Random(digest_of([self.seed, "judge", *turn.key, name])).uniform(-1, 1)
 

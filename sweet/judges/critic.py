@@ -12,17 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, candidate, rounded
-from sweet.llm.base import Reply
+from sweet.judges.base import CRITIC_BATCH, Judged
+from sweet.learn.rows import Basis, CandidateTurn
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import ProtocolName, ReferenceContext
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Critic, ScoredReply, TurnReplies
+    from sweet.learn.critic import Critic
 
 TOO_LONG = "with the opening and the training-time information the turn is longer than the critic's --max-length"
 """Why a critic cannot judge a turn."""
@@ -46,18 +45,13 @@ class CriticJudge:
         """Tokens of a scored sequence at most."""
         return self.critic.reader.max_length
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         return await asyncio.to_thread(self.judge_now, turns)
 
-    def judge_now(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    def judge_now(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         """Judge in the calling thread."""
-        scored_replies = self.critic.judge([_turn_replies(turn) for turn in turns])
-        return [self._judged(turn, of_turn) for turn, of_turn in zip(turns, scored_replies, strict=True)]
-
-    def _judged(self, turn: SampledTurn, scored_replies: Sequence[ScoredReply]) -> JudgedTurn:
-        if not scored_replies:
-            return JudgedTurn(self.basis, tuple(UnjudgedReply(reply.text, TOO_LONG) for reply in turn.all_replies))
-        return JudgedTurn(self.basis, tuple(map(_judged_reply, turn.all_replies, scored_replies)))
+        judged = zip(turns, self.critic.judge(turns), strict=True)
+        return [(self.basis, list(found) or [TOO_LONG] * len(turn.all_replies)) for turn, found in judged]
 
 
 def load_trained_judge(
@@ -92,26 +86,3 @@ def untrained_loader(start: str, settings: CriticSettings) -> Callable[[Reporter
     """Return what loads the model that critics start from, on any node where a directory has the same path."""
     found = Path(start).expanduser()
     return partial(load_untrained_judge, str(found.absolute()) if found.is_dir() else start, settings)
-
-
-def _judged_reply(reply: Reply, scored: ScoredReply) -> Candidate:
-    fields = {
-        "logprob": rounded(scored.logprob),
-        "reference": rounded(scored.reference),
-        "tokens": scored.tokens,
-    }
-    return candidate(reply, scored.advantage, scored.score).model_copy(update=fields)
-
-
-def _turn_replies(turn: SampledTurn) -> TurnReplies:
-    from sweet.learn.critic import TurnReplies
-
-    return TurnReplies(
-        name=f"Dialogue {turn.dialogue}, turn {turn.index}",
-        turn=turn.index,
-        observation=turn.observation,
-        hidden=turn.task.hidden,
-        replies=turn.all_replies,
-        sampler=turn.logprobs,
-        sampled=len(turn.replies),
-    )

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from sweet.errors import UsageError
-from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
+from sweet.learn.rows import CandidateTurn
 from sweet.tasks.base import Message, Task
 from sweet.units import count
 
@@ -30,10 +31,10 @@ class FunctionJudge:
     def __init__(self, function: ScoreReplies) -> None:
         self._function = function
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
 
-    def _judge(self, turn: SampledTurn) -> JudgedTurn:
+    def _judge(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
         scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
@@ -42,14 +43,7 @@ class FunctionJudge:
                 where=function_name(self._function),
                 fix="return one finite number, or None, for each reply",
             )
-        scored = zip(replies, scores, above_mean(scores, len(turn.replies)), strict=True)
-        return JudgedTurn(
-            "function",
-            tuple(
-                UnjudgedReply(reply.text, NOT_SCORED) if advantage is None else candidate(reply, advantage, score)
-                for reply, score, advantage in scored
-            ),
-        )
+        return above_mean(turn, "function", [NOT_SCORED if score is None else score for score in scores])
 
 
 def function_name(function: ScoreReplies) -> str:

@@ -22,11 +22,11 @@ from functools import cached_property
 from importlib import resources
 from pathlib import Path
 
-from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.base import Judged, above_mean
+from sweet.learn.rows import Basis, CandidateTurn
 from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampling
 from sweet.stages.base import digest_of
 from sweet.stages.failures import run_all
-from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message
 from sweet.tasks.prompts import check_placeholders, fill, indented, placeholder_in, read_prompt
 
@@ -133,20 +133,18 @@ class LLMJudge:
         self.client, self.prompt, self.max_calls = client, prompt, concurrency
         self.sampling = Sampling(temperature=0.0, max_tokens=max_tokens, top_logprobs=LIKELIEST)
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         """Judge each turn: a reply's advantage is its score minus the mean score of the turn's sampled replies."""
         return await run_all([self._judge(turn) for turn in turns])
 
-    async def _judge(self, turn: SampledTurn) -> JudgedTurn:
+    async def _judge(self, turn: CandidateTurn) -> Judged:
         texts = list(dict.fromkeys(reply.text for reply in turn.all_replies))
         answers = await run_all(
             [self._score(self.prompt.fill(turn.observation, turn.task.hidden, text)) for text in texts]
         )
         by_text, basis = dict(zip(texts, answers, strict=True)), common_basis(answers)
         scores = [by_text[reply.text] for reply in turn.all_replies]
-        values = [score.value(basis) if isinstance(score, Score) else None for score in scores]
-        advantages = above_mean(values, len(turn.replies))
-        return JudgedTurn(basis, tuple(map(_judged_reply, turn.all_replies, scores, values, advantages)))
+        return above_mean(turn, basis, [score if isinstance(score, str) else score.value(basis) for score in scores])
 
     async def score_dialogue(self, messages: Sequence[Message], hidden: str) -> Score | str:
         """Return the score of a whole dialogue by a prompt for whole dialogues, or why it has none.
@@ -231,14 +229,6 @@ def _token_position(reply: Reply, offset: int) -> Alternatives | None:
 def common_basis(scores: Iterable[Score | str]) -> Basis:
     """Return `expected` where every score has a mean: means and single digits are not compared with each other."""
     return "expected" if all(s.expected is not None for s in scores if isinstance(s, Score)) else "number"
-
-
-def _judged_reply(
-    reply: Reply, score: Score | str, value: float | None, advantage: float | None
-) -> Candidate | UnjudgedReply:
-    if advantage is None:
-        return UnjudgedReply(reply.text, str(score))
-    return candidate(reply, advantage, value)
 
 
 def _quoted(text: str) -> str:

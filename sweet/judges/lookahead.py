@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING
 from sweet.errors import UsageError
 from sweet.humans.base import Human
 from sweet.humans.connect import open_human
-from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
 from sweet.judges.control import CreditScorer
+from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Reply, RequestFailed
 from sweet.render.store import SCREENSHOTS
 from sweet.sandbox.program import TierChoice
@@ -138,11 +139,11 @@ class LookaheadJudge:
         """Tokens of a sequence at most."""
         return self.solution_logprob.max_length
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         following = await asyncio.gather(*map(self._following, turns))
         return await asyncio.to_thread(self._judged, turns, following)
 
-    async def _following(self, turn: SampledTurn) -> list[_Next]:
+    async def _following(self, turn: CandidateTurn) -> list[_Next]:
         """Return what follows each reply of a turn; the same for replies that say the same."""
         last = sum(message.role == "assistant" for message in turn.observation) + 1 >= self.max_turns
         moves = [self._move(reply, last) for reply in turn.all_replies]
@@ -156,7 +157,7 @@ class LookaheadJudge:
             return Move(content="", answer=None, ends=False)
         return self.kind.move(reply.text, last=last)
 
-    async def _next(self, turn: SampledTurn, move: Move, place: int) -> _Next:
+    async def _next(self, turn: CandidateTurn, move: Move, place: int) -> _Next:
         async with self._places:
             if move.answer is not None:
                 return await self._answered(turn, move, place)
@@ -172,16 +173,16 @@ class LookaheadJudge:
                 return _Next(failure=f"the simulated human's reply is not usable: {reply.fault or 'empty'}")
             return _Next((*turn.observation, said, Message(role="user", content=reply.text)))
 
-    async def _answered(self, turn: SampledTurn, move: Move, place: int) -> _Next:
+    async def _answered(self, turn: CandidateTurn, move: Move, place: int) -> _Next:
         answer = self.kind.whole_answer(turn.task, turn.observation, move.answer or "")
         return await self._scored(turn, move, place, answer, MOST)
 
-    async def _delivered(self, turn: SampledTurn, move: Move, part: str, place: int) -> _Next:
+    async def _delivered(self, turn: CandidateTurn, move: Move, part: str, place: int) -> _Next:
         parts = [*parts_of(turn.task, turn.observation), part]
         answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
         return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
 
-    async def _scored(self, turn: SampledTurn, move: Move, place: int, answer: str, solves: float) -> _Next:
+    async def _scored(self, turn: CandidateTurn, move: Move, place: int, answer: str, solves: float) -> _Next:
         """Return the value of a reply by the answer that it leads to.
 
         Args:
@@ -189,14 +190,14 @@ class LookaheadJudge:
         """
         said = [*turn.observation, Message(role="assistant", content=move.content)]
         history = tuple(Turn(role=one.role, content=one.content) for one in said if one.role != "system")
-        name = f"{turn.dialogue}/{turn.index}/{place}"
+        name = f"{turn.trajectory_id}/{turn.turn}/{place}"
         score = await self.scorer.submit(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
         if score.reward is None:
             return _Next(failure=f"the task is invalid: {score.detail.get('why', '')}")
         solved = self.kind.rewards.worth(score.reward) >= 1
         return _Next(value=solves if solved else FAILS - (1 - score.reward) / 4)
 
-    def _judged(self, turns: Sequence[SampledTurn], following: Sequence[Sequence[_Next]]) -> list[JudgedTurn]:
+    def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
         wanted: dict[tuple[int, tuple[Message, ...]], list[Observed]] = {}
         for number, (turn, found) in enumerate(zip(turns, following, strict=True)):
             asked = dict.fromkeys(one.messages for one in found if one.messages)
@@ -208,7 +209,7 @@ class LookaheadJudge:
             for (number, messages), parts in wanted.items()
         }
 
-        def valued(number: int, turn: SampledTurn, one: _Next) -> float | str:
+        def valued(number: int, turn: CandidateTurn, one: _Next) -> float | str:
             if one.failure is not None:
                 return one.failure
             if one.value is not None:
@@ -217,22 +218,22 @@ class LookaheadJudge:
             return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
 
         return [
-            _judged_turn(turn, [valued(number, turn, one) for one in found])
+            above_mean(turn, "lookahead", [valued(number, turn, one) for one in found])
             for number, (turn, found) in enumerate(zip(turns, following, strict=True))
         ]
 
 
-def _observed(turn: SampledTurn, messages: tuple[Message, ...]) -> list[Observed]:
+def _observed(turn: CandidateTurn, messages: tuple[Message, ...]) -> list[Observed]:
     """Return what the agent has seen after these messages, and the solution; of one that is built in parts each line
     that is left, after the parts with those above it."""
     from sweet.learn.solution_logprob import Observed
 
-    task, name = turn.task, f"Dialogue {turn.dialogue}, turn {turn.index}"
+    task = turn.task
     if not task.part_lines:
-        return [Observed(name, messages, task.ground_truth, ANSWER_MARKER)]
+        return [Observed(turn.name, messages, task.ground_truth, ANSWER_MARKER)]
     found = []
     for line in undelivered(task, parts_of(task, turn.observation)).split("\n"):
-        found.append(Observed(name, messages, line, PART_MARKER))
+        found.append(Observed(turn.name, messages, line, PART_MARKER))
         part = Message(role="assistant", content=f"{PART_MARKER}\n{line}")
         messages = (*messages, part, Message(role="user", content=NOTED))
     return found
@@ -243,18 +244,6 @@ def _potential(task: Task, values: Sequence[float | None]) -> float | None:
     least = -MOST if task.part_lines else -math.inf
     known = [max(value, least) for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def _judged_turn(turn: SampledTurn, values: Sequence[float | str]) -> JudgedTurn:
-    known = [value if isinstance(value, float) else None for value in values]
-    rows = zip(turn.all_replies, values, above_mean(known, len(turn.replies)), strict=True)
-    return JudgedTurn(
-        "lookahead",
-        tuple(
-            UnjudgedReply(reply.text, str(value)) if advantage is None else candidate(reply, advantage, float(value))
-            for reply, value, advantage in rows
-        ),
-    )
 
 
 @asynccontextmanager

@@ -17,8 +17,9 @@ from sweet.cluster.scheduler import Scheduler
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn
+from sweet.judges.base import CRITIC_BATCH, Judged
 from sweet.judges.critic import CriticJudge
+from sweet.learn.rows import CandidateTurn
 from sweet.runs.environment import NODES
 from sweet.stages.base import Reporter, Silent
 
@@ -28,8 +29,8 @@ BATCHES_IN_FLIGHT = 2
 LoadCritic = Callable[[Reporter], CriticJudge]
 """Loads the critic where it is called; is pickled and sent to the nodes."""
 
-_Batch = list[SampledTurn]
-_BatchResult = tuple[list[JudgedTurn], int]
+_Batch = list[CandidateTurn]
+_BatchResult = tuple[list[Judged], int]
 """The judged turns of a batch, and how many early turns were omitted from it."""
 
 
@@ -60,7 +61,7 @@ class RayJudge:
         """The batches and the device of each node, for the attempt's environment."""
         return {NODES: self._scheduler.record("device")}
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         [(judged, dropped)] = await asyncio.wrap_future(self._scheduler.submit([list(turns)]))
         self.dropped += dropped
         return judged

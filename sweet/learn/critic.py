@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,52 +26,13 @@ from sweet.errors import UsageError
 from sweet.learn.components import Target
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs, span_values
 from sweet.learn.objectives import dialogue_scores
+from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.upstream import ranked_spans, scoring_prefix
-from sweet.llm.base import Effort, Reply
-from sweet.tasks.base import Message, ProtocolName, ReferenceContext, TurnTokens, reference_context_of
+from sweet.llm.base import Effort
+from sweet.tasks.base import ProtocolName, ReferenceContext, TurnTokens, reference_context_of
 from sweet.tasks.trajectory import Trajectory
-
-
-@dataclass(frozen=True)
-class TurnReplies:
-    """Replies to one observation.
-
-    Attributes:
-        name: for error messages.
-        turn: index of the turn in its dialogue's history.
-        hidden: the training-time information c of the task.
-        sampler: mean log-probability of each reply under the model that sampled it; None if it was not returned.
-        sampled: number of replies, from the first on, that were sampled for this turn, None for all; the others come
-            from elsewhere.
-    """
-
-    name: str
-    turn: int
-    observation: Sequence[Message]
-    hidden: str
-    replies: Sequence[Reply]
-    sampler: Sequence[float | None]
-    sampled: int | None = None
-
-
-@dataclass(frozen=True)
-class ScoredReply:
-    """A critic's score of one reply.
-
-    Attributes:
-        advantage: how much better than usual the reply is, in the critic's own unit; 0 is as good as usual.
-        tokens: number of tokens that the critic saw as the reply.
-        logprob, reference: mean log-probabilities per token in nats, whose difference is the advantage of equation (3).
-        score: the output of a regression head.
-    """
-
-    advantage: float
-    tokens: int
-    logprob: float | None = None
-    reference: float | None = None
-    score: float | None = None
 
 
 class Reader:
@@ -92,12 +52,12 @@ class Reader:
         self.dropped = 0
         self._prefix = scoring_prefix(encoder.tokenizer) if protocol == "upstream" else ()
 
-    def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
+    def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[CandidateTurn] = ()) -> None:
         """Announce what will be encoded, so that the encoder can prepare it in one batch."""
         texts = [t.dialogue_history[i].said for t in dialogues for i in t.agent_turns]
         texts += [message.content for turn in turns for message in turn.observation if message.role == "assistant"]
-        texts += [reply.text for turn in turns for reply in turn.replies]
-        self.encoder.prepare(texts, [t.task.hidden for t in dialogues] + [turn.hidden for turn in turns])
+        texts += [reply.text for turn in turns for reply in turn.all_replies]
+        self.encoder.prepare(texts, [t.task.hidden for t in dialogues] + [turn.task.hidden for turn in turns])
 
     def dialogue(
         self, trajectory: Trajectory, system: str | None, *, without_hidden: bool = False
@@ -111,12 +71,12 @@ class Reader:
             return ()
         return self._read(encoded.sequences, encoded.dropped, without_hidden=without_hidden)
 
-    def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> Sequence[TokenSequence]:
+    def turn(self, turn: CandidateTurn, *, without_hidden: bool = False) -> Sequence[TokenSequence]:
         """One sequence for each reply, none if the turn does not fit; `without_hidden` omits c."""
-        settings = self._settings(turn.hidden, without_hidden=without_hidden)
+        settings = self._settings(turn.task.hidden, without_hidden=without_hidden)
         try:
             rows, dropped = self.encoder.turn(
-                turn.observation, turn.replies, turn=turn.turn, name=turn.name, **settings
+                turn.observation, turn.all_replies, turn=turn.turn, name=turn.name, **settings
             )
         except TooLong:
             return ()
@@ -150,8 +110,8 @@ class Critic(ABC):
         self.reader, self.budget = reader, budget
 
     @abstractmethod
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
-        """Score each reply of each turn, in order; no scores for a turn that is too long. Equal replies to an
+    def judge(self, turns: Sequence[CandidateTurn]) -> list[list[Candidate]]:
+        """Score all replies of each turn, in order; no scores for a turn that is too long. Equal replies to an
         observation are computed once."""
 
     @abstractmethod
@@ -208,19 +168,21 @@ class AdvantageCritic(Critic):
         self.protocol = protocol
         self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
+    def judge(self, turns: Sequence[CandidateTurn]) -> list[list[Candidate]]:
         by_sampler = self.protocol == "upstream" and self.reference_without_hidden
         visible, reference_rows = self._rows(self.reader.turn, turns)
         critic, reference = self._means(self.critic, visible), self._means(self.reference, reference_rows)
-        scored_replies = []
+        judged = []
         for number, turn in enumerate(turns):
-            replies: list[ScoredReply] = []
-            for index, sampler_logprob in enumerate(turn.sampler if visible[number] and reference_rows[number] else ()):
-                base = sampler_logprob if by_sampler and sampler_logprob is not None else reference[number][index]
+            candidates: list[Candidate] = []
+            for index, reply in enumerate(turn.all_replies if visible[number] and reference_rows[number] else ()):
+                sampled = reply.mean_logprob if by_sampler else None
+                base = reference[number][index] if sampled is None else sampled
                 span, mean = visible[number][index].spans[0], critic[number][index]
-                replies.append(ScoredReply(mean - base, span.stop - span.start, logprob=mean, reference=base))
-            scored_replies.append(replies)
-        return scored_replies
+                tokens = span.stop - span.start
+                candidates.append(Candidate.of(reply, mean - base, logprob=mean, reference=base, tokens=tokens))
+            judged.append(candidates)
+        return judged
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
@@ -288,21 +250,21 @@ class RegressionCritic(Critic):
         self.scorer.computes_logprobs = False
         self.target = target
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
+    def judge(self, turns: Sequence[CandidateTurn]) -> list[list[Candidate]]:
         self.reader.prepare(turns=turns)
         groups = [self.reader.turn(turn) for turn in turns]
         unique = list(dict.fromkeys(row for rows in groups for row in rows))
         values = span_values(self.scorer, unique, self.budget)
         scores = {row: float(value[0]) for row, value in zip(unique, values, strict=True)}
-        scored_replies = []
+        judged = []
         for turn, rows in zip(turns, groups, strict=True):
-            sampled = [scores[row] for row in rows][: turn.sampled]
+            sampled = [scores[row] for row in rows][: len(turn.replies)]
             baseline = sum(sampled) / max(len(sampled), 1)
-            found = [(scores[row], row.spans[0]) for row in rows]
-            scored_replies.append(
-                [ScoredReply(one - baseline, span.stop - span.start, score=one) for one, span in found]
+            found = [(reply, scores[row], row.spans[0]) for reply, row in zip(turn.all_replies, rows, strict=False)]
+            judged.append(
+                [Candidate.of(reply, one - baseline, one, tokens=span.stop - span.start) for reply, one, span in found]
             )
-        return scored_replies
+        return judged
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         self.reader.prepare(dialogues)

@@ -29,7 +29,7 @@ from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
 from sweet.llm.template import ChatTemplate, effort_variables
 from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
-from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.trajectory import Trajectory
 
 UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
 """How protocol `upstream` shows the training-time information. It is the one sentence of the published code in this
@@ -247,7 +247,7 @@ class ChatEncoder:
         """The agent's turns in a dialogue whose messages begin `offset` messages before its history."""
         turns = trajectory.agent_turns
         turn_messages = [trajectory.dialogue_history[i] for i in turns]
-        texts = list(map(given_reply, turn_messages))
+        texts = list(map(Reply.of, turn_messages))
         rows = zip(turns, self.encode_replies(texts), map(self._reply_suffix, texts), strict=True)
         return [
             TurnTarget(i + offset, [row], i, [suffix], _recorded_with([row], trajectory.prompt_ids(i)))
@@ -337,17 +337,6 @@ class ChatEncoder:
                 return rendered
             place += len(said)
         return ids
-
-
-def given_reply(turn: Turn) -> Reply:
-    """The reply that the agent gave at a turn."""
-    return Reply(
-        turn.said,
-        finish_reason=turn.finish_reason or "stop",
-        token_ids=turn.token_ids,
-        thought=turn.thought,
-        thought_tokens=turn.thought_tokens,
-    )
 
 
 def _recorded_with(replies: Sequence[ReplyIds], prompt: Sequence[int] | None) -> Sequence[int] | None:

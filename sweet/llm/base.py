@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field
 from sweet.errors import SweetError
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
+from sweet.tasks.trajectory import Turn
 
 Role = Literal["agent", "sim", "judge", "describer", "checker"]
 """The role that a model plays."""
@@ -86,10 +87,27 @@ class Reply:
     thought: str | None = None
     thought_tokens: int | None = None
 
+    @classmethod
+    def of(cls, turn: Turn) -> Reply:
+        """Return the reply that the agent gave at a turn."""
+        return cls(
+            turn.said,
+            finish_reason=turn.finish_reason or "stop",
+            token_ids=turn.token_ids,
+            logprobs=turn.logprobs,
+            thought=turn.thought,
+            thought_tokens=turn.thought_tokens,
+        )
+
     @property
     def ended(self) -> bool:
         """Whether the model ended the reply itself; otherwise it reached a limit."""
         return self.finish_reason != "length"
+
+    @property
+    def mean_logprob(self) -> float | None:
+        """Mean log-probability per token under the model that sampled it; None where it was not reported."""
+        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else None
 
     @property
     def is_thought_alone(self) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sweet.errors import SweetError
+from sweet.learn.rows import Preference
 from sweet.preferences.config import LabelConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -24,7 +25,6 @@ from sweet.stages.frame import Frame
 from sweet.stages.meta import PreferencesMeta, ScoresMeta
 from sweet.stages.plans import Plan
 from sweet.stages.record import Record
-from sweet.stages.rows import Preference
 from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score

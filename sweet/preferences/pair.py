@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from sweet.errors import SweetError
 from sweet.hints import option
+from sweet.learn.rows import CandidateRow, Pair
 from sweet.preferences.config import PairConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -27,7 +28,6 @@ from sweet.stages.frame import Frame
 from sweet.stages.meta import PairsMeta
 from sweet.stages.plans import Plan
 from sweet.stages.record import Record
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.units import count
 
 
@@ -81,7 +81,7 @@ def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairMetr
 def _paired(run: Run, candidates: Artifact, config: PairConfig) -> tuple[list[Pair], PairMetrics]:
     used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
     found = [pair for row in used for pair in turn_rows(row, config)]
-    gaps = [one.chosen_advantage - one.rejected_advantage for one in found if one.rejected_advantage is not None]
+    gaps = [one.chosen.advantage - one.rejected.advantage for one in found if one.rejected is not None]
     unpaired = len(found) - len(gaps)
     return found, PairMetrics(
         pairs=len(gaps),
@@ -106,7 +106,7 @@ def turn_rows(row: CandidateRow, config: PairConfig) -> list[Pair]:
         return pairs
     most = max(candidate.advantage for candidate in row.candidates)
     best = sorted((one for one in row.candidates if one.advantage == most), key=lambda one: one.text)
-    return [_row(row, "alone", random.Random(digest_of([config.seed, "unpaired", *row.key])).choice(best))]
+    return [Pair.of(row, "alone", random.Random(digest_of([config.seed, "unpaired", *row.key])).choice(best))]
 
 
 def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
@@ -128,27 +128,4 @@ def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
         if good.text == bad.text or gap <= 0 or gap < least or (good.text, bad.text) in seen:
             continue
         seen.add((good.text, bad.text))
-        yield _row(row, f"p{len(seen)}", good, bad)
-
-
-def _row(row: CandidateRow, name: str, good: Candidate, bad: Candidate | None = None) -> Pair:
-    return Pair(
-        id=f"{row.trajectory_id}-t{row.turn}-{name}",
-        task_id=row.task_id,
-        trajectory_id=row.trajectory_id,
-        turn=row.turn,
-        observation=row.observation,
-        chosen=good.text,
-        rejected=bad.text if bad else None,
-        chosen_thought=good.thought,
-        rejected_thought=bad.thought if bad else None,
-        chosen_thought_tokens=good.thought_tokens,
-        rejected_thought_tokens=bad.thought_tokens if bad else None,
-        chosen_token_ids=good.token_ids,
-        rejected_token_ids=bad.token_ids if bad else None,
-        prompt_token_ids=row.prompt_token_ids,
-        chosen_ended=good.ended,
-        rejected_ended=bad.ended if bad else True,
-        chosen_advantage=good.advantage,
-        rejected_advantage=bad.advantage if bad else None,
-    )
+        yield Pair.of(row, f"p{len(seen)}", good, bad)

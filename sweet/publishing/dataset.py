@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from sweet.datasets.layout import newest_rewards
 from sweet.errors import UsageError
+from sweet.learn.rows import CandidateRow, Pair, Preference
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind
@@ -24,7 +25,6 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_name, agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.rows import CandidateRow, Pair, Preference
 from sweet.tasks.base import chat_rows
 from sweet.tasks.splits import SPLITS, TRAIN
 from sweet.tasks.trajectory import Trajectory
@@ -175,7 +175,7 @@ def _candidates(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
                 {
                     "text": one.text,
                     "advantage": one.advantage,
-                    "sampler": one.sampler,
+                    "sampler": one.reply.mean_logprob,
                     "logprob": one.logprob,
                     "reference": one.reference,
                     "score": one.score,
@@ -200,10 +200,10 @@ def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
             "trajectory_id": row.trajectory_id,
             "turn": row.turn,
             "prompt": chat_rows(row.observation),
-            "chosen": [{"role": "assistant", "content": row.chosen}],
-            "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected}],
-            "chosen_advantage": row.chosen_advantage,
-            "rejected_advantage": row.rejected_advantage,
+            "chosen": [{"role": "assistant", "content": row.chosen.text}],
+            "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected.text}],
+            "chosen_advantage": row.chosen.advantage,
+            "rejected_advantage": None if row.rejected is None else row.rejected.advantage,
         }
 
 

@@ -13,9 +13,9 @@ from itertools import combinations
 from statistics import fmean
 
 from sweet.judges.control import CreditScorer
+from sweet.learn.rows import CandidateRow
 from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
 from sweet.stages.intervals import clustered_mean
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Task
 
 

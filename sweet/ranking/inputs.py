@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweet.datasets.layout import is_imported
 from sweet.errors import SweetError, UsageError
-from sweet.judges.base import TurnKey
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.function import ScoreReplies
 from sweet.judges.lookahead import AskedHuman, check_lookahead
 from sweet.judges.opening import ChosenJudge, critic_judge, untrained_judge
 from sweet.judges.options import LOOKAHEAD
+from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.ranking.config import RankConfig, check_options
-from sweet.ranking.turns import SelectedTurn, first_turns, published_order, sample_turns, turns_with_replies
+from sweet.ranking.turns import first_turns, published_order, sample_turns, turns_with_replies
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -23,7 +23,6 @@ from sweet.stages.artifacts import agent_of, given_model, is_model, recorded_mod
 from sweet.stages.critics import CriticSettings, used_protocol
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
-from sweet.stages.rows import CandidateRow
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory
@@ -37,6 +36,7 @@ class Ranking:
         critic: None where another judge ranks.
         replies: the ranking whose replies are judged again; None where replies are sampled.
         recorded: its rows.
+        dialogues: by id, without those that a fault ended.
         agent: the model that is asked for replies; None where they are recorded.
         left_out: dialogues that a fault ended: none of their turns is ranked, as nothing is learned from them.
         scorer: knows the credit of the tasks.
@@ -46,8 +46,9 @@ class Ranking:
     replies: Artifact | None
     rollouts: Artifact
     recorded: Mapping[TurnKey, CandidateRow]
+    dialogues: Mapping[str, Trajectory]
     agent: AskedModel | None
-    turns: Sequence[SelectedTurn]
+    turns: Sequence[TurnKey]
     left_out: int
     judge: ChosenJudge
     scorer: CreditScorer
@@ -65,7 +66,7 @@ class Ranking:
     @property
     def tasks(self) -> dict[str, Task]:
         """The tasks of the turns, by id."""
-        return {turn.trajectory.task_id: turn.trajectory.task for turn in self.turns}
+        return _tasks_of(self.dialogues, self.turns)
 
     @property
     def title(self) -> str:
@@ -123,12 +124,12 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
         what = "The dialogues that no fault ended have no turn of the agent to rank."
         raise SweetError(what, where=rollouts.id, fix="sweet rollout")
     scorer = CreditScorer.for_rollouts(run, rollouts)
+    by_id = {dialogue.id: dialogue for dialogue in dialogues}
     if judge.name == "oracle":
-        check_credit_known(scorer, map(_given_reply, turns))
+        check_credit_known(scorer, (_given_reply(by_id[name], index) for name, index in turns))
     if judge.human is not None:
-        tasks = (turn.trajectory.task for turn in turns)
-        check_lookahead(scorer.kind, tasks, scripted=judge.human.model is None)
-    return Ranking(critic, replies, rollouts, recorded, agent, turns, len(ended_by_fault), judge, scorer)
+        check_lookahead(scorer.kind, _tasks_of(by_id, turns).values(), scripted=judge.human.model is None)
+    return Ranking(critic, replies, rollouts, recorded, by_id, agent, turns, len(ended_by_fault), judge, scorer)
 
 
 def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact | None, Artifact]:
@@ -197,7 +198,10 @@ def _human_of(run: Run, config: RankConfig, rollouts: Artifact) -> AskedHuman:
     return AskedHuman(name, model, specified=meta.human == "spec", sandbox=config.sandbox)
 
 
-def _given_reply(turn: SelectedTurn) -> tuple[Task, Sequence[Message], str]:
+def _given_reply(dialogue: Trajectory, index: int) -> tuple[Task, Sequence[Message], str]:
     """Return the task of a turn, what the agent had seen there, and what it replied."""
-    dialogue = turn.trajectory
-    return dialogue.task, dialogue.observation(turn.index, None), dialogue.dialogue_history[turn.index].said
+    return dialogue.task, dialogue.observation(index, None), dialogue.dialogue_history[index].said
+
+
+def _tasks_of(dialogues: Mapping[str, Trajectory], turns: Iterable[TurnKey]) -> dict[str, Task]:
+    return {dialogues[name].task_id: dialogues[name].task for name, _ in turns}

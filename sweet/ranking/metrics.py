@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
+from sweet.learn.rows import CandidateRow
 from sweet.stages.record import Flat, Rate, Record
-from sweet.stages.rows import CandidateRow
 
 
 class ReplyKindMetrics(Record):

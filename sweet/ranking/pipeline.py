@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from sweet.judges.base import Judge, JudgedTurn, SampledTurn, TurnKey, UnjudgedReply, rounded
+from sweet.judges.base import Judge, Judged
+from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import RequestFailed
 from sweet.ranking.sampler import CandidateSampler
-from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.prices import Budget
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.units import count
 
 MIN_CANDIDATES = 2
@@ -36,9 +35,10 @@ class RankingWriter:
         self._rows, self._log = rows, log
         self.failed = 0
 
-    def write(self, turn: SampledTurn, judged: JudgedTurn) -> None:
-        for reply in judged.failures:
-            self._record(turn.key, unjudged=reply.text, error=reply.reason)
+    def write(self, turn: CandidateTurn, judged: Judged) -> None:
+        for reply, found in zip(turn.all_replies, judged[1], strict=True):
+            if isinstance(found, str):
+                self._record(turn.key, unjudged=reply.text, error=found)
         row = _row(turn, judged)
         if row is None:
             self.fail(turn.key, "too few candidates could be judged to rank them")
@@ -55,7 +55,7 @@ class RankingWriter:
 
 
 async def rank_turns(
-    turns: Sequence[SelectedTurn],
+    turns: Sequence[TurnKey],
     sampler: CandidateSampler,
     judge: Judge,
     writer: RankingWriter,
@@ -76,7 +76,7 @@ async def rank_turns(
     """
     # With a limit of the cost no more turns wait for the judge than are sampled at once: it may cost something, too.
     waiting = 0 if budget is None or budget.most is None else concurrency
-    sampled: asyncio.Queue[SampledTurn | None] = asyncio.Queue(waiting)
+    sampled: asyncio.Queue[CandidateTurn | None] = asyncio.Queue(waiting)
     taking = asyncio.Lock()
     begun = 0
 
@@ -93,7 +93,7 @@ async def rank_turns(
         for _ in range(judge.max_calls):
             await sampled.put(None)
 
-    async def sample_some(remaining: Iterator[SelectedTurn], bar: Progress) -> None:
+    async def sample_some(remaining: Iterator[TurnKey], bar: Progress) -> None:
         nonlocal begun
         while True:
             await live.unpaused()
@@ -103,13 +103,13 @@ async def rank_turns(
             try:
                 await sampled.put(await sampler.sample(turn))
             except RequestFailed as error:
-                writer.fail(turn.key, str(error))
+                writer.fail(turn, str(error))
                 advance(bar)
 
     async def judge_some(bar: Progress) -> None:
         more = True
         while more:
-            batch: list[SampledTurn] = []
+            batch: list[CandidateTurn] = []
             async with taking:  # a batch gets consecutive turns: those of a dialogue share a prefix
                 while more and len(batch) < judge.batch_size:
                     entry = await sampled.get()
@@ -142,24 +142,20 @@ async def rank_turns(
         raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")
 
 
-def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:
+def _row(turn: CandidateTurn, judged: Judged) -> CandidateRow | None:
     """Return the row to write, or None where fewer than `MIN_CANDIDATES` candidates were judged."""
-    *sampled, taken = map(_with_sampler_logprob, judged.replies, turn.logprobs)
-    candidates = tuple(reply for reply in sampled if isinstance(reply, Candidate))
+    basis, (*sampled, taken) = judged
+    candidates = tuple(found for found in sampled if not isinstance(found, str))
     if len(candidates) < MIN_CANDIDATES:
         return None
     return CandidateRow(
-        trajectory_id=turn.dialogue,
+        trajectory_id=turn.trajectory_id,
         task_id=turn.task.id,
-        turn=turn.index,
+        turn=turn.turn,
         observation=turn.observation,
         candidates=candidates,
-        taken=taken if isinstance(taken, Candidate) else None,
-        basis=judged.basis,
+        taken=None if isinstance(taken, str) else taken,
+        basis=basis,
         prompt_token_ids=turn.prompt_token_ids,
         unjudged=len(sampled) - len(candidates),
     )
-
-
-def _with_sampler_logprob(reply: Candidate | UnjudgedReply, mean: float | None) -> Candidate | UnjudgedReply:
-    return reply.model_copy(update={"sampler": rounded(mean)}) if isinstance(reply, Candidate) else reply

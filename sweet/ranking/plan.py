@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sweet.judges.base import TurnKey
+from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
+from sweet.llm.base import Reply
 from sweet.llm.weights import parameter_count
 from sweet.ranking.config import RankConfig
 from sweet.ranking.inputs import choose_ranking
 from sweet.ranking.metrics import RankWork
 from sweet.ranking.stage import say_left_out
-from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -24,8 +24,8 @@ from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan, times
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import ProtocolName
+from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Reader
@@ -38,12 +38,12 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     reporter.say(f"Counting the turns of {ranking.rollouts.id}.")
     say_left_out(ranking, reporter)
     finished = _finished_turns(run, config.digest(), ranking.inputs)
-    missing = [turn for turn in ranking.turns if turn.key not in finished]
+    missing = [turn for turn in ranking.turns if turn not in finished]
     reader = ranking.judge.reader(run)
     tokens = _count_tokens(
         run,
         reader or agent,
-        missing,
+        [(ranking.dialogues[name], index) for name, index in missing],
         agent_system(run, ranking.rollouts),
         ranking.critic,
         protocol=config.protocol,
@@ -94,7 +94,7 @@ class CountedTokens:
 def _count_tokens(
     run: Run,
     model: str | None,
-    turns: Iterable[SelectedTurn],
+    turns: Iterable[tuple[Trajectory, int]],
     system: str,
     critic: Artifact | None,
     *,
@@ -126,24 +126,16 @@ def _count_tokens(
     return _encode(Reader(encoder, informed=informed, protocol=used_protocol, max_length=max_length), turns, system)
 
 
-def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> CountedTokens:
-    from sweet.learn.critic import TurnReplies
-    from sweet.learn.tokens import given_reply
+def _encode(reader: Reader, turns: Iterable[tuple[Trajectory, int]], system: str) -> CountedTokens:
     from sweet.learn.tree import Forest
 
     prompts = plain = 0
     replies: list[int] = []
     forests: dict[str, Forest] = {}
-    for turn in turns:
-        dialogue, said = turn.trajectory, turn.trajectory.dialogue_history[turn.index]
-        given = TurnReplies(
-            name=f"Dialogue {dialogue.id}, turn {turn.index}",
-            turn=turn.index,
-            observation=dialogue.observation(turn.index, system),
-            hidden=dialogue.task.hidden,
-            replies=[given_reply(said)],
-            sampler=[None],
-        )
+    for dialogue, index in turns:
+        observation = tuple(dialogue.observation(index, system))
+        reply = Reply.of(dialogue.dialogue_history[index])
+        given = CandidateTurn(dialogue.id, dialogue.task, index, observation, (reply,))
         informed, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
         if not informed or not without_hidden:
             continue

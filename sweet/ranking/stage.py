@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from sweet.judges.function import ScoreReplies
+from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.ranking.config import RankConfig, config_for
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankMetrics, ranking_metrics
 from sweet.ranking.pipeline import RankingWriter, rank_turns
-from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
-from sweet.ranking.turns import SelectedTurn, missing_turns
+from sweet.ranking.sampler import CandidateSampler, sampling_of
+from sweet.ranking.turns import missing_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
@@ -31,7 +33,6 @@ from sweet.stages.critics import couples_in, warn_if_at_chance, warn_of_chance
 from sweet.stages.frame import Frame, Rows
 from sweet.stages.live import PAUSE
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.rows import CandidateRow
 from sweet.units import count
 
 
@@ -93,15 +94,15 @@ def say_left_out(ranking: Ranking, reporter: Reporter) -> None:
 
 
 async def _sample_and_judge(
-    frame: Frame, config: RankConfig, ranking: Ranking, turns: Sequence[SelectedTurn], rows: Rows
+    frame: Frame, config: RankConfig, ranking: Ranking, turns: Sequence[TurnKey], rows: Rows
 ) -> None:
     """Open the judge and the agent, and rank the turns."""
     async with AsyncExitStack() as stack:
         judge = await stack.enter_async_context(ranking.judge.open(frame, ranking.scorer, ray=config.ray))
-        source: CandidateSource = RecordedCandidates(ranking.recorded)
+        sampler = CandidateSampler(ranking.dialogues, agent_system(frame.run, ranking.rollouts), ranking.recorded)
         if ranking.agent is not None:
             client = await stack.enter_async_context(frame.client(ranking.agent))
-            source = AgentCandidates.of(client, config, RolloutsMeta.of(ranking.rollouts), frame)
-        sampler = CandidateSampler(source, agent_system(frame.run, ranking.rollouts))
+            sampling = sampling_of(client, config, RolloutsMeta.of(ranking.rollouts), frame)
+            sampler = replace(sampler, client=client, sampling=sampling)
         writer, limit = RankingWriter(rows, frame.log), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

@@ -10,33 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.datasets.layout import task_order
 from sweet.errors import InputError
-from sweet.judges.base import TurnKey
+from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.runs.jsonl import read_jsonl
 from sweet.stages.base import digest_of
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
-
-
-@dataclass(frozen=True)
-class SelectedTurn:
-    """A turn to rank: the dialogue, and the index of the turn in its history."""
-
-    trajectory: Trajectory
-    index: int
-
-    @property
-    def key(self) -> TurnKey:
-        return (self.trajectory.id, self.index)
 
 
 def sample_turns(
     trajectories: Sequence[Trajectory], *, seed: int, fraction: float = 1.0, limit: int | None = None
-) -> list[SelectedTurn]:
+) -> list[TurnKey]:
     """Draw a share of the agent's turns. The result depends on the seed, not on the order of the dialogues.
 
     Args:
@@ -44,18 +30,18 @@ def sample_turns(
         limit: number of turns at most.
     """
     turns = _agent_turns(trajectories)
-    drawn = sorted(turns, key=lambda turn: digest_of([seed, *turn.key]))
+    drawn = sorted(turns, key=lambda turn: digest_of([seed, *turn]))
     count = math.ceil(fraction * len(turns))
     sampled = drawn[: count if limit is None else min(count, limit)]
     rank_of_dialogue: dict[str, int] = {}
-    for rank, turn in enumerate(sampled):
-        rank_of_dialogue.setdefault(turn.trajectory.id, rank)
-    return sorted(sampled, key=lambda turn: (rank_of_dialogue[turn.trajectory.id], turn.index))
+    for rank, (dialogue, _) in enumerate(sampled):
+        rank_of_dialogue.setdefault(dialogue, rank)
+    return sorted(sampled, key=lambda turn: (rank_of_dialogue[turn[0]], turn[1]))
 
 
 def first_turns(
     trajectories: Sequence[Trajectory], *, fraction: float = 1.0, limit: int | None = None
-) -> list[SelectedTurn]:
+) -> list[TurnKey]:
     """Return all of the agent's turns in the first dialogues, as the published code does (protocol `upstream`).
 
     Args:
@@ -74,7 +60,7 @@ def published_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
 
 def turns_with_replies(
     trajectories: Sequence[Trajectory], replies: Mapping[TurnKey, CandidateRow], path: Path
-) -> list[SelectedTurn]:
+) -> list[TurnKey]:
     """Return the turns for which replies are given.
 
     Args:
@@ -83,26 +69,26 @@ def turns_with_replies(
     Raises:
         InputError: the dialogues have no such turn.
     """
-    turns = {turn.key: turn for turn in _agent_turns(trajectories)}
+    turns = set(_agent_turns(trajectories))
     unknown = next((key for key in replies if key not in turns), None)
     if unknown is not None:
         what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
         raise InputError(what, path=path, fix="sweet rank without --replies")
-    return [turns[key] for key in sorted(replies)]
+    return sorted(replies)
 
 
-def missing_turns(turns: Sequence[SelectedTurn], path: Path) -> list[SelectedTurn]:
+def missing_turns(turns: Sequence[TurnKey], path: Path) -> list[TurnKey]:
     """Return the turns that the file of an interrupted ranking does not have.
 
     Raises:
         InputError: it has others.
     """
     finished = {row.key for row in read_jsonl(path, CandidateRow)}
-    if not finished <= {turn.key for turn in turns}:
+    if not finished <= set(turns):
         what = "The file has turns that are not chosen, so this ranking cannot be resumed."
         raise InputError(what, path=path, fix="another --seed")
-    return [turn for turn in turns if turn.key not in finished]
+    return [turn for turn in turns if turn not in finished]
 
 
-def _agent_turns(trajectories: Sequence[Trajectory]) -> list[SelectedTurn]:
-    return [SelectedTurn(trajectory, index) for trajectory in trajectories for index in trajectory.agent_turns]
+def _agent_turns(trajectories: Sequence[Trajectory]) -> list[TurnKey]:
+    return [(trajectory.id, index) for trajectory in trajectories for index in trajectory.agent_turns]

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from sweet.results.pages import fragment, text
 from sweet.results.screenshots import HtmlScreenshots
 from sweet.view.code import Fragment, fragments, tokens
-from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title, sides_of
+from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title
 from sweet.view.dialogue_view import DisplayOptions, hidden_texts
 from sweet.view.records import Record, Summary
 from sweet.view.terminal import VERDICTS, format_number, signed, tests_passed
@@ -59,7 +59,6 @@ def dialogue(
         choice_note=choice_note,
         candidates_of=lambda index: distinct_candidates(record, index),
         pairs_title=pairs_title,
-        sides_of=sides_of,
     )
 
 

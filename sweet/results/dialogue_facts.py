@@ -28,7 +28,7 @@ UNITS = {
     "lookahead": "nats",
 }
 POINTS = "points"
-"""The unit of a language model's advantages (see `sweet.stages.rows.Basis`)."""
+"""The unit of a language model's advantages (see `sweet.learn.rows.Basis`)."""
 
 
 @dataclass(frozen=True)

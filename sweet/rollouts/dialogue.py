@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from sweet.gathering import Gathering
 from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
-from sweet.judges.base import JudgedTurn, SampledTurn, mean_logprob
+from sweet.judges.base import Judged
+from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
-from sweet.stages.rows import Candidate
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
@@ -128,19 +128,20 @@ class Pause(Protocol):
         ...
 
 
-def choose(judged: JudgedTurn) -> Choice:
+def choose(judged: Judged) -> Choice:
     """Return the choice of the candidate with the highest advantage, the first of equal ones.
 
     Candidates that could not be judged are not chosen, unless all are: then the first one is, which is an ordinary
     sample of the agent.
     """
-    advantages = [reply.advantage if isinstance(reply, Candidate) else None for reply in judged.replies]
+    basis, replies = judged
+    advantages = [None if isinstance(reply, str) else reply.advantage for reply in replies]
     known = [(advantage, -place) for place, advantage in enumerate(advantages) if advantage is not None]
     return Choice(
         index=-max(known)[1] if known else 0,
         advantages=tuple(advantages),
-        basis=judged.basis,
-        unjudged=judged.failures[0].reason if judged.failures else None,
+        basis=basis,
+        unjudged=next((reply for reply in replies if isinstance(reply, str)), None),
     )
 
 
@@ -161,7 +162,7 @@ class Dialogue:
         kind: TaskKind,
         rules: Rules,
         counts: TokenCounts | None = None,
-        judge: Gathering[SampledTurn, JudgedTurn] | None = None,
+        judge: Gathering[CandidateTurn, Judged] | None = None,
         pause: Pause | None = None,
     ) -> None:
         self.pause = pause
@@ -252,16 +253,10 @@ class Dialogue:
         )
         return move
 
-    async def _choose(self, judge: Gathering[SampledTurn, JudgedTurn], replies: Sequence[Reply]) -> Choice:
+    async def _choose(self, judge: Gathering[CandidateTurn, Judged], replies: Sequence[Reply]) -> Choice:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
-        turn = SampledTurn(
-            self.assignment.id,
-            self.assignment.task,
-            len(self.turns),
-            tuple(self.messages),
-            tuple(replies),
-            tuple(map(mean_logprob, replies)),
-        )
+        assignment, place = self.assignment, len(self.turns)
+        turn = CandidateTurn(assignment.id, assignment.task, place, tuple(self.messages), tuple(replies))
         asked = time.monotonic()
         try:
             with off_the_clock():

@@ -38,7 +38,7 @@ class Choice(BaseModel):
         index: of the chosen candidate, in the order in which the agent returned them.
         advantages: the judge's advantage of each candidate, in that order; None for one that it could not judge. If it
             could judge none, the first candidate was taken.
-        basis: origin and unit of the advantages (`sweet.stages.rows.Basis`).
+        basis: origin and unit of the advantages (`sweet.learn.rows.Basis`).
         unjudged: why the first of the candidates that could not be judged could not be.
     """
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject, TurnLogprobs
+from sweet.credit.base import Batch, Credit, Models, Subject, TurnLogprobs
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Example, TokenTerms
+from sweet.learn.rows import Pair, Preference
 from sweet.learn.sequences import Pool, TokenSequence
 from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TooLong
-from sweet.llm.base import Reply
 from sweet.stages.base import Reporter, digest_of
-from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.token_terms import Recorded, terms_of
@@ -42,17 +41,6 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
     held_out = set(tasks[: math.floor(share * len(tasks))])
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
-
-
-def sides_of(pair: Pair) -> list[Reply]:
-    """Return the chosen and the rejected reply of a pair, with their thoughts; the chosen one alone where it is so."""
-    chosen = (pair.chosen, pair.chosen_ended, pair.chosen_token_ids, pair.chosen_thought, pair.chosen_thought_tokens)
-    rejected = (pair.rejected_ended, pair.rejected_token_ids, pair.rejected_thought, pair.rejected_thought_tokens)
-    sides = [chosen] if pair.rejected is None else [chosen, (pair.rejected, *rejected)]
-    return [
-        Reply(text, finish_reason="stop" if ended else "length", token_ids=ids, thought=thought, thought_tokens=count)
-        for text, ended, ids, thought, count in sides
-    ]
 
 
 @dataclass(frozen=True)
@@ -191,8 +179,6 @@ class ExampleBuilder:
                 made = self._pair(of)
             elif isinstance(of, Preference):
                 made = self._preference(of, batch.dialogues, reveal=False)
-            elif isinstance(of, SampledReply):
-                made = self._reply(of)
             else:
                 made = Example(of, self._side(of, batch.dialogues, False), group=batch.dialogues[of].task.id)
             if credit.weights_tokens:
@@ -248,7 +234,7 @@ class ExampleBuilder:
         """Build the example of a pair, or of a reply that stands alone. Those of one dialogue are a group."""
         rows, dropped = self._replies.turn(
             pair.observation,
-            sides_of(pair),
+            [side.reply for side in pair.sides.values()],
             turn=pair.turn,
             name=f"Pair {pair.id}",
             max_length=self._max_length,
@@ -256,20 +242,6 @@ class ExampleBuilder:
         )
         chosen, *rejected = self.pool.put(pair.id, rows, dropped)
         return Example(pair.id, (chosen,), tuple(rejected), group=pair.trajectory_id)
-
-    def _reply(self, of: SampledReply) -> Example:
-        """Build the example of a sampled reply. Those of one dialogue are a group."""
-        row, reply = of.row, of.reply
-        name = of.name
-        rows, dropped = self._replies.turn(
-            row.observation,
-            [reply.reply],
-            turn=row.turn,
-            name=f"Reply {name}",
-            max_length=self._max_length,
-            prompt=row.prompt_token_ids,
-        )
-        return Example(name, self.pool.put(name, rows, dropped), group=row.trajectory_id)
 
     def _weighted(self, example: Example, credit: Credit, recorded: Recorded) -> Example:
         """Return an example of the turns that have weights, with these."""

@@ -24,8 +24,8 @@ from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.metrics import MetricSums, max_turns, rounded
+from sweet.learn.rows import Preference
 from sweet.learn.sequences import Pool
-from sweet.stages.rows import Preference
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.units import count, percent
 

@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from sweet.credit.base import Batch
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.learn.rows import CandidateRow, Pair, Preference
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
-from sweet.stages.rows import CandidateRow, Pair, Preference
 from sweet.stages.unseen_tasks import newest_to_learn
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from sweet.credit.base import Batch, Credit, Models, SampledReply, Subject, TurnLogprobs, Values
+from sweet.credit.base import Batch, Credit, Models, Subject, TurnLogprobs, Values
 from sweet.errors import UsageError
 from sweet.learn.components import TokenTerms
+from sweet.learn.rows import Candidate, Pair
 from sweet.learn.sequences import Span, TokenSequence
-from sweet.stages.rows import Candidate
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
@@ -35,11 +35,11 @@ class Recorded:
         turn = self._batch.dialogues[name].dialogue_history[span.turn]
         return recorded_logprobs(turn, ids) or _of_size(self._missing[name].get(span.turn), len(ids))
 
-    def of_reply(self, of: SampledReply, ids: Sequence[int]) -> tuple[float, ...] | None:
-        """Return the same of a sampled reply."""
-        known = recorded_logprobs(of.reply, ids)
-        if known is None and of.row.trajectory_id in self._batch.dialogues:
-            return _of_size(self._missing_replies[of.name].get(of.row.turn), len(ids))
+    def of_reply(self, of: Pair, ids: Sequence[int]) -> tuple[float, ...] | None:
+        """Return the same of a reply that stands alone."""
+        known = recorded_logprobs(of.chosen, ids)
+        if known is None and of.trajectory_id in self._batch.dialogues:
+            return _of_size(self._missing_replies[of.id].get(of.turn), len(ids))
         return known
 
     @cached_property
@@ -49,9 +49,9 @@ class Recorded:
 
     @cached_property
     def _missing_replies(self) -> dict[str, dict[int, TurnLogprobs]]:
-        replies = {of.name: of for of in self._subjects if isinstance(of, SampledReply)}
-        known = [of for of in replies.values() if of.row.trajectory_id in self._batch.dialogues]
-        continued = [_with_reply(self._batch.dialogues[of.row.trajectory_id], of) for of in known]
+        replies = {of.id: of for of in self._subjects if isinstance(of, Pair)}
+        known = [of for of in replies.values() if of.trajectory_id in self._batch.dialogues]
+        continued = [_with_reply(self._batch.dialogues[of.trajectory_id], of) for of in known]
         return self._models.logprobs("policy", continued)
 
 
@@ -59,12 +59,12 @@ def _of_size(found: TurnLogprobs | None, size: int) -> tuple[float, ...] | None:
     return found.tokens if found is not None and len(found.tokens) == size else None
 
 
-def _with_reply(dialogue: Trajectory, of: SampledReply) -> Trajectory:
+def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
     """Return a dialogue up to a turn, at which a sampled reply was given."""
-    reply, row = of.reply, of.row
+    reply = of.chosen
     # Earlier prompts are recorded by what they share with later ones, which are gone; they are rendered.
     unknown = {"prompt_token_ids": None, "prompt_shared": None}
-    before = tuple(turn.model_copy(update=unknown) for turn in dialogue.dialogue_history[: row.turn])
+    before = tuple(turn.model_copy(update=unknown) for turn in dialogue.dialogue_history[: of.turn])
     given = Turn(
         role="assistant",
         content=reply.text,
@@ -72,10 +72,10 @@ def _with_reply(dialogue: Trajectory, of: SampledReply) -> Trajectory:
         thought=reply.thought,
         thought_tokens=reply.thought_tokens,
         token_ids=reply.token_ids,
-        prompt_token_ids=row.prompt_token_ids,
+        prompt_token_ids=of.prompt_token_ids,
         finish_reason=None if reply.ended else "length",
     )
-    return dialogue.model_copy(update={"id": of.name, "dialogue_history": (*before, given)})
+    return dialogue.model_copy(update={"id": of.id, "dialogue_history": (*before, given)})
 
 
 def recorded_logprobs(turn: Turn | Candidate, ids: Sequence[int]) -> tuple[float, ...] | None:
@@ -117,7 +117,7 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
 
 
 def _sampled(credit: Credit, span: Span, ids: Sequence[int], recorded: Recorded) -> Sequence[float] | None:
-    if isinstance(credit.of, SampledReply):
+    if isinstance(credit.of, Pair):
         return recorded.of_reply(credit.of, ids)
     assert isinstance(credit.of, str), "only dialogues and sampled replies have weights of tokens"
     return recorded.of_turn(credit.of, span, ids)
@@ -133,5 +133,5 @@ def _by_token(credit: Credit, span: Span, size: int) -> Sequence[float]:
 
 
 def _misfit(credit: Credit, span: Span, what: str) -> UsageError:
-    name = credit.of.name if isinstance(credit.of, SampledReply) else str(credit.of)
+    name = credit.of.id if isinstance(credit.of, Pair) else str(credit.of)
     return UsageError(what, where=f"{name}, turn {span.turn}", fix="correct the credit rule")

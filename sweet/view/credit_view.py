@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from sweet.stages.rows import Basis, Candidate, Pair
+from sweet.learn.rows import Basis, Candidate, Pair
 from sweet.tasks.trajectory import Choice
 from sweet.units import count
 from sweet.view.parts import Part
@@ -143,26 +142,9 @@ def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) ->
     pairs = record.pairs.get(index, [])
     if not pairs:
         return []
-    sides = [sides_of(pair) for pair in pairs]
-    characters = sum(len(side.text) for both in sides for side in both)
-    body = partial(_pairs, sides, abbreviate)
+    characters = sum(len(side.text) for pair in pairs for side in pair.sides.values())
+    body = partial(_pairs, pairs, abbreviate)
     return [Part("pairs", Text(pairs_title(pairs), style="blue"), body, index, note, characters, inner=True)]
-
-
-class PairSide(NamedTuple):
-    """A reply of a pair: `chosen` or `rejected`, its advantage, its text."""
-
-    name: str
-    advantage: float
-    text: str
-
-
-def sides_of(pair: Pair) -> list[PairSide]:
-    """Return the replies of a pair: one if the chosen reply stands alone."""
-    chosen = PairSide("chosen", pair.chosen_advantage, pair.chosen)
-    if pair.rejected is None or pair.rejected_advantage is None:
-        return [chosen]
-    return [chosen, PairSide("rejected", pair.rejected_advantage, pair.rejected)]
 
 
 def pairs_title(pairs: Sequence[Pair]) -> str:
@@ -170,12 +152,12 @@ def pairs_title(pairs: Sequence[Pair]) -> str:
     return count(len(pairs), "pair") if pairs[0].rejected is not None else "kept without a pair"
 
 
-def _pairs(sides: list[list[PairSide]], abbreviate: Abbreviate) -> Table:
+def _pairs(pairs: Sequence[Pair], abbreviate: Abbreviate) -> Table:
     table = _grid(3)
-    for name, advantage, text in (side for both in sides for side in both):
-        shown = Text(printable(abbreviate(text)), overflow="fold")
+    for name, reply in (side for pair in pairs for side in pair.sides.items()):
+        shown = Text(printable(abbreviate(reply.text)), overflow="fold")
         style = "green" if name == "chosen" else "red"
-        table.add_row(Text(f"{name:8}", style=style), signed(advantage), shown)
+        table.add_row(Text(f"{name:8}", style=style), signed(reply.advantage), shown)
     return table
 
 

@@ -17,13 +17,13 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, RolloutEntry, ScoreEntry
 from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
 from sweet.units import count

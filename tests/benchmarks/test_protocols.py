@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.protocols import chosen_turns, compare_rankings
+from sweet.learn.rows import Candidate
 from sweet.ranking.turns import published_order
-from sweet.stages.rows import Candidate
 from tests.stages.learn_runs import make_dialogues
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.learn.rows import CandidateRow
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
 from sweet.rollouts.config import RolloutConfig
@@ -23,7 +24,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.on_ray import _Agreed
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Progress, Silent
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 from tests.cluster.conftest import NODES
 from tests.stages.heard import Heard

@@ -15,8 +15,8 @@ from sweet.credit.groups import EPSILON
 from sweet.credit.istar import IStar
 from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Objective
+from sweet.learn.rows import Preference
 from sweet.stages.base import Silent
-from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.credit.base import Batch, Credit, SampledReply, TurnLogprobs
+from sweet.credit.base import Batch, Credit, TurnLogprobs
 from sweet.credit.groups import EPSILON
 from sweet.credit.sweet_pg import SweetPG, SweetPGCandidates
 from sweet.errors import SweetError, UsageError
 from sweet.inspection.next_commands import suggest_next
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -23,7 +24,6 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
@@ -103,14 +103,14 @@ def test_candidates_are_weighed_by_their_distance_to_the_mean_of_the_turn() -> N
     rows = [candidate_row(1, 0.3, -0.1, 0.1), candidate_row(3, 0.2, 0.2), candidate_row(5, 1.0, 3.0)]
     batch = Batch({}, RULE, candidates=rows, source="candidates-1")
     credits = SweetPGCandidates(std=False).credit(batch, Judged({}))
-    assert all(isinstance(credit.of, SampledReply) for credit in credits)
-    found = {credit.of.name: credit.policy for credit in credits if isinstance(credit.of, SampledReply)}
+    assert all(isinstance(credit.of, Pair) and credit.of.rejected is None for credit in credits)
+    found = {credit.of.id: credit.policy for credit in credits if isinstance(credit.of, Pair)}
     assert found == {
-        "a/1/0": {1: pytest.approx(0.2)},
-        "a/1/1": {1: pytest.approx(-0.2)},
-        "a/1/2": {1: pytest.approx(0.0)},
-        "a/5/0": {5: pytest.approx(-1.0)},
-        "a/5/1": {5: pytest.approx(1.0)},
+        "a-t1-c0": {1: pytest.approx(0.2)},
+        "a-t1-c1": {1: pytest.approx(-0.2)},
+        "a-t1-c2": {1: pytest.approx(0.0)},
+        "a-t5-c0": {5: pytest.approx(-1.0)},
+        "a-t5-c1": {5: pytest.approx(1.0)},
     }
     divided = SweetPGCandidates().credit(batch, Judged({}))
     assert divided[0].policy[1] == pytest.approx(0.2 / (0.2 + EPSILON))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sweet.credit.base import Batch, Credit, SampledReply, TurnLogprobs
+from sweet.credit.base import Batch, Credit, TurnLogprobs
 from sweet.errors import UsageError
 from sweet.learn.components import Example, TokenTerms
 from sweet.learn.logprobs import Scorer, sequence_scores
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.learn.tokens import ChatEncoder
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
@@ -149,22 +149,22 @@ def test_a_turn_that_is_not_the_agent_s_has_no_tokens(builder: ExampleBuilder, m
     assert "no turn that has a weight" in builder.too_long[0].what
 
 
-def sampled_reply(tokenizer: Any, **changes: Any) -> SampledReply:
+def sampled_reply(tokenizer: Any, **changes: Any) -> Pair:
     ids = (*tokenizer.encode("Which rate?", add_special_tokens=False), tokenizer.eos_token_id)
     known = tuple(-n / 8 for n in range(len(ids)))
     reply = Candidate(text="Which rate?", advantage=0.3, token_ids=ids, logprobs=known).model_copy(update=changes)
     said = (Message(role="system", content="You help."), Message(role="user", content="Write fee."))
     row = CandidateRow(trajectory_id="t", task_id="task-1", turn=1, observation=said, candidates=(reply,), taken=None)
-    return SampledReply(row, reply)
+    return Pair.of(row, "c0", reply)
 
 
 def test_a_sampled_reply_has_its_recorded_probabilities(builder: ExampleBuilder, models: Asked, tokenizer: Any) -> None:
     of = sampled_reply(tokenizer)
     [example] = builder.credits(Batch({}, RULE), [Credit(of, policy={1: 0.3})], models)
-    assert example.name == "t/1/0"
+    assert example.name == "t-t1-c0"
     assert example.group == "t"
-    size = len(of.reply.token_ids or ())
-    assert example.terms == (TokenTerms(of.reply.logprobs or (), (0.3,) * size),)
+    size = len(of.chosen.token_ids or ())
+    assert example.terms == (TokenTerms(of.chosen.logprobs or (), (0.3,) * size),)
     assert models.questions == 0
 
 
@@ -177,8 +177,7 @@ def test_a_reply_of_an_earlier_version_has_the_probabilities_of_the_policy_befor
     messages = tuple(dialogue.messages(None)[: 1 + 3])
     prompt = tuple(builder.encoder.encoder.prompts([messages])[0]) if recorded_prompt else None
     of = sampled_reply(tokenizer, logprobs=None)
-    row = of.row.model_copy(update={"turn": 3, "observation": messages, "prompt_token_ids": prompt})
-    of = SampledReply(row, of.reply)
+    of = of.model_copy(update={"turn": 3, "observation": messages, "prompt_token_ids": prompt})
     [example] = builder.credits(Batch({"t": dialogue}, RULE), [Credit(of, policy={3: 1.0})], models)
     assert models.questions == 1
     sequence = builder.pool.sequences[example.chosen[0]]
@@ -190,4 +189,4 @@ def test_a_reply_of_which_nothing_is_known_is_an_error(builder: ExampleBuilder, 
     of = sampled_reply(tokenizer, logprobs=None)
     with pytest.raises(UsageError, match="not known how probable") as error:
         builder.credits(Batch({}, RULE), [Credit(of, policy={1: 1.0})], models)
-    assert error.value.where == "t/1/0, turn 1"
+    assert error.value.where == "t-t1-c0, turn 1"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.datasets.importing import DataImportConfig, run_data_import
+from sweet.learn.rows import CandidateRow
 from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.template import ChatTemplate
 from sweet.preferences.config import LabelConfig
@@ -18,7 +19,6 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent, digest_of
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainCriticConfig

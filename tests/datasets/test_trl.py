@@ -12,9 +12,9 @@ import pytest
 from sweet.datasets.exporting import DataExportConfig
 from sweet.datasets.trl import KTO, PREFERENCE, run_trl_export
 from sweet.errors import UsageError
+from sweet.learn.rows import Candidate, Pair
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import Pair
 from sweet.tasks.base import Message
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put
@@ -22,24 +22,21 @@ from tests.stages.learn_runs import make_agent, put
 ASKED = (Message(role="system", content="s"), Message(role="user", content="5 and 7"))
 
 
-def pair(number: int, chosen: str, rejected: str, **more: Any) -> Pair:
+def pair(number: int, chosen: str, rejected: str, thought: str | None = None) -> Pair:
     return Pair(
         id=f"p{number}",
         task_id="t",
         trajectory_id=f"d{number // 2}",
         turn=1,
         observation=ASKED,
-        chosen=chosen,
-        rejected=rejected,
-        chosen_advantage=1.0,
-        rejected_advantage=0.0,
-        **more,
+        chosen=Candidate(text=chosen, thought=thought, advantage=1.0),
+        rejected=Candidate(text=rejected, advantage=0.0),
     )
 
 
-PAIRS = [pair(0, "a", "b"), pair(1, "c", "a"), pair(2, "1 2", "3"), pair(3, "4", "5 €", chosen_thought="6 7")]
+PAIRS = [pair(0, "a", "b"), pair(1, "c", "a"), pair(2, "1 2", "3"), pair(3, "4", "5 €", thought="6 7")]
 
-ALONE = PAIRS[2].model_copy(update={"id": "alone", "rejected": None, "rejected_advantage": None})
+ALONE = PAIRS[2].model_copy(update={"id": "alone", "rejected": None})
 
 
 def exported(folder: Path, pairs: list[Pair], **options: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

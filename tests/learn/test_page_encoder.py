@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.critic import RegressionCritic, TurnReplies
+from sweet.learn.critic import RegressionCritic
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, pack_bundles, span_values
 from sweet.learn.lora import LoraSettings, add_lora
@@ -26,6 +26,7 @@ from sweet.tasks.trajectory import Turn
 from tests.learn.builders import TEMPLATES
 from tests.learn.sighted import FAMILIES, PaintedScreenshots, make_sighted, paint
 from tests.learn.sighted_data import BLUE, BOUND, BROKEN, RED, REFERENCE, SHOTS, TALL, dialogue, page_of
+from tests.learn.turns import asked_turn
 from tests.render.pictures import make_clip
 
 
@@ -210,9 +211,7 @@ def test_a_reply_at_a_turn_scores_as_in_its_dialogue(each: Sighted) -> None:
     (whole,) = each.critic.turn_scores([said], "You build.")
     for turn in said.agent_turns:
         texts = [said.dialogue_history[turn].said, f"Or {TALL}", f"Or {BROKEN}"]
-        asked = TurnReplies(
-            "x", turn, said.observation(turn, "You build."), REFERENCE, [Reply(text) for text in texts], [None] * 3
-        )
+        asked = asked_turn(said.observation(turn, "You build."), REFERENCE, [Reply(text) for text in texts], turn=turn)
         (scored,) = each.critic.judge([asked])
         assert scored[0].score == pytest.approx(whole[turn], rel=1e-4, abs=1e-4)
         assert len({reply.score for reply in scored}) == 3

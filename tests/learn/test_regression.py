@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sweet.learn.components import Example, Objective, Target
-from sweet.learn.critic import RegressionCritic, TurnReplies
+from sweet.learn.critic import RegressionCritic
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
@@ -21,6 +21,7 @@ from sweet.tasks.base import Message
 from tests.learn.builders import SYSTEM, TEMPLATES, build_model, build_tokenizer, build_trajectory
 from tests.learn.test_head import naive, with_head
 from tests.learn.test_loop import make_data, weights
+from tests.learn.turns import asked_turn
 
 PREFERENCE = Objective(0.1, 0.0, target="preference")
 OBJECTIVES = {
@@ -143,11 +144,11 @@ def test_an_advantage_is_the_score_minus_the_mean_of_the_sampled_replies(share: 
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model = with_head(build_model(len(tokenizer)))
     critic = RegressionCritic(model, ChatEncoder(tokenizer), share=share)
-    turns = [TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [None] * 4, sampled=3) for hidden in ("C0", "other c")]
+    turns = [asked_turn(OBSERVATION, hidden, REPLIES[:3], taken=REPLIES[3]) for hidden in ("C0", "other c")]
     encoder = ChatEncoder(tokenizer)
     found = critic.judge(turns)
     for turn, scored in zip(turns, found, strict=True):
-        rows, _ = encoder.turn(OBSERVATION, REPLIES, turn=1, name="x", hidden=turn.hidden)
+        rows, _ = encoder.turn(OBSERVATION, REPLIES, turn=1, name="x", hidden=turn.task.hidden)
         with torch.no_grad():
             expected = [float(naive(model, row)) for row in rows]
         usual = sum(expected[:3]) / 3
@@ -157,7 +158,7 @@ def test_an_advantage_is_the_score_minus_the_mean_of_the_sampled_replies(share: 
         assert scored[0] == scored[2]
         assert all(reply.logprob is None and reply.reference is None for reply in scored)
     assert found[0][0].score != pytest.approx(found[1][0].score, abs=1e-4), "the critic reads c"
-    everything = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", REPLIES, [None] * 4)])[0]
+    everything = critic.judge([asked_turn(OBSERVATION, "C0", REPLIES)])[0]
     assert sum(reply.advantage for reply in everything) == pytest.approx(0, abs=1e-5)
 
 
@@ -176,7 +177,7 @@ def test_dialogues_are_scored_as_the_training_compares_them(template: str, targe
         assert liking == pytest.approx(sum(values) if target == "preference" else values[-1], abs=1e-5)
         for turn, score in scores.items():
             said = Reply(dialogue.dialogue_history[turn].said)
-            replies = TurnReplies("", turn, dialogue.observation(turn, SYSTEM), dialogue.task.hidden, [said], [None])
+            replies = asked_turn(dialogue.observation(turn, SYSTEM), dialogue.task.hidden, [said], turn=turn)
             assert score == pytest.approx(critic.judge([replies])[0][0].score, abs=1e-5)
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from sweet.learn import blocks
 from sweet.learn.components import Example, Objective
-from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.critic import AdvantageCritic
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings
 from sweet.learn.losses import losses
 from sweet.learn.reference import sequence_digest
 from sweet.learn.sequences import Span, TokenSequence
-from sweet.learn.tokens import ChatEncoder, given_reply
+from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start
 from sweet.learn.tree import Forest, build_tree
 from sweet.learn.zero import ZeroSettings
@@ -29,6 +29,7 @@ from sweet.tasks.base import Message, TurnTokens
 from sweet.tasks.trajectory import Trajectory
 from tests.learn.builders import TEMPLATES, build_tokenizer
 from tests.learn.thinking import ENDS, OPENINGS, THINKING, play, render, thinking_model, thinking_tokenizer
+from tests.learn.turns import asked_turn
 
 FAMILIES = list(THINKING)
 COUNTED: list[TurnTokens] = ["both", "reply", "separate"]
@@ -205,7 +206,7 @@ def test_a_recorded_prompt_is_read_as_it_was(tokenizers: dict[str, Any]) -> None
     [row] = ChatEncoder(tokenizer).dialogue(trajectory.model_copy(update={"dialogue_history": history}), None).sequences
     assert "Reasoning: low" in tokenizer.decode(row.ids)
     rows, _ = ChatEncoder(tokenizer).turn(
-        trajectory.observation(1, None), [given_reply(last)], turn=1, name="x", prompt=prompt
+        trajectory.observation(1, None), [Reply.of(last)], turn=1, name="x", prompt=prompt
     )
     assert rows[0].ids == row.ids
     [other] = ChatEncoder(tokenizer).dialogue(trajectory, None, hidden="C0").sequences
@@ -253,7 +254,7 @@ def test_the_place_of_a_reply_is_found_where_the_number_of_the_thoughts_tokens_i
     for family in FAMILIES:
         turn = play(tokenizers[family], family, 1).dialogue_history[1]
         encoder = ChatEncoder(tokenizers[family])
-        known, unknown = encoder.encode_replies([given_reply(turn), replace(given_reply(turn), thought_tokens=None)])
+        known, unknown = encoder.encode_replies([Reply.of(turn), replace(Reply.of(turn), thought_tokens=None)])
         assert known.recorded
         assert unknown == known
 
@@ -303,7 +304,7 @@ def test_a_reply_without_a_thought_has_its_channel(tokenizers: dict[str, Any]) -
 
 def test_ids_that_are_not_of_the_thought_are_not_used(tokenizers: dict[str, Any]) -> None:
     turn = play(tokenizers["qwen3"], "qwen3", 1).dialogue_history[1]
-    encoder, reply = ChatEncoder(tokenizers["qwen3"]), given_reply(turn)
+    encoder, reply = ChatEncoder(tokenizers["qwen3"]), Reply.of(turn)
     other = replace(reply, thought="Something else.")
     assert encoder.encode_replies([other]) == encoder.encode_replies([replace(other, token_ids=None)])
 
@@ -365,7 +366,7 @@ def test_the_critics_advantage_is_equation_3_over_the_chosen_tokens(
     [credit] = critic.turn_scores([trajectory], None)
     assert list(credit.values()) == pytest.approx(expected, abs=1e-5)
     turns = [
-        TurnReplies("x", i, trajectory.observation(i, None), trajectory.task.hidden, [given_reply(history[i])], [None])
+        asked_turn(trajectory.observation(i, None), trajectory.task.hidden, [Reply.of(history[i])], turn=i)
         for i in trajectory.agent_turns
     ]
     judged = [scored.advantage for [scored] in critic.judge(turns)]

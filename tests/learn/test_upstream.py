@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sweet.learn.critic import AdvantageCritic, Reader, TurnReplies
+from sweet.learn.critic import AdvantageCritic, Reader
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.upstream import UpstreamEncoder, scoring_prefix
@@ -16,6 +17,7 @@ from sweet.tasks.base import Message
 from sweet.tasks.markers import seen_upstream
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import SYSTEM, TEMPLATES, build_model, build_tokenizer, build_trajectory
+from tests.learn.turns import asked_turn
 
 C = "In light that the final answer is: C0."
 OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
@@ -98,8 +100,9 @@ def test_the_ranking_averages_over_the_header_and_the_text_of_a_reply(tokenizers
     tokenizer = tokenizers["llama3"]
     model, reply = build_model(len(tokenizer)), Reply("What is the rate?", finish_reason="stop" if ended else "length")
     critic = AdvantageCritic(model, model, tokenizer, protocol="upstream")
-    judged = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])[0][0]
-    [seen], _ = critic._rows(critic.reader.turn, [TurnReplies("x", 1, OBSERVATION, "C0", [reply], [-1.0])])
+    turn = asked_turn(OBSERVATION, "C0", [replace(reply, logprobs=(-1.0,))])
+    judged = critic.judge([turn])[0][0]
+    [seen], _ = critic._rows(critic.reader.turn, [turn])
     header = "<|start_header_id|>assistant<|end_header_id|>\n\n"
     assert supervised(tokenizer, seen) == [f"{header}What is the rate?"], (
         "a reply that was cut off keeps its last token"
@@ -113,7 +116,7 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
     begin = tokenizer.convert_tokens_to_ids("<|begin_of_text|>")
     assert scoring_prefix(tokenizer) == (begin,)
     assert scoring_prefix(build_tokenizer(TEMPLATES["llama3"])) == ()
-    turn = TurnReplies("x", 1, OBSERVATION, "C0", [Reply("What is the rate?")], [None])
+    turn = asked_turn(OBSERVATION, "C0", [Reply("What is the rate?")])
     paper, upstream = (
         Reader(ChatEncoder(tokenizer), informed=True, protocol=protocol, max_length=None)
         for protocol in ("paper", "upstream")
@@ -131,7 +134,7 @@ def test_the_ranking_reads_a_second_begin_of_text_and_the_training_does_not() ->
 
 def test_the_second_begin_of_text_counts_for_the_maximum_length() -> None:
     tokenizer = with_begin_of_text(TEMPLATES["llama3"])
-    turn = TurnReplies("x", 1, OBSERVATION, "C0", [Reply("What is the rate?")], [None])
+    turn = asked_turn(OBSERVATION, "C0", [Reply("What is the rate?")])
 
     def rows(limit: int | None) -> list[TokenSequence]:
         return [*Reader(ChatEncoder(tokenizer), informed=True, protocol="upstream", max_length=limit).turn(turn)]

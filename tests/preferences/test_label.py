@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.learn.rows import Preference
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import preferences, run_label, usable_dialogues
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import Preference
 from sweet.tasks.scores import RewardRule
 from tests.learn.builders import build_trajectory
 from tests.stages.heard import Heard

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
+from sweet.learn.rows import Candidate, CandidateRow, Preference
 from sweet.publishing.card import Trained, not_shown
 from sweet.publishing.config import PushConfig
 from sweet.publishing.dataset import FEATURES, public_name
@@ -18,7 +19,6 @@ from sweet.publishing.stage import run_push
 from sweet.results.collect import collect
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import Candidate, CandidateRow, Preference
 from sweet.tasks.base import Message
 from tests import programs
 from tests.datasets.test_trl import ALONE, PAIRS

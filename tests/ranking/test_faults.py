@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError
+from sweet.learn.rows import Candidate, CandidateRow
 from sweet.ranking.config import RankConfig
 from sweet.ranking.plan import plan_rank
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import Candidate, CandidateRow
 from tests.learn.builders import build_trajectory
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put

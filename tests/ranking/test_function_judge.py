@@ -12,9 +12,9 @@ import pytest
 import sweet
 from sweet.errors import UsageError
 from sweet.inspection.next_commands import suggest_next
+from sweet.learn.rows import CandidateRow
 from sweet.ranking.config import RankConfig
 from sweet.runs.jsonl import read_jsonl
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message
 from tests.stages.learn_runs import make_agent, make_dialogues, put
 

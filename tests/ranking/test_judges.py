@@ -9,7 +9,8 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.judges.control import CreditScorer
-from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.critic import AdvantageCritic
+from sweet.learn.rows import Candidate, CandidateRow
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
@@ -20,12 +21,12 @@ from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageResult
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Fact, Message, Task
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
+from tests.learn.turns import asked_turn
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 
 FACTS = (Fact(topic="rate", cues=("rate",), answer="It is 5 per hour.", line="return hours * 5"),)
@@ -62,7 +63,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> JudgedRun:
 
 
 def replies(row: CandidateRow) -> list[tuple[Any, ...]]:
-    return [(c.text, c.token_ids, c.ended, c.sampler) for c in (*row.candidates, row.taken) if c]
+    return [(c.text, c.token_ids, c.ended, c.logprobs) for c in (*row.candidates, row.taken) if c]
 
 
 def values(row: CandidateRow) -> list[float]:
@@ -92,7 +93,7 @@ def test_the_upstream_protocol_reuses_the_recorded_sampler_log_probabilities(jud
     again = judged.rank(replies=whole.artifacts[0].id, protocol="upstream")
     before, after = judged.rows(whole), judged.rows(again)
     for key, row in after.items():
-        assert [c.reference for c in row.candidates] == [c.sampler for c in row.candidates]
+        assert all(c.reference == pytest.approx(c.reply.mean_logprob, abs=1e-6) for c in row.candidates)
         assert values(row) == pytest.approx(values(before[key]), abs=1e-5)
 
 
@@ -105,8 +106,7 @@ def test_the_untrained_judge_scores_how_much_likelier_the_reference_makes_a_repl
     dialogues = {t.id: t for t, _ in make_dialogues()}
     for key, row in judged.rows(result).items():
         given = [one.reply for one in row.candidates]
-        hidden, unknown = dialogues[key[0]].task.hidden, [None] * len(given)
-        turn = TurnReplies("x", row.turn, row.observation, hidden, given, unknown)
+        turn = asked_turn(row.observation, dialogues[key[0]].task.hidden, given, turn=row.turn)
         with_c, without = (critic.judge([turn])[0] for critic in (informed, uninformed))
         for one, a, b in zip(row.candidates, with_c, without, strict=True):
             assert a.logprob is not None

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from sweet.errors import InputError, Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.judges.llm import LIKELIEST, JudgePrompt, Score, read_score
+from sweet.learn.rows import CandidateRow
 from sweet.llm.base import Alternatives, Reply
 from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
@@ -28,7 +29,6 @@ from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageResult
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message
 from tests.stages.chat_server import ChatServer, refused, said
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put
@@ -257,7 +257,7 @@ def test_scores_are_means_where_the_server_reports_probabilities(served: ServedR
     pairs = run_pair(served.run, PairConfig(), Silent())
     assert pairs.metrics.pairs > 0
     for pair in map(json.loads, served.run.file(pairs.artifacts[0]).read_text().splitlines()):
-        assert worth(pair["chosen"]) > worth(pair["rejected"])
+        assert worth(pair["chosen"]["text"]) > worth(pair["rejected"]["text"])
 
 
 @pytest.mark.parametrize("refuses", [False, True])

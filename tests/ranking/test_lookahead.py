@@ -15,8 +15,9 @@ from sweet.errors import SweetError, UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.base import Human, HumanReply
 from sweet.humans.scripted import ScriptedHuman, ScriptedResponder
-from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
+from sweet.judges.base import Judged
 from sweet.judges.lookahead import LookaheadJudge, check_lookahead
+from sweet.learn.rows import Candidate, CandidateRow, CandidateTurn
 from sweet.llm.base import Reply, RequestFailed
 from sweet.llm.scripted import SCRIPTED
 from sweet.ranking.config import RankConfig
@@ -27,7 +28,6 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_solution_logprob
-from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.async_scorer import open_async_scorer
 from sweet.tasks.base import Message, Task
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
@@ -49,7 +49,7 @@ def task() -> Task:
     return as_task(instance, "t", FAMILY)
 
 
-def turn_of(task: Task, texts: Sequence[str], *, asked: Sequence[str] = ()) -> SampledTurn:
+def turn_of(task: Task, texts: Sequence[str], *, asked: Sequence[str] = ()) -> CandidateTurn:
     """The turn of a dialogue in which some questions were asked."""
     messages = [
         Message(role="system", content=fill_turns(KIND.agent_system(), FAMILY.turns)),
@@ -59,13 +59,13 @@ def turn_of(task: Task, texts: Sequence[str], *, asked: Sequence[str] = ()) -> S
         messages.append(Message(role="assistant", content=question))
         messages.append(Message(role="user", content=KIND.scripted_reply(task, messages)))
     replies = tuple(Reply(text, "stop") for text in texts)
-    return SampledTurn("d", task, len(messages) - 1, tuple(messages), replies, (None,) * len(texts))
+    return CandidateTurn("d", task, len(messages) - 1, tuple(messages), replies)
 
 
 def judged(
-    turn: SampledTurn, folder: Path, human: Human | None = None, family: Family = FAMILY, **limits: Any
-) -> JudgedTurn:
-    async def judge() -> JudgedTurn:
+    turn: CandidateTurn, folder: Path, human: Human | None = None, family: Family = FAMILY, **limits: Any
+) -> Judged:
+    async def judge() -> Judged:
         async with AsyncExitStack() as stack:
             request = ScoringRequest(run=folder, say=print, workers=1)
             scorer = await stack.enter_async_context(open_async_scorer(KIND, request))
@@ -76,9 +76,9 @@ def judged(
     return asyncio.run(judge())
 
 
-def values(judged: JudgedTurn) -> list[float]:
-    assert all(isinstance(reply, Candidate) for reply in judged.replies), judged.failures
-    return [reply.score or 0.0 for reply in judged.replies if isinstance(reply, Candidate)]
+def values(judged: Judged) -> list[float]:
+    assert all(isinstance(reply, Candidate) for reply in judged[1]), judged
+    return [reply.score or 0.0 for reply in judged[1] if isinstance(reply, Candidate)]
 
 
 def questions(task: Task) -> tuple[str, str]:
@@ -114,7 +114,7 @@ def test_questions_are_worth_what_the_human_says_and_answers_their_reward(task: 
     assert of_useless > of_wrong
     assert -0.75 <= of_wrong <= -0.5
     assert again == of_useful, "replies that say the same are worth the same"
-    advantages = [reply.advantage for reply in found.replies if isinstance(reply, Candidate)]
+    advantages = [reply.advantage for reply in found[1] if isinstance(reply, Candidate)]
     mean = sum(values(found)) / len(texts)
     assert advantages == pytest.approx([value - mean for value in values(found)], abs=1e-5)
     asked_before = judged(turn_of(task, [useful, useless], asked=[useful]), tmp_path)
@@ -202,15 +202,15 @@ class Failing:
 )
 def test_a_reply_that_the_human_fails_on_is_not_judged(task: Task, tmp_path: Path, human: Human, why: str) -> None:
     found = judged(turn_of(task, ["Which rate?", answer(task.ground_truth)]), tmp_path, human)
-    failed, right = found.replies
-    assert failed == UnjudgedReply("Which rate?", why)
+    _, (failed, right) = found
+    assert failed == why
     assert isinstance(right, Candidate)
     assert (right.score, right.advantage) == (3.0, 0.0)
 
 
 def test_what_is_too_long_is_not_judged(task: Task, tmp_path: Path) -> None:
     found = judged(turn_of(task, ["Which rate?"]), tmp_path, max_length=12)
-    assert [reply.reason for reply in found.failures] == ["what the agent would see next is longer than --max-length"]
+    assert found[1] == ["what the agent would see next is longer than --max-length"]
 
 
 def test_a_ranking(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 import torch
 
 from sweet.errors import InputError, UsageError
-from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.critic import AdvantageCritic
+from sweet.learn.rows import CandidateRow, CandidateTurn
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -29,11 +31,11 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
 from sweet.stages.record import Rate
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, ProtocolName, ReferenceContext
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.learn.turns import asked_turn
 from tests.llm.stand_in import install
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run
@@ -59,8 +61,9 @@ def config(**changes: Any) -> RankConfig:
     return RankConfig(**{"candidates": 3, "fraction": 0.2, "max_tokens": 8, **changes})
 
 
-def turn(sampler: float | None = None, hidden: str = "C0") -> TurnReplies:
-    return TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [sampler] * len(REPLIES))
+def turn(sampler: float | None = None, hidden: str = "C0") -> CandidateTurn:
+    logprobs = None if sampler is None else (sampler,)
+    return asked_turn(OBSERVATION, hidden, [replace(reply, logprobs=logprobs) for reply in REPLIES])
 
 
 def mean(model: Any, prompt: list[int], reply: list[int], cut: int = 0) -> float:
@@ -167,13 +170,13 @@ def test_upstream_counts_the_header_omits_the_end_and_uses_the_samplers_mean() -
 def test_sampled_turns_depend_only_on_the_seed() -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     turns = sum(len(trajectory.agent_turns) for trajectory in dialogues)
-    drawn = [turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.2)]
+    drawn = sample_turns(dialogues, seed=0, fraction=0.2)
     assert len(drawn) == -(-turns // 5)
-    assert [turn.key for turn in sample_turns(dialogues[::-1], seed=0, fraction=0.2)] == drawn
-    assert {turn.key for turn in sample_turns(dialogues, seed=1, fraction=0.2)} != set(drawn)
-    assert {turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.5)} > set(drawn)
+    assert sample_turns(dialogues[::-1], seed=0, fraction=0.2) == drawn
+    assert set(sample_turns(dialogues, seed=1, fraction=0.2)) != set(drawn)
+    assert set(sample_turns(dialogues, seed=0, fraction=0.5)) > set(drawn)
     assert len(sample_turns(dialogues, seed=0, fraction=0.2, limit=2)) == 2
-    everything = [turn.trajectory.id for turn in sample_turns(dialogues, seed=0)]
+    everything = [name for name, _ in sample_turns(dialogues, seed=0)]
     assert len(everything) == turns
     changes = sum(a != b for a, b in pairwise(everything))
     assert changes == len(dialogues) - 1, "turns of one dialogue are adjacent"
@@ -185,13 +188,13 @@ def test_protocol_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> 
     assert [(one.sample, one.task_id) for one in dialogues[4:6]] == [(0, "task-4"), (1, "task-0")]
     assert published_order(written[::-1]) == dialogues, "whichever dialogue ended first"
     expected = [(dialogue.id, index) for dialogue in dialogues[:3] for index in dialogue.agent_turns]
-    assert [turn.key for turn in first_turns(dialogues, fraction=0.2)] == expected
-    assert [turn.key for turn in first_turns(dialogues, fraction=0.2, limit=2)] == expected[:2]
+    assert first_turns(dialogues, fraction=0.2) == expected
+    assert first_turns(dialogues, fraction=0.2, limit=2) == expected[:2]
     assert len(first_turns(dialogues)) == sum(len(dialogue.agent_turns) for dialogue in dialogues)
     made = run_rank(run, config(protocol="upstream"), Silent()).artifacts[0]
     assert sorted(row.key for row in read_jsonl(run.file(made), CandidateRow)) == sorted(expected)
     sampled = {row.key for row in read_jsonl(run.file(run_rank(run, config(), Silent()).artifacts[0]), CandidateRow)}
-    assert sampled == {turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.2)} != set(expected)
+    assert sampled == set(sample_turns(dialogues, seed=0, fraction=0.2)) != set(expected)
 
 
 def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
+from sweet.learn.rows import CandidateRow
 from sweet.results.dialogue import dialogue
 from sweet.results.dialogues_page import dialogues_page, packed, write_dialogues
 from sweet.results.pages import resource
 from sweet.runs.run import Run
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Turn, dump
 from sweet.view.dialogue_view import DisplayOptions

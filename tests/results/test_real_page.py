@@ -151,7 +151,8 @@ def test_hostile_text_stays_text(firefox: RealPage, tmp_path: Path) -> None:
         "taken": None,
     }
     candidates = made(run, "rank", "candidates", [ranked], [rollouts])
-    pair = PAIR | {"trajectory_id": evil, "chosen": evil, "rejected": evil}
+    reply = {"text": evil, "advantage": 0.5}
+    pair = PAIR | {"trajectory_id": evil, "chosen": reply, "rejected": reply}
     made(run, "pair", "pairs", [pair], [candidates])
     page = written(run, tmp_path, hidden=True)
     assert "hacked" not in page.read_text(encoding="utf-8"), "all of it is compressed"

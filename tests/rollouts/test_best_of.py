@@ -12,9 +12,9 @@ import pytest
 
 from sweet.errors import ServerError, UsageError
 from sweet.gathering import Gathering
-from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply
+from sweet.judges.base import Judged
 from sweet.judges.control import CreditScorer, RandomJudge
-from sweet.learn.critic import TurnReplies
+from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.llm.base import Reply, Sampling
 from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.config import RolloutConfig
@@ -25,12 +25,12 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.stages.rows import Candidate
 from sweet.tasks.base import Task
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
+from tests.learn.turns import asked_turn
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put
@@ -59,12 +59,8 @@ def run(tmp_path: Path) -> Run:
 # The choice ---------------------------------------------------------------------------------------------------------
 
 
-def judged(*advantages: float | None) -> JudgedTurn:
-    replies = [
-        UnjudgedReply("x", "too long") if value is None else Candidate(text="x", advantage=value)
-        for value in advantages
-    ]
-    return JudgedTurn("critic", tuple(replies))
+def judged(*advantages: float | None) -> Judged:
+    return "critic", ["too long" if value is None else Candidate(text="x", advantage=value) for value in advantages]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +80,9 @@ def test_the_first_of_the_best_candidates_is_chosen(
     assert choice.advantage == advantages[index]
 
 
-def turn(number: int, *replies: str) -> SampledTurn:
+def turn(number: int, *replies: str) -> CandidateTurn:
     given = tuple(Reply(text, "stop") for text in replies or ("a", "b"))
-    return SampledTurn(f"d{number}", TASK, 1, (), given, (None,) * len(given))
+    return CandidateTurn(f"d{number}", TASK, 1, (), given)
 
 
 class CountingJudge:
@@ -98,12 +94,12 @@ class CountingJudge:
         self.batches: list[list[str]] = []
         self.free = asyncio.Event()
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
-        self.batches.append([turn.dialogue for turn in turns])
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
+        self.batches.append([turn.trajectory_id for turn in turns])
         await self.free.wait()
-        if any(turn.dialogue == "d13" for turn in turns):
+        if any(turn.trajectory_id == "d13" for turn in turns):
             raise ServerError("The judge is gone.", where="there")
-        return [judged(float(turn.dialogue[1:])) for turn in turns]
+        return [judged(float(turn.trajectory_id[1:])) for turn in turns]
 
 
 def test_turns_that_wait_at_the_same_time_are_judged_in_one_call() -> None:
@@ -116,13 +112,13 @@ def test_turns_that_wait_at_the_same_time_are_judged_in_one_call() -> None:
         judge.free.set()
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(answers.pop(2), asyncio.CancelledError)
-        values = [answer.replies[0].advantage for answer in answers]  # type: ignore[union-attr]
+        values = [answer[1][0].advantage for answer in answers]  # type: ignore[union-attr]
         assert values == [0, 1, 3, 4, 5, 6, 7], "each turn gets its own answer"
         assert judge.batches == [["d0", "d1", "d2", "d3"], ["d4", "d5", "d6", "d7"]]
-        assert (await gathering.submit(turn(9))).replies[0].advantage == 9, "it judges again after a pause"  # type: ignore[union-attr]
+        assert (await gathering.submit(turn(9)))[1][0].advantage == 9, "it judges again after a pause"  # type: ignore[union-attr]
         with pytest.raises(ServerError, match="gone"):
             await gathering.submit(turn(13))
-        assert (await gathering.submit(turn(8))).replies, "an error does not end it"
+        assert (await gathering.submit(turn(8)))[1], "an error does not end it"
 
     asyncio.run(main())
 
@@ -248,8 +244,9 @@ def test_the_critic_of_a_run_chooses(with_critic: Run, models: tuple[str, str]) 
     for dialogue in played(run, 2).values():
         for index in dialogue.agent_turns:
             said = dialogue.dialogue_history[index]
-            reply = Reply(said.said, token_ids=said.token_ids, finish_reason=said.finish_reason or "stop")
-            replies = TurnReplies("", index, dialogue.observation(index, system), dialogue.task.hidden, [reply], [None])
+            replies = asked_turn(
+                dialogue.observation(index, system), dialogue.task.hidden, [Reply.of(said)], turn=index
+            )
             assert said.choice is not None
             assert said.choice.basis == "critic"
             assert len(set(said.choice.advantages)) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from starlette.responses import Response
 
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
-from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.critic import AdvantageCritic
 from sweet.llm.base import Reply
 from sweet.llm.connect import open_client
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -25,6 +26,7 @@ from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.tasks.base import ProtocolName
 from tests import programs
+from tests.learn.turns import asked_turn
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
@@ -62,9 +64,8 @@ def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path,
     for dialogue, credit in zip(dialogues, judge.turn_scores(dialogues, "Ask."), strict=True):
         assert list(credit) == dialogue.agent_turns
         for turn, advantage in credit.items():
-            said = dialogue.dialogue_history[turn]
-            told = Reply(said.said, token_ids=said.token_ids, finish_reason=said.finish_reason or "stop")
-            replies = TurnReplies("", turn, dialogue.observation(turn, "Ask."), dialogue.task.hidden, [told], [None])
+            told = replace(Reply.of(dialogue.dialogue_history[turn]), logprobs=None)
+            replies = asked_turn(dialogue.observation(turn, "Ask."), dialogue.task.hidden, [told], turn=turn)
             assert advantage == pytest.approx(judge.judge([replies])[0][0].advantage, abs=1e-5)
 
 

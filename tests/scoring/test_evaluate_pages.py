@@ -10,6 +10,7 @@ import pytest
 
 from sweet.credit.imitation import select_best
 from sweet.errors import SweetError, UsageError
+from sweet.learn.rows import CandidateRow, Preference
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -22,7 +23,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.compare import CompareConfig, run_compare
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Reporter, Silent
-from sweet.stages.rows import CandidateRow, Preference
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig

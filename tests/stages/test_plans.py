@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweet.learn.rows import CandidateRow
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import plan_label, run_label
 from sweet.preferences.pair import plan_pair, run_pair
@@ -24,7 +25,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.plan import plan_eval
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
-from sweet.stages.rows import CandidateRow
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests.stages.learn_runs import put

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
+from sweet.learn.rows import CandidateRow
 from sweet.pipeline.steps import ReadOnlyStepCache, Step
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import CandidateRow
 from sweet.study.results import MethodResult, read_results
 from sweet.study.settings import METHODS as STUDY_METHODS
 from sweet.study.settings import StudyConfig

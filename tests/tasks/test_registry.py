@@ -14,13 +14,13 @@ import pytest
 from sweet.cli.app import run
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.inspection.doctor import check_kinds
+from sweet.learn.rows import CandidateRow
 from sweet.plugins import plugins
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.micro import load as load_micro
 from sweet.tasks.registry import task_kind

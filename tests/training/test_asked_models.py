@@ -16,8 +16,8 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Objective
 from sweet.learn.engine import Engine, trainable_weights
 from sweet.learn.logprobs import Scorer
+from sweet.learn.rows import Preference
 from sweet.learn.tokens import ChatEncoder
-from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder

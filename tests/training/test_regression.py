@@ -11,6 +11,7 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.critic import RegressionCritic
 from sweet.learn.head import FILE
+from sweet.learn.rows import CandidateRow
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -22,7 +23,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.stages.rows import CandidateRow
 from sweet.training.config import TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
 from sweet.training.prepare import prepare_critic

@@ -20,6 +20,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn import head
 from sweet.learn.estimate import image_activations
 from sweet.learn.job import FILE, Job
+from sweet.learn.rows import CandidateRow
 from sweet.learn.vision_processor import vision_processor
 from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.preferences.config import LabelConfig, PairConfig
@@ -37,7 +38,6 @@ from sweet.runs.run import Run
 from sweet.scoring.best_of import measure_best_of
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.training.config import TrainActorConfig, TrainCriticConfig

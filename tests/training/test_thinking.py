@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.judges.base import SampledTurn
 from sweet.judges.critic import CriticJudge
+from sweet.learn.rows import Candidate, CandidateRow, CandidateTurn, Pair
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -22,7 +22,6 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.learn.thinking import play, thinking_agent, thinking_tokenizer
@@ -52,7 +51,6 @@ def run(tmp_path: Path, agent: str) -> Run:
     run_label(run, LabelConfig(), Silent())
     rows = []
     for number, (good, bad) in enumerate(zip(dialogues[::2], dialogues[1::2], strict=True)):
-        sides = good.dialogue_history[3], bad.dialogue_history[3]
         rows.append(
             Pair(
                 id=f"p{number}",
@@ -60,17 +58,9 @@ def run(tmp_path: Path, agent: str) -> Run:
                 trajectory_id=good.id,
                 turn=3,
                 observation=tuple(good.observation(3, None)),
-                chosen=sides[0].said,
-                rejected=sides[1].said,
-                chosen_token_ids=sides[0].token_ids,
-                rejected_token_ids=sides[1].token_ids,
-                chosen_thought=sides[0].thought,
-                rejected_thought=sides[1].thought,
-                chosen_thought_tokens=sides[0].thought_tokens,
-                rejected_thought_tokens=sides[1].thought_tokens,
+                chosen=Candidate.of(Reply.of(good.dialogue_history[3]), 0.4),
+                rejected=Candidate.of(Reply.of(bad.dialogue_history[3]), -0.2),
                 prompt_token_ids=good.prompt_ids(3),
-                chosen_advantage=0.4,
-                rejected_advantage=-0.2,
             )
         )
     put(run, "pair", "pairs", rows, [rollouts])
@@ -160,12 +150,11 @@ def test_the_judge_of_a_dialogue_under_way_reads_thoughts(run: Run) -> None:
     critic = run_train_critic(run, critic_config(), Silent()).artifacts[0]
     dialogue = make_tasks(run)[0]
     replies = (Reply("Is it 5?", "stop", thought="It is 5 per hour."), Reply("Is it 5?", "stop", thought="No limit."))
-    turn = SampledTurn(dialogue.id, dialogue.task, 1, tuple(dialogue.observation(1, None)), replies, (None, None))
+    turn = CandidateTurn(dialogue.id, dialogue.task, 1, tuple(dialogue.observation(1, None)), replies)
     scores = {}
     for counted in ("both", "reply", "separate"):
         loaded = load_critic(run, critic, Silent(), CriticSettings("cpu", turn_tokens=counted))
-        [judged] = CriticJudge(loaded, "critic").judge_now([turn])
-        first, second = judged.replies
+        [(_, (first, second))] = CriticJudge(loaded, "critic").judge_now([turn])
         assert isinstance(first, Candidate)
         assert isinstance(second, Candidate)
         assert first.thought == "It is 5 per hour."

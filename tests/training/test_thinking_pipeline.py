@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.rows import CandidateRow, Pair
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import save_model
 from sweet.llm.base import Reply, Sampling
@@ -29,7 +30,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent
-from sweet.stages.rows import CandidateRow, Pair
 from sweet.tasks.trajectory import Trajectory, Turn, shared_prompts
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import run_train_actor, run_train_critic
@@ -169,7 +169,7 @@ def test_a_thinking_model_goes_through_the_pipeline(tmp_path: Path) -> None:
     assert exact >= len(dialogues)
     for pair in pairs:
         assert pair.prompt_token_ids is not None
-        assert pair.chosen_token_ids is not None
+        assert pair.chosen.token_ids is not None
         prompt = encoder.prompts([pair.observation])[0]
         assert tuple(prompt) == pair.prompt_token_ids
-    assert torch.isfinite(torch.tensor([pair.chosen_advantage for pair in pairs])).all()
+    assert torch.isfinite(torch.tensor([pair.chosen.advantage for pair in pairs])).all()

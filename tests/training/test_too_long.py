@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import TooManyFailures, UsageError
+from sweet.learn.rows import CandidateRow
 from sweet.learn.tokens import ChatEncoder
 from sweet.llm.pretrained import load_tokenizer
 from sweet.preferences.config import LabelConfig
@@ -19,7 +20,6 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent
-from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig

@@ -14,11 +14,11 @@ import torch
 
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.learn import blocks
+from sweet.learn.rows import Candidate, Pair
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Packing, Progress, Silent
-from sweet.stages.rows import Pair
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
@@ -60,10 +60,8 @@ def put_pairs(run: Run, alone: Sequence[int] = ()) -> None:
             trajectory_id="5-0-0",
             turn=1,
             observation=({"role": "user", "content": f"Write fee {number}"},),
-            chosen="What is the rate?",
-            rejected=None if number in alone else "Is it 7?",
-            chosen_advantage=0.4,
-            rejected_advantage=None if number in alone else -0.2,
+            chosen=Candidate(text="What is the rate?", advantage=0.4),
+            rejected=None if number in alone else Candidate(text="Is it 7?", advantage=-0.2),
         )
         for number in range(6)
     ]
@@ -227,7 +225,7 @@ def test_an_unknown_model_is_a_usage_error(run: Run) -> None:
 
 
 def test_all_preferences_of_a_held_out_task_are_held_out() -> None:
-    from sweet.stages.rows import Preference
+    from sweet.learn.rows import Preference
 
     rows = [
         Preference(task_id=f"t{i % 10}", chosen="a", rejected=f"r{i}", chosen_reward=1, rejected_reward=0)

@@ -88,10 +88,8 @@ PAIR = {
     "trajectory_id": "t001",
     "turn": 1,
     "observation": [],
-    "chosen": "Which number?",
-    "rejected": HOSTILE,
-    "chosen_advantage": 0.25,
-    "rejected_advantage": -0.5,
+    "chosen": {"text": "Which number?", "advantage": 0.25},
+    "rejected": {"text": HOSTILE, "advantage": -0.5},
 }
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Group
 
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.results import dialogue as html
 from sweet.runs.run import Run
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
@@ -55,10 +55,8 @@ def test_a_reply_that_is_kept_alone_has_no_rejected_one_beside_it() -> None:
         trajectory_id="t",
         turn=1,
         observation=(),
-        chosen="kept",
+        chosen=candidate("kept", 0.5),
         rejected=None,
-        chosen_advantage=0.5,
-        rejected_advantage=None,
     )
     found = Record(trajectory(1), None, {}, {1: [pair]})
     summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)

@@ -35,7 +35,7 @@ def test_a_record_joins_candidates_and_pairs(run: Run) -> None:
     assert record.scale == 0.5
     assert record.advantage(1) == 0.25
     assert record.advantage(3) is None
-    assert [pair.chosen for pair in record.pairs[1]] == ["Which number?"]
+    assert [pair.chosen.text for pair in record.pairs[1]] == ["Which number?"]
     other = records.record(records.find("t002"))
     assert (other.ranked, other.pairs) == ({}, {})
 

@@ -82,7 +82,7 @@ def pages(tmp_path: Path) -> Run:
         for text, value in ((SHOWN, 0.5), (f"Mine: {MISSING}", -0.5))
     )
     made(run, "rank", "candidates", [{**ranked, "candidates": [first, second], "taken": first}], [rollouts])
-    pair = {"id": "p", "chosen": SHOWN, "rejected": MISSING, "chosen_advantage": 0.5, "rejected_advantage": -0.5}
+    pair = {"id": "p", "chosen": first, "rejected": {"text": MISSING, "advantage": -0.5}}
     made(run, "pair", "pairs", [{**ranked, **pair}], [run.artifact("candidates-1")])
     return run
 

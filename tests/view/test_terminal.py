@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.runs.run import Run
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Turn
@@ -110,7 +110,7 @@ def record(text: str) -> Record:
     reply = Candidate(text=text, advantage=1.0, logprob=-1.0, reference=-2.0, tokens=1)
     place: dict[str, Any] = {"trajectory_id": "t", "task_id": "t", "turn": 1, "observation": ()}
     ranked = CandidateRow(**place, candidates=(reply,), taken=reply)
-    pair = Pair(**place, id="p", chosen=text, rejected=text, chosen_advantage=1.0, rejected_advantage=-1.0)
+    pair = Pair(**place, id="p", chosen=reply, rejected=reply)
     found = trajectory(1, id=text or "t", dialogue_history=turns, answer=f"{text}\n```python\n{text}", error=text)
     return Record(
         found, scored(tests={"test1": {"passed": False, "expected": text, "got": text}}), {1: ranked}, {1: [pair]}

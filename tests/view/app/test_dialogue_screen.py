@@ -12,8 +12,8 @@ from rich.console import Console
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
+from sweet.learn.rows import Candidate, CandidateRow, Pair
 from sweet.runs.run import Run
-from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import Task
 from sweet.tasks.scores import JudgedTest
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
@@ -105,8 +105,7 @@ def ranked(tmp_path: Path) -> Run:
         CandidateRow(**place, turn=3, candidates=candidates[1:], taken=candidates[1]),
     ]
     made(run, "rank", "candidates", [row.model_dump(mode="json") for row in rows], [rollouts])
-    sides = {"chosen": "How much a day?", "rejected": "Who pays?"}
-    pair = Pair(**place, **sides, id="p", turn=1, chosen_advantage=0.5, rejected_advantage=-0.25)
+    pair = Pair(**place, id="p", turn=1, chosen=candidates[0], rejected=candidates[1])
     made(run, "pair", "pairs", [pair.model_dump(mode="json")], [run.artifact("candidates-1")])
     return run
 

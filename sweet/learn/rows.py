@@ -1,19 +1,25 @@
-"""The rows that the learning stages read and write, one JSON object per line."""
+"""The rows that the learning stages read and write, one JSON object per line, and the turn that is ranked."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sweet.llm.base import Reply
-from sweet.tasks.base import Message, is_none
+from sweet.tasks.base import Message, Task, is_none
 
 Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function", "lookahead"]
 """Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
 model, in points of 1 to 9 (see `sweet.judges.llm`), expected under their probabilities or as written; of a
 control (see `sweet.judges.control`); of a Python function, in its scores; or of what comes next, in nats
 (`sweet.judges.lookahead`)."""
+
+TurnKey = tuple[str, int]
+"""Names a turn: the id of its dialogue, and its index in the dialogue's history."""
+
+_Decimals = Annotated[float, AfterValidator(lambda value: round(value, 6))]
 
 
 class Preference(BaseModel):
@@ -32,6 +38,40 @@ class Preference(BaseModel):
         return f"{self.chosen} over {self.rejected}"
 
 
+@dataclass(frozen=True)
+class CandidateTurn:
+    """A turn of a dialogue, with candidates for the agent's reply to what it had seen there.
+
+    Attributes:
+        turn: index into the dialogue's history.
+        replies: the sampled replies.
+        taken: the reply that was really given; None in a dialogue that goes on with one of `replies`.
+        prompt_token_ids: the ids that the agent read before `replies`, if its server returned them.
+    """
+
+    trajectory_id: str
+    task: Task
+    turn: int
+    observation: tuple[Message, ...]
+    replies: tuple[Reply, ...]
+    taken: Reply | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+
+    @property
+    def key(self) -> TurnKey:
+        return (self.trajectory_id, self.turn)
+
+    @property
+    def name(self) -> str:
+        """Of the turn, for error messages."""
+        return f"Dialogue {self.trajectory_id}, turn {self.turn}"
+
+    @property
+    def all_replies(self) -> tuple[Reply, ...]:
+        """The sampled replies, then the one that was given, if there is one."""
+        return self.replies if self.taken is None else (*self.replies, self.taken)
+
+
 class Candidate(BaseModel):
     """One reply to an observation, with the values that the critic or another judge gave it.
 
@@ -43,7 +83,6 @@ class Candidate(BaseModel):
         ended: False if the reply was cut at the token limit.
         advantage: of a critic `logprob - reference`, in nats per token (SWEET-RL, equation 3); of a regression head, a
             language model or the oracle, `score` minus the mean score of the turn's candidates.
-        sampler: mean log-probability per token under the model that sampled it, if that reports it.
         logprob: mean log-probability per token under the critic.
         reference: the same under the reference.
         score: of the regression head, of a language model, or the task's own credit.
@@ -58,13 +97,38 @@ class Candidate(BaseModel):
     thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
     token_ids: tuple[int, ...] | None = None
     ended: bool = True
-    advantage: float
-    sampler: float | None = None
-    logprob: float | None = None
-    reference: float | None = None
-    score: float | None = None
+    advantage: _Decimals
+    logprob: _Decimals | None = None
+    reference: _Decimals | None = None
+    score: _Decimals | None = None
     tokens: int | None = Field(default=None, ge=1)
     logprobs: tuple[float, ...] | None = Field(default=None, exclude_if=is_none)
+
+    @classmethod
+    def of(
+        cls,
+        reply: Reply,
+        advantage: float,
+        score: float | None = None,
+        *,
+        logprob: float | None = None,
+        reference: float | None = None,
+        tokens: int | None = None,
+    ) -> Self:
+        """Return a reply with the values that a judge gave it."""
+        return cls(
+            text=reply.text,
+            thought=reply.thought,
+            thought_tokens=reply.thought_tokens,
+            token_ids=reply.token_ids,
+            logprobs=reply.logprobs,
+            ended=reply.ended,
+            advantage=advantage,
+            score=score,
+            logprob=logprob,
+            reference=reference,
+            tokens=tokens,
+        )
 
     @property
     def reply(self) -> Reply:
@@ -80,7 +144,7 @@ class Candidate(BaseModel):
 
 
 class CandidateRow(BaseModel):
-    """The candidates at one turn, and the reply that was given in the dialogue.
+    """The judged candidates at one turn, and the reply that was given in the dialogue.
 
     Attributes:
         turn: index into the dialogue's history.
@@ -103,14 +167,14 @@ class CandidateRow(BaseModel):
     unjudged: int = Field(default=0, ge=0)
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> TurnKey:
         return (self.trajectory_id, self.turn)
 
 
 class Pair(BaseModel):
-    """Two replies to one observation, for the actor's step-level preference loss; see `Candidate` for the fields, and
-    `CandidateRow` for `prompt_token_ids`. Without a rejected reply, the chosen one stands alone: the actor learns its
-    likelihood (`sweet pair --unpaired best`)."""
+    """Two replies to one observation, for the actor's step-level preference loss; see `CandidateRow` for
+    `prompt_token_ids`. Without a rejected reply, the chosen one stands alone: the actor learns its likelihood (`sweet
+    pair --unpaired best`), or a credit rule weighs its tokens."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -119,22 +183,29 @@ class Pair(BaseModel):
     trajectory_id: str
     turn: int
     observation: tuple[Message, ...]
-    chosen: str
-    rejected: str | None
-    chosen_thought: str | None = Field(default=None, exclude_if=is_none)
-    rejected_thought: str | None = Field(default=None, exclude_if=is_none)
-    chosen_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
-    rejected_thought_tokens: int | None = Field(default=None, ge=0, exclude_if=is_none)
-    chosen_token_ids: tuple[int, ...] | None = None
-    rejected_token_ids: tuple[int, ...] | None = None
+    chosen: Candidate
+    rejected: Candidate | None
     prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
-    chosen_ended: bool = True
-    rejected_ended: bool = True
-    chosen_advantage: float
-    rejected_advantage: float | None
 
-    @model_validator(mode="after")
-    def _rejected_or_none(self) -> Self:
-        if (self.rejected is None) != (self.rejected_advantage is None):
-            raise ValueError("a rejected reply and its advantage are both given, or both null")
-        return self
+    @property
+    def sides(self) -> dict[str, Candidate]:
+        """The replies by what they are: the chosen one, and the rejected one where there is one."""
+        return {"chosen": self.chosen, **({} if self.rejected is None else {"rejected": self.rejected})}
+
+    @classmethod
+    def of(cls, row: CandidateRow, name: str, chosen: Candidate, rejected: Candidate | None = None) -> Self:
+        """Return a pair of candidates, or a candidate alone.
+
+        Args:
+            name: of the pair among those of the turn.
+        """
+        return cls(
+            id=f"{row.trajectory_id}-t{row.turn}-{name}",
+            task_id=row.task_id,
+            trajectory_id=row.trajectory_id,
+            turn=row.turn,
+            observation=row.observation,
+            chosen=chosen,
+            rejected=rejected,
+            prompt_token_ids=row.prompt_token_ids,
+        )
