@@ -31,13 +31,12 @@ STOP = "stop"
 COMMANDS = (*ACTIONS, STOP)
 POLL_SECONDS = 0.05
 
-_VALUES = {"concurrency": "the number of dialogues at once", "requeue": "the id of a dialogue"}
+_VALUES = {"concurrency": "the number of dialogues at once"}
 """What the commands with a value need."""
 _CANNOT = {
     "pause": "{} cannot be paused: only rollout, rank, eval and a training in the process of the command can.",
     "resume": "{} cannot be paused, so it need not be resumed.",
     "concurrency": "{} plays no dialogues, so their number at once cannot be changed.",
-    "requeue": "{} plays no dialogues that could be requeued.",
 }
 
 
@@ -62,7 +61,7 @@ def control(run: Run, command: str, value: str | None, config: ControlConfig) ->
 
     Args:
         command: one of `COMMANDS`.
-        value: of `concurrency` the number, of `requeue` the dialogue.
+        value: of `concurrency` the number.
 
     Raises:
         UsageError: nothing runs that can do it, or it refuses.

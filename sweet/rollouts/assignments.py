@@ -64,8 +64,3 @@ def assignments_of(
     for sample in range(config.samples):
         for place, task in enumerate(tasks):
             yield Assignment(task, sample, config.seed, None if humans is None else humans.of(place, sample))
-
-
-def assignment_of(tasks: Iterable[Task], config: RolloutConfig, humans: PlannedHumans, id: str) -> Assignment | None:
-    """Return the dialogue of an id; None if it is none of this rollout."""
-    return next((assignment for assignment in assignments_of(tasks, config, humans) if assignment.id == id), None)

@@ -1,13 +1,9 @@
 """Plays many dialogues at once.
 
-Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. The limit can be
-changed meanwhile: by `sweet control` (sweet.stages.live) or a number in the file `concurrency` of the run's folder,
-both of which are looked at twice a second, and by SIGUSR1, which doubles it, and SIGUSR2, which halves it. It also
-bounds the requests at once of both clients, which find their own limit below it (sweet.llm.concurrency). The first
-Ctrl-C starts no more dialogues and lets the running ones end; the second cancels them.
-
-In a pause no turn begins. A dialogue that is requeued is played again from its start: what is under way is cancelled,
-and the row of a finished one is moved from the file to the log, so that no reader finds two rows of one dialogue.
+Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. `sweet control`
+(sweet.stages.live), which is looked at twice a second, changes the limit meanwhile. It also bounds the requests at once
+of both clients, which find their own limit below it (sweet.llm.concurrency). The first Ctrl-C starts no more dialogues
+and lets the running ones end; the second cancels them. In a pause no turn begins.
 """
 
 from __future__ import annotations
@@ -17,26 +13,23 @@ import contextlib
 import signal
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sweet.errors import InputError, Interrupted, UsageError
+from sweet.errors import Interrupted, UsageError
 from sweet.gathering import Gathering
 from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
-from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
-from sweet.runs.jsonl import JsonlWriter, scan_jsonl
+from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import first_cause
 from sweet.stages.leaks import LeakTally, model_plays
@@ -48,8 +41,6 @@ from sweet.units import count
 
 MOST_AT_ONCE = 100_000
 """The limit of dialogues at once is at most this."""
-LIMIT_FILE = "concurrency"
-"""File in the run's folder: a number in it sets the limit of dialogues at once."""
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
@@ -102,10 +93,6 @@ class FinishedDialogues:
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), *, sim: str = SCRIPTED) -> None:
         self.sim = sim
-        self.recount(rows)
-
-    def recount(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Forget everything, and count these rows."""
         self.ids: set[str] = set()
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
@@ -193,12 +180,11 @@ class DialogueRunner:
     Attributes:
         limit: dialogues at once at most.
         deadline: seconds for each dialogue, without the time for rendering pages.
-        folder: of the run, in which `LIMIT_FILE` may be.
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
         live: shows the progress, and what is asked of the stage.
-        find: returns the dialogue of an id; None if it is none of this rollout.
-        failed, running: the dialogues that failed, and that are played now, by their ids.
+        failed: number of dialogues that failed.
+        running: the number of those that are played now.
         draining: whether no more dialogues are started, as the user asked.
         budget: what the run may cost; None without prices.
     """
@@ -207,14 +193,12 @@ class DialogueRunner:
     rules: Rules
     limit: int
     deadline: float
-    folder: Path
     writer: JsonlWriter
     log: JsonlWriter
     finished: FinishedDialogues
     live: LiveReporter
-    find: Callable[[str], Assignment | None]
-    failed: set[str] = field(default_factory=set)
-    running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    failed: int = 0
+    running: int = 0
     draining: bool = False
     counts: TokenCounts = field(default_factory=TokenCounts)
     budget: Budget | None = None
@@ -247,13 +231,8 @@ class DialogueRunner:
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._missing = total
-        self._requeued: deque[Assignment] = deque()
-        self._restarted: set[str] = set()
-        self._counted: set[str] = set()
-        self._limit_file_mtime = 0
         self._cancelled = self._is_spent = False
         self._set_limit(self.limit)
-        self._check_limit_file()
         with self.live.progress("dialogues", total) as bar, self._signals():
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
@@ -282,13 +261,11 @@ class DialogueRunner:
         left = iter(assignments)
         while not self._over():
             self._slot_free.clear()
-            if self.live.paused or len(self.running) >= self.limit:
+            if self.live.paused or self.running >= self.limit:
                 await self._slot_free.wait()
-            elif (assignment := self._requeued.popleft() if self._requeued else next(left, None)) is not None:
-                self.running[assignment.id] = task = group.create_task(self._one(assignment))
-                task.add_done_callback(partial(self._ended, assignment))
-            elif self.running:  # one of them may be requeued
-                await self._slot_free.wait()
+            elif (assignment := next(left, None)) is not None:
+                self.running += 1
+                group.create_task(self._one(assignment)).add_done_callback(self._ended)
             else:
                 return
 
@@ -297,7 +274,7 @@ class DialogueRunner:
         if not self.draining and not self._is_spent and self.budget is not None and self.budget.is_spent():
             self._is_spent = True
             if self.running:
-                playing = count(len(self.running), "dialogue")
+                playing = count(self.running, "dialogue")
                 self.live.say(f"{self.budget.reached()} {playing} will be played to the end.")
         return self.draining or self._is_spent
 
@@ -313,108 +290,39 @@ class DialogueRunner:
         except RequestFailed as error:
             self._fail(dialogue, type(error).__name__, str(error))
         else:
-            if assignment.id in self._restarted:  # it is being cancelled
-                return
             row = dump(trajectory)
             self.writer.write(row)
             self.finished.add(row)
             self._missing -= 1
-            self._count(assignment.id)
-
-    def _ended(self, assignment: Assignment, task: asyncio.Task[None]) -> None:
-        """Called at the end of each dialogue's task, also of one that was cancelled before its first step."""
-        del self.running[assignment.id]
-        if assignment.id in self._restarted:
-            self._restarted.remove(assignment.id)
-            self._requeued.append(assignment)
-        self._slot_free.set()
-
-    def _count(self, id: str) -> None:
-        """Show a dialogue as played, once."""
-        if id not in self._counted:
-            self._counted.add(id)
             self._bar.advance()
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        """Called at the end of each dialogue's task, also of one that was cancelled before its first step."""
+        self.running -= 1
+        self._slot_free.set()
 
     def _fail(self, dialogue: Dialogue, kind: str, why: str) -> None:
         """Log a dialogue that may succeed when it is tried again: it becomes no row, so the next call plays it."""
-        self.failed.add(dialogue.assignment.id)
+        self.failed += 1
         self.log.write({"failed": kind, "error": why, **dialogue.record()})
-        self._count(dialogue.assignment.id)
+        self._bar.advance()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             self.live.poll(self._act)
             self._slot_free.set()  # a pause may have ended
-            self._check_limit_file()
             self._note()
 
     def _act(self, request: Request) -> str:
-        """Do what is asked from another terminal, and return what has been done."""
-        if request.action == "requeue":
-            return self._requeue(request.value)
+        """Set the limit that is asked for from another terminal, and return what has been done."""
         if not request.value.isdecimal() or not 0 < int(request.value) <= MOST_AT_ONCE:
             raise UsageError(f"The number of dialogues at once is from 1 to {MOST_AT_ONCE:,}.")
         self._set_limit(int(request.value))
         return f"At most {count(self.limit, 'dialogue')} at once."
 
-    def _requeue(self, id: str) -> str:
-        """Play a dialogue again, before those that wait.
-
-        Raises:
-            UsageError: it waits to be played, or is none of this rollout, or no dialogue is started any more.
-        """
-        assignment = self.find(id)
-        if assignment is None:
-            raise UsageError(f"{id} is no dialogue of this rollout.")
-        if self.draining or self._is_spent:
-            raise UsageError("No dialogue is started any more: the rollout is being stopped.")
-        if task := self.running.get(id):
-            self._restarted.add(id)
-            task.cancel()
-            return f"{id}, which was being played, is played again."
-        if id in self.finished.ids:
-            self._take_back(id)
-            was = "was finished"
-        elif id in self.failed:
-            self.failed.remove(id)
-            was = "had failed"
-        else:
-            raise UsageError(f"{id} has not been played yet; it will be.")
-        self._requeued.append(assignment)
-        self._slot_free.set()
-        return f"{id}, which {was}, is played again."
-
-    def _take_back(self, id: str) -> None:
-        """Move the row of a finished dialogue to the log."""
-        for row in self.writer.remove(lambda row: row["id"] == id):
-            self.log.write({"requeued": id, "row": row})
-        self.finished.recount(scan_jsonl(self.writer.path))
-        self._counted.add(id)  # by this call or an earlier one
-        self._missing += 1
-
-    def _check_limit_file(self) -> None:
-        file = self.folder / LIMIT_FILE
-        with contextlib.suppress(OSError):
-            changed = file.stat().st_mtime_ns
-            if changed != self._limit_file_mtime:
-                self._limit_file_mtime = changed
-                try:
-                    self._read_limit_file(file)
-                except InputError as error:  # it is not a regular file
-                    self.live.warn(f"{file} is not read; {self.limit} stays. {error.what}")
-
-    def _read_limit_file(self, file: Path) -> None:
-        with open_regular(file) as opened:
-            text = opened.read(20).strip()
-        if text.isdigit() and int(text) > 0:
-            self._set_limit(int(text))
-            self.live.say(f"At most {count(self.limit, 'dialogue')} at once, as {file} says.")
-        else:
-            self.live.warn(f"{file} does not hold a number of dialogues; {self.limit} stays.")
-
     def _set_limit(self, value: int) -> None:
-        self.limit = max(1, value)
+        self.limit = value
         for limiter in self.limiters:
             limiter.max_limit = self.limit
         self._slot_free.set()
@@ -423,9 +331,9 @@ class DialogueRunner:
         seconds = max(time.monotonic() - self._started, 1e-9)
         figures: dict[str, object] = {}
         if self.running:
-            figures["running"] = len(self.running)
+            figures["running"] = self.running
         if self.failed:
-            figures["failed"] = len(self.failed)
+            figures["failed"] = self.failed
         if self.finished.ids:
             figures["answered"] = self.finished.outcomes["answered"] / len(self.finished.ids)
         figures["agent tokens/s"] = round(self.counts.completion_tokens / seconds)
@@ -443,8 +351,6 @@ class DialogueRunner:
             "SIGINT": self._interrupt,
             "SIGTERM": self._stop,
             "SIGHUP": self._stop,
-            "SIGUSR1": lambda: self._scale_limit(2.0),
-            "SIGUSR2": lambda: self._scale_limit(0.5),
         }
         handled = {getattr(signal, name): act for name, act in actions.items() if main and hasattr(signal, name)}
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -461,10 +367,6 @@ class DialogueRunner:
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
-    def _scale_limit(self, factor: float) -> None:
-        self._set_limit(int(self.limit * factor))
-        self.live.say(f"At most {count(self.limit, 'dialogue')} at once.")
-
     def _stop(self) -> None:
         if self._play_task is not None:
             self._cancelled = True
@@ -477,5 +379,5 @@ class DialogueRunner:
         self.draining = True
         self._slot_free.set()
         self.live.say(
-            f"Stopping: {count(len(self.running), 'dialogue')} will be played to the end. Ctrl-C again stops at once."
+            f"Stopping: {count(self.running, 'dialogue')} will be played to the end. Ctrl-C again stops at once."
         )

@@ -18,10 +18,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 
 from sweet.judges.opening import ChosenJudge
-from sweet.rollouts.assignments import assignment_of, assignments_of
+from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.metrics import RolloutMetrics
@@ -52,7 +51,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         models=dialogues.models,
         computed=int(judge is not None and judge.load is not None),
         environment={"tasks_digest": dialogues.tasks_digest},
-        controls=("concurrency", "requeue", *PAUSE),
+        controls=("concurrency", *PAUSE),
     )
     check_vision(kind, dialogues.config, framed.serving)
     with framed as frame:
@@ -61,13 +60,13 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         missing = [one for one in assignments_of(tasks, config, humans) if one.id not in finished.ids]
         if finished.ids:
             frame.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
-        find, limits = partial(assignment_of, tasks, config, humans), (config.concurrency, config.deadline)
+        limits = config.concurrency, config.deadline
         runner = DialogueRunner(
-            kind, dialogues.rules(), *limits, run.path, rows, frame.log, finished, frame.live, find, budget=frame.budget
+            kind, dialogues.rules(), *limits, rows, frame.log, finished, frame.live, budget=frame.budget
         )
         if missing:
             asyncio.run(_play(frame, dialogues, runner, missing))
-        failed, cost = len(runner.failed), frame.cost_of(rows.draft)
+        failed, cost = runner.failed, frame.cost_of(rows.draft)
         metrics = finished.metrics(failed=failed, seconds=frame.seconds, cost=cost)
         artifact = frame.finish(rows, metrics)
         _warn(metrics, frame)

@@ -19,7 +19,7 @@ from sweet.files import write_whole
 from sweet.regular import read_regular
 from sweet.runs.store import Store
 
-Action = Literal["pause", "resume", "concurrency", "requeue"]
+Action = Literal["pause", "resume", "concurrency"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 LARGEST = 1 << 20
@@ -35,7 +35,7 @@ class Request(BaseModel):
 
     Attributes:
         number: from 1, in the order in which they were made.
-        value: of `concurrency` the number, of `requeue` the dialogue.
+        value: of `concurrency` the number.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -24,7 +24,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
-from sweet.files import UNFINISHED, replaced
 from sweet.regular import make_folder, open_descriptor, open_regular
 from sweet.suggestions import did_you_mean
 
@@ -220,30 +219,6 @@ class JsonlWriter:
         with self._lock:
             self._append(line)
             self.rows += 1
-
-    def remove(self, chosen: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-        """Remove the rows for which `chosen` returns True, and return them.
-
-        The whole file is written anew and replaced in one step, so it has all rows or those that remain.
-
-        Raises:
-            OSError: it could not be written; the file is unchanged.
-        """
-        removed, rows, size = [], 0, 0
-        with self._lock:
-            temporary = f".{self.path.name}.{os.getpid()}{UNFINISHED}"
-            with replaced(self.path, temporary, durable=True) as rest, open_regular(self.path) as file:
-                for line in bounded_lines(file, self.path):
-                    row = from_json(line) if line.strip() else None
-                    if row is not None and chosen(row):
-                        removed.append(row)
-                        continue
-                    size += rest.write(line)
-                    rows += row is not None
-            before, self._file = self._file, self._opened()
-            os.close(before)
-            self.rows, self._end = rows, size
-        return removed
 
     def sync(self) -> None:
         """Flush the file to the disk."""

@@ -30,7 +30,7 @@ def edited(run: Run, edit: Callable[[dict[str, object]], object]) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def test_a_rollout_is_paused_limited_requeued_and_stopped(tmp_path: Path, tasks: Path, sweet: Program) -> None:
+def test_a_rollout_is_paused_limited_and_stopped(tmp_path: Path, tasks: Path, sweet: Program) -> None:
     run = tmp_path / "run"
     with waiting(run, tasks) as program:
         running(run)
@@ -40,9 +40,8 @@ def test_a_rollout_is_paused_limited_requeued_and_stopped(tmp_path: Path, tasks:
         answered = json.loads(sweet("control", str(run), "concurrency", "2", "--json").out)
         assert answered["metrics"]["attempt"] == "rollout-1"
         assert answered["metrics"]["answer"] == "At most 2 dialogues at once."
-        assert "which was being played" in sweet("control", str(run), "requeue", "mock-000000-s0-r0").out
-        outcome = sweet("control", str(run), "requeue", "nothing")
-        assert (outcome.code, "is no dialogue of this rollout" in outcome.err) == (2, True)
+        outcome = sweet("control", str(run), "concurrency", "0")
+        assert (outcome.code, "is from 1 to" in outcome.err) == (2, True)
         assert "goes on" in sweet("control", str(run), "resume", "--attempt", "rollout-1").out
         sweet("control", str(run), "pause")
         assert "as by Ctrl-C" in sweet("control", str(run), "stop").out
@@ -89,10 +88,10 @@ def test_a_process_that_is_not_that_of_the_attempt_is_not_stopped(
     ("words", "reason"),
     [
         (("pause",), "label-1 cannot be paused"),
-        (("requeue", "a"), "label-1 plays no dialogues"),
-        (("requeue",), "requeue needs the id of a dialogue"),
+        (("concurrency", "2"), "label-1 plays no dialogues"),
+        (("concurrency",), "concurrency needs the number of dialogues"),
         (("pause", "now"), "pause has no value"),
-        (("requeue", "\x1b[2J"), "This is no value of requeue"),
+        (("concurrency", "\x1b[2J"), "This is no value of concurrency"),
         (("stpo",), "Did you mean stop?"),
         (("pause", "--attempt", "label-2"), "label-2 does not run"),
     ],

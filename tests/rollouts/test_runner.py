@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import subprocess
@@ -20,14 +19,13 @@ import pytest
 from sweet.errors import ServerError, UsageError
 from sweet.llm.remote import RemoteClient
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.runner import LIMIT_FILE, FinishedDialogues
+from sweet.rollouts.runner import FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.units import count
 from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, task_row
-from tests.stages.heard import Heard
 
 ROOT = Path(__file__).parents[2]
 COUNT = 60
@@ -143,28 +141,6 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
     assert sorted(ids(run)) == sorted({f"mock-{n:06d}-s0-r0" for n in range(COUNT)})
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no user signals")
-def test_the_limit_is_changed_by_signals_and_by_a_file(tmp_path: Path, tasks: Path, server: str) -> None:
-    run = tmp_path / "run"
-    run_rollout(Run.create(run, "code"), config(tasks, server, num_tasks=1), Silent())
-    (run / LIMIT_FILE).write_text("2\n")
-    asked(server, "/reset")
-    with started(run, tasks, server) as program:
-        wait_for(run, 3)
-        assert asked(server, "/stats")["peak_under_way"] <= 2
-        program.send_signal(signal.SIGUSR1)
-        (run / LIMIT_FILE).write_text("no number")
-        wait_for(run, 6)
-        program.send_signal(signal.SIGUSR2)
-        _, err = program.communicate(timeout=120)
-    assert program.returncode == 0, err
-    told = " ".join(err.split())
-    assert "At most 2 dialogues at once, as" in told
-    assert "At most 4 dialogues at once." in told
-    assert "does not hold a number of dialogues" in told
-    assert len(ids(run)) == 1 + COUNT
-
-
 def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
     tmp_path: Path, tasks: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,16 +153,8 @@ def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
 
     monkeypatch.setattr(RemoteClient, "open", recorded)
     run = Run.create(tmp_path / "run", "code")
-    (run.path / LIMIT_FILE).write_text("3")
-    run_rollout(run, config(tasks, server, num_tasks=4), Silent())
+    run_rollout(run, config(tasks, server, num_tasks=4, concurrency=3), Silent())
     assert [client.limiter.max_limit for client in opened] == [3, 3]
-
-
-def test_a_pipe_in_the_place_of_the_limit_is_not_waited_for(tmp_path: Path, tasks: Path, server: str) -> None:
-    run, heard = Run.create(tmp_path / "run", "code"), Heard()
-    os.mkfifo(run.path / LIMIT_FILE)
-    assert run_rollout(run, config(tasks, server, num_tasks=2), heard).metrics.episodes == 2
-    assert "named pipe" in " ".join(heard.warnings)
 
 
 def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:

@@ -37,7 +37,7 @@ def test_old_requests_are_dropped_and_numbers_go_on(store: Store, path: Path, mo
     monkeypatch.setattr("sweet.runs.control.KEPT", 4)
     requests = Requests(path)
     for _ in range(9):
-        request(store, path, "requeue", "a", after=0)
+        request(store, path, "concurrency", "a", after=0)
     assert [one.number for one in requests.new()] == [6, 7, 8, 9]
     path.unlink()
     assert request(store, path, "resume", "", after=9) == 10
@@ -46,7 +46,7 @@ def test_old_requests_are_dropped_and_numbers_go_on(store: Store, path: Path, mo
 
 def test_as_many_requests_as_are_kept_can_be_read(store: Store, path: Path) -> None:
     path.parent.mkdir()
-    requests = [Request(number=n, action="requeue", value="\U0001f600" * 1000) for n in range(1, KEPT + 1)]
+    requests = [Request(number=n, action="concurrency", value="\U0001f600" * 1000) for n in range(1, KEPT + 1)]
     path.write_text('{"requests": [' + ",".join(one.model_dump_json() for one in requests) + "]}")
     assert path.stat().st_size < LARGEST
     assert len(Requests(path).new()) == KEPT
@@ -59,7 +59,7 @@ def test_as_many_requests_as_are_kept_can_be_read(store: Store, path: Path) -> N
         b"[]",
         b'{"requests": [{"number": 0, "action": "pause"}]}',
         b'{"requests": [{"number": 1, "action": "delete"}]}',
-        b'{"requests": [{"number": 1, "action": "requeue", "value": "' + b"x" * 1001 + b'"}]}',
+        b'{"requests": [{"number": 1, "action": "concurrency", "value": "' + b"x" * 1001 + b'"}]}',
         b" " * (LARGEST + 1),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.runs.jsonl import JsonlWriter, read_rows
+from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from tests.disk_log import Event, recorded
 from tests.runs.conftest import Settings
@@ -40,17 +40,6 @@ def test_a_writer_that_is_left_by_an_error_flushes_its_rows(tmp_path: Path) -> N
     with recorded(tmp_path) as log, pytest.raises(RuntimeError):
         write_and_fail()
     assert log == [("write", "rows.jsonl"), ("fsync", "rows.jsonl")]
-
-
-def test_the_rows_that_remain_are_on_the_disk_before_they_replace_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    with JsonlWriter(path) as writer:
-        for number in range(3):
-            writer.write({"id": number})
-        with recorded(tmp_path) as log:
-            writer.remove(lambda row: row["id"] == 1)
-    assert log == [("fsync", "TEMPORARY"), ("replace", "rows.jsonl")]
-    assert [row["id"] for _, row in read_rows(path)] == [0, 2]
 
 
 def test_a_change_of_the_manifest_reaches_the_disk_in_order(run: Run) -> None:

@@ -221,42 +221,6 @@ def test_a_line_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert error.value.line == 2
 
 
-def test_rows_are_removed_and_others_are_appended_behind_the_rest(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    with JsonlWriter(path) as writer:
-        for number in (1, 2, 1, 3):
-            writer.write({"id": number})
-        before = path.open("rb")
-        assert writer.remove(lambda row: row["id"] == 1) == [{"id": 1}, {"id": 1}]
-        assert writer.rows == 2
-        writer.write({"id": 4})
-        assert writer.remove(lambda row: row["id"] == 9) == []
-        writer.write({"id": 5})
-    assert [row["id"] for row in scan_jsonl(path)] == [2, 3, 4, 5]
-    with before:
-        assert before.read().count(b"\n") == 4, "who reads meanwhile finds the rows as they were"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
-
-
-def test_a_removal_that_fails_leaves_the_file_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-
-    def broken(row: dict[str, Any]) -> bool:
-        if row["id"] == 2:
-            raise OSError(errno.ENOSPC, "full")
-        return True
-
-    with JsonlWriter(path) as writer:
-        for number in (1, 2):
-            writer.write({"id": number})
-        with pytest.raises(OSError):
-            writer.remove(broken)
-        writer.write({"id": 3})
-        assert writer.rows == 3
-    assert [row["id"] for row in scan_jsonl(path)] == [1, 2, 3]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.jsonl"]
-
-
 def test_numbers_are_read_the_same_whatever_else_is_installed(tmp_path: Path) -> None:
     """The library that reads lines takes orjson where it is installed, which rounds numbers of more than 64 bits."""
     (tmp_path / "orjson.py").write_text("def loads(text): return {'id': 0.5}\ndef dumps(value): return b'{}'\n")

@@ -15,7 +15,7 @@ from sweet.cli.spec import Call
 if TYPE_CHECKING:
     from sweet.inspection.controlling import ControlConfig
 
-ACTIONS = ("pause", "resume", "concurrency", "requeue", "stop")
+ACTIONS = ("pause", "resume", "concurrency", "stop")
 
 app = typer.Typer(add_completion=False)
 
@@ -27,13 +27,10 @@ app = typer.Typer(add_completion=False)
     examples=(
         ("sweet control RUN pause", "nothing new is started until sweet control RUN resume"),
         ("sweet control RUN concurrency 400", "at most 400 dialogues at once from now on"),
-        ("sweet control RUN requeue micro-17-s0-r0", "play this dialogue again"),
         ("sweet control RUN stop", "as Ctrl-C: finished work is kept"),
     ),
     text="pause starts nothing new and lets what is under way finish: rollout, rank, eval, and a training in one "
-    "process. concurrency N sets how many dialogues are played at once. requeue DIALOGUE plays a dialogue of the "
-    "running rollout again: one under way from its start, a failed one, or a finished one, whose row moves to the "
-    "log. stop is Ctrl-C.",
+    "process. concurrency N sets how many dialogues are played at once. stop is Ctrl-C.",
 )
 def control(
     call: Call[ControlConfig],
@@ -42,7 +39,7 @@ def control(
         str,
         typer.Argument(
             metavar="COMMAND",
-            help="pause, resume, concurrency, requeue or stop.",
+            help="pause, resume, concurrency or stop.",
             autocompletion=safely(lambda _, __: ACTIONS),
         ),
     ],
@@ -50,7 +47,7 @@ def control(
         str | None,
         typer.Argument(
             metavar="VALUE",
-            help="The number of dialogues at once (concurrency), or the id of a dialogue (requeue).",
+            help="The number of dialogues at once (concurrency).",
         ),
     ] = None,
 ) -> None:
