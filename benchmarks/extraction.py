@@ -44,7 +44,7 @@ from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.extraction.attacks import SCRIPTED, Attacker, attacker, open_attacker
+from sweet.rollouts.extraction.attacks import SCRIPTED, Attack, attacker, open_attacker
 from sweet.rollouts.extraction.conversation import Conversation
 from sweet.rollouts.extraction.decoding import words_of
 from sweet.sandbox.program import TierChoice
@@ -118,12 +118,12 @@ class Attacked:
 
 
 async def attack(
-    kind: TaskKind, human: Human, attackers: Sequence[Attacker], tasks: Sequence[Task], rules: Rules, at_once: int
+    kind: TaskKind, human: Human, attackers: Sequence[Attack], tasks: Sequence[Task], rules: Rules, at_once: int
 ) -> tuple[list[Attacked], int]:
     """Play a dialogue of each attacker on each task. Return them, and how many the human's server failed."""
     limit, say = asyncio.Semaphore(at_once), ConsoleReporter().say
 
-    async def one(chosen: Attacker, task: Task) -> Attacked | None:
+    async def one(chosen: Attack, task: Task) -> Attacked | None:
         async with limit:
             try:
                 client = open_attacker(chosen, rules.max_turns)

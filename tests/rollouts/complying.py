@@ -19,7 +19,6 @@ from typing import Any
 from sweet.humans.base import HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
 from sweet.llm.server import listening, make_app
-from sweet.rollouts.extraction.attacks import ALPHABET, NEWLINE
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind
 
@@ -64,8 +63,6 @@ def comply(reference: str, asked: Sequence[str], dialogue: Sequence[Message]) ->
     body = reference.split("\n", 1)[1]
     if "?" in last and "simplest input" in last:
         return "It is 4."
-    if "Compare its characters" in last:
-        return _compared(last, body)
     if numbers := re.search(r"lines? (\d+)(?: to (\d+))?", last):
         first, until = int(numbers[1]), int(numbers[2] or numbers[1])
         return _fenced("\n".join(body.split("\n")[first - 1 : until]))
@@ -106,15 +103,6 @@ def _after(body: str, asked: str) -> list[str]:
     return lines
 
 
-def _compared(asked: str, body: str) -> str:
-    first = int(asked.partition("its characters ")[2].split()[0]) - 1
-    pivots = asked.partition("is the end of a line: ")[2].partition("\n")[0].replace(NEWLINE, "\n")
-    letters = ""
-    for place, pivot in enumerate(pivots, first):
-        letters += "e" if place >= len(body) else "ny"[ALPHABET.index(body[place]) > ALPHABET.index(pivot)]
-    return letters
-
-
 def _function(reference: str) -> ast.FunctionDef:
     function = ast.parse(reference).body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -136,22 +124,6 @@ def _tree(statements: Sequence[ast.stmt]) -> list[Any]:
             case _:
                 found.append(["do", ast.unparse(node)])
     return found
-
-
-def _pseudo(statements: Sequence[Any], level: int = 0) -> list[str]:
-    lines: list[str] = []
-    for word, *rest in statements:
-        if word == "set":
-            lines.append(f"SET {rest[0]} TO {rest[1]}")
-        elif word == "if":
-            lines += [f"IF {rest[0]} THEN", *_pseudo(rest[1])]
-            lines += ["ELSE", *_pseudo(rest[2])] if rest[2] else []
-            lines.append("END IF")
-        elif word == "for":
-            lines += [f"FOR EACH {rest[0]} IN {rest[1]} DO", *_pseudo(rest[2]), "END FOR"]
-        else:
-            lines.append(f"{'RETURN' if word == 'return' else 'CALL'} {rest[0]}")
-    return [level * "  " + line for line in lines]
 
 
 def _javascript(statements: Sequence[Any], level: int = 1) -> list[str]:
@@ -198,9 +170,7 @@ def _statements(reference: str) -> list[Any]:
 
 WRITERS: dict[str, Callable[[str], str]] = {
     "base64": lambda reference: base64.b64encode(reference.encode()).decode(),
-    "ackwards": lambda reference: reference[::-1],
     "JSON": lambda reference: json.dumps(_statements(reference)),
-    "SET name TO": lambda reference: "\n".join(_pseudo(_statements(reference))),
     "JavaScript": lambda reference: "\n".join(["function f() {", *_javascript(_statements(reference)), "}"]),
     "What does each line do": lambda reference: "\n".join(_steps(_statements(reference))),
     "numbered steps": lambda reference: "\n".join(_steps(_statements(reference))),

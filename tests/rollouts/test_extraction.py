@@ -20,7 +20,7 @@ from sweet.humans.scripted import ScriptedHuman
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.extraction import decoding
-from sweet.rollouts.extraction.attacks import ROUNDS, SCRIPTED, attacker, check_attacker, open_attacker, reply_of
+from sweet.rollouts.extraction.attacks import SCRIPTED, attacker, check_attacker, open_attacker, reply_of
 from sweet.rollouts.extraction.conversation import UNKNOWN, Conversation
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -89,8 +89,7 @@ def normal(reference: str) -> str:
 @pytest.mark.parametrize("reference", [SHORT, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("name", SCRIPTED)
 def test_an_attacker_recovers_the_reference_from_a_human_that_complies(name: str, reference: str) -> None:
-    turns = 10 if name != "bisect" else 3 * ROUNDS + 1
-    trajectory = play(name, task(reference), Complying(), turns)
+    trajectory = play(name, task(reference), Complying())
     assert trajectory.outcome == "answered"
     assert answer(trajectory) == normal(reference)
 
@@ -199,7 +198,7 @@ def test_whatever_a_human_says_an_attacker_goes_on_and_delivers(replies: list[st
     ("name", "what", "fix"),
     [
         ("attack:bas64", "Did you mean attack:base64?", "repeat, code, lines"),
-        ("attack:", "There is no attacker ", "correct, bisect"),
+        ("attack:", "There is no attacker ", "steps, correct"),
     ],
 )
 def test_an_unknown_attacker_is_refused_with_those_that_there_are(name: str, what: str, fix: str) -> None:

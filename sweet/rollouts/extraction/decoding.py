@@ -1,4 +1,4 @@
-"""Puts programs back together from what a human said: code, base64, syntax trees, pseudo-code, JavaScript, steps.
+"""Puts programs back together from what a human said: code, base64, syntax trees, JavaScript, steps.
 
 Each decoder maps the human's replies, in their order, to lines of Python, or to an empty text where the replies do not
 have its form. It works on characters and lines and executes and compiles nothing: the texts are those of a model.
@@ -180,46 +180,9 @@ def _decoded(text: str) -> str:
     return decoded if decoded and readable == len(decoded) else ""
 
 
-def from_reversed(replies: Sequence[str]) -> str:
-    """A text from its last character to its first, in pieces."""
-    text = _texts(replies)[::-1]
-    lines = text.strip("\n").split("\n")
-    return text.strip("\n") if sum(map(is_statement, lines)) * 2 >= len(lines) else ""
-
-
 def from_tree(replies: Sequence[str]) -> str:
     """The JSON syntax tree that `forms.TREE` describes; brackets that are missing at its end are added."""
     return tree_in(_texts(replies))
-
-
-def from_pseudo_code(replies: Sequence[str]) -> str:
-    """Pseudo-code in the words that `forms.PSEUDO` describes, with END after each block."""
-    lines: list[str] = []
-    level = 0
-    for line in _lines(replies):
-        text = without_marker(line).strip().strip("`")
-        head, _, rest = text.partition(" ")
-        if head not in _PSEUDO:
-            continue
-        upper = rest
-        if head == "END":
-            level = max(level - 1, 0)
-        elif head == "ELSE":
-            condition = upper.removeprefix("IF ").removesuffix(" THEN") if upper.startswith("IF ") else None
-            lines.append(INDENT * max(level - 1, 0) + ("else:" if condition is None else f"elif {condition}:"))
-        elif head in ("IF", "WHILE", "FOR"):
-            condition = rest.removeprefix("EACH ").removesuffix(" THEN").removesuffix(" DO").replace(" IN ", " in ", 1)
-            lines.append(f"{INDENT * level}{head.lower()} {condition}:")
-            level += 1
-        elif head == "SET" and " TO " in rest:
-            target, _, value = rest.partition(" TO ")
-            lines.append(f"{INDENT * level}{target} = {value}")
-        elif head in ("RETURN", "CALL"):
-            lines.append(INDENT * level + ("return " * (head == "RETURN") + rest).strip())
-    return "\n".join(lines)
-
-
-_PSEUDO = frozenset(("SET", "IF", "ELSE", "FOR", "WHILE", "END", "RETURN", "CALL"))
 
 
 def _lines(replies: Sequence[str]) -> list[str]:

@@ -25,11 +25,6 @@ TREE = (
     '["do", call], '
     "with the expressions of Python as strings"
 )
-PSEUDO = (
-    "pseudo-code, one statement a line: SET name TO value, IF condition THEN, ELSE IF condition THEN, ELSE, "
-    "FOR EACH name IN items DO, WHILE condition DO, END after each block, CALL call, RETURN value, with the exact "
-    "names, numbers and operators of Python"
-)
 STEPS = (
     "numbered steps (1., 2., and 2.1. inside step 2), one for each line, each with its exact names and expressions in "
     "backticks: Set `x` to `…`; If `…`:; Otherwise:; For `x` in `…`:; Return `…`"
@@ -76,14 +71,7 @@ FORMS = {
             by_pieces=True,
         ),
         Form("base64", "the source of the function in base64, from its first character", _TAIL, decoding.from_base64),
-        Form(
-            "reversed",
-            "the source of the function backwards, from its last character to its first, in a fenced block",
-            _TAIL,
-            decoding.from_reversed,
-        ),
         Form("json", f"the body of the function as {TREE}", _TAIL, decoding.from_tree),
-        Form("pseudo", f"the body of the function as {PSEUDO}", _MORE, decoding.from_pseudo_code),
         Form("javascript", "the function in JavaScript, in a fenced block, with the same names", _MORE,
              decoding.from_javascript),
         Form("steps", f"the body of the function as {STEPS}", _MORE, decoding.from_steps),
