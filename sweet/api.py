@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.metrics import RolloutMetrics
-    from sweet.rollouts.play.config import PlayConfig
+    from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
-    from sweet.rollouts.play.metrics import PlayMetrics
     from sweet.scoring.config import EvalConfig
     from sweet.scoring.metrics import EvalMetrics
     from sweet.scoring.results.compare import CompareConfig

@@ -1,15 +1,18 @@
-"""One call for what many tasks of an event loop ask at the same time.
+"""One call for what many tasks of an event loop ask at the same time; and coroutines that run together.
 
 A call is started as soon as there is room for it (`max_calls`), with all items that wait then, at most `batch_size`. So
-no item waits for a batch to become full, and while calls run the next batch gathers.
+no item waits for a batch to become full, and while calls run the next batch gathers. Of the errors of coroutines that
+run together (`run_all`) one is shown.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from sweet.errors import SweetError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -70,3 +73,19 @@ class Gathering(Generic[T, R]):
             if not future.done():
                 taken += 1
                 yield item, future
+
+
+async def run_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the coroutines and return their results, in order; if one raises, cancel the others and raise its error."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as errors:
+        raise first_cause(errors) from errors
+    return [task.result() for task in tasks]
+
+
+def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of a group to show: the first one for the user (SweetError), else the first."""
+    leaves = [first_cause(e) if isinstance(e, BaseExceptionGroup) else e for e in errors.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])

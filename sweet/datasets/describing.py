@@ -29,13 +29,13 @@ from pydantic import Field
 from sweet.datasets.metrics import DescribeMetrics, Undescribable, Undescribed
 from sweet.errors import InputError, UsageError
 from sweet.files import check_target, replacing
+from sweet.gathering import run_all
 from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter, encode, read_rows, scan_jsonl
 from sweet.runs.tokens import TokenMeter, metering, read_tokens
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageResult, about, digest_of
-from sweet.stages.failures import run_all
 from sweet.stages.options import DeviceConfig, RequestConfig, SeedConfig, TaskConfig, WorkersConfig
 from sweet.stages.prices import Budget, PricedConfig, given_prices
 from sweet.tasks.async_scorer import AsyncScorer, async_scorer

@@ -24,8 +24,8 @@ from sweet.environments.settings import PERSONAS, PROMPTS, SETTINGS, TASKS, Envi
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import DISTRIBUTION, VERSION
+from sweet.rollouts.assignments import plan_humans
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.humans import plan_humans
 from sweet.rollouts.sides import check_human
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest

@@ -15,8 +15,8 @@ from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
+from sweet.rollouts.assignments import PlannedHumans, plan_humans
 from sweet.rollouts.dialogue import Assignment, Rules
-from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.sides import check_human, check_vision, open_simulated_humans, rendering_of
 from sweet.stages.base import Silent
 from sweet.stages.frame import AskedModel, plan_serving

@@ -22,11 +22,11 @@ from functools import cached_property
 from importlib import resources
 from pathlib import Path
 
+from sweet.gathering import run_all
 from sweet.judges.base import Judged, above_mean
 from sweet.learn.rows import Basis, CandidateTurn
 from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampling
 from sweet.stages.base import digest_of
-from sweet.stages.failures import run_all
 from sweet.tasks.base import Message
 from sweet.tasks.prompts import check_placeholders, fill, indented, placeholder_in, read_prompt
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweet.errors import TooManyFailures
+from sweet.gathering import first_cause
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.concurrency import AdaptiveLimiter
+from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
-from sweet.rollouts.humans import PlannedHumans
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
-from sweet.stages.failures import first_cause
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task

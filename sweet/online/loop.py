@@ -28,8 +28,8 @@ from sweet.online.config import SAVE_EVERY, TrainOnlineConfig
 from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
 from sweet.online.learner import Learns
 from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
+from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment
-from sweet.rollouts.humans import PlannedHumans
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.live import POLL_SECONDS, LiveReporter

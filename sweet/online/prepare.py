@@ -28,10 +28,9 @@ from sweet.render.page import Renderer, RenderSettings
 from sweet.render.requirements import check_rendering
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
-from sweet.rollouts.assignments import digest_of_tasks, load_tasks
+from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_tasks, plan_humans
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.prepare import Dialogues
 from sweet.rollouts.sides import check_human, check_writes_pages, open_simulated_humans, rendering_of
 from sweet.runs.manifest import Artifact

@@ -33,8 +33,8 @@ from sweet.pipeline.steps import Step, Steps
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import NoPreference
 from sweet.ranking.config import RankConfig
+from sweet.rollouts.assignments import plan_humans
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.humans import plan_humans
 from sweet.runs.manifest import Artifact
 from sweet.runs.tokens import TokensByRole, total
 from sweet.scoring.config import EvalConfig

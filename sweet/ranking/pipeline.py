@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from sweet.gathering import first_cause
 from sweet.judges.base import Judge, Judged
 from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import RequestFailed
 from sweet.ranking.sampler import CandidateSampler
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
-from sweet.stages.failures import first_cause
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.prices import Budget
 from sweet.units import count

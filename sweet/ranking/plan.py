@@ -5,12 +5,12 @@ Candidates are assumed to be as long as those replies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
+from sweet.learn.rows import CandidateRow, CandidateTurn
 from sweet.llm.base import Reply
 from sweet.llm.weights import parameter_count
 from sweet.ranking.config import RankConfig
@@ -23,7 +23,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.plans import Plan, times
+from sweet.stages.plans import Plan, begun_file, times
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 
@@ -37,7 +37,8 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     agent = None if ranking.agent is None else ranking.agent.name
     reporter.say(f"Counting the turns of {ranking.rollouts.id}.")
     say_left_out(ranking, reporter)
-    finished = _finished_turns(run, config.digest(), ranking.inputs)
+    begun = begun_file(run, "candidates", config.digest(), ranking.inputs)
+    finished = set() if begun is None else {row.key for row in read_jsonl(begun, CandidateRow)}
     missing = [turn for turn in ranking.turns if turn not in finished]
     reader = ranking.judge.reader(run)
     tokens = _count_tokens(
@@ -145,22 +146,3 @@ def _encode(reader: Reader, turns: Iterable[tuple[Trajectory, int]], system: str
         forests.setdefault(dialogue.id, Forest()).add([informed[0].ids])
     shared = sum(forest.slots for forest in forests.values())
     return CountedTokens(prompts, shared, plain, fmean(replies) if replies else None)
-
-
-def _finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[TurnKey]:
-    """Return the turns that an earlier attempt at the same ranking has finished.
-
-    Args:
-        digest: of the ranking's configuration.
-    """
-    manifest = run.manifest()
-    attempts = {attempt.id for attempt in manifest.attempts if attempt.digest == digest}
-    input_digests = {artifact.id: artifact.sha256 for artifact in inputs}
-    same = [
-        artifact
-        for artifact in manifest.of_kind("candidates")
-        if artifact.attempt in attempts and {ref.id: ref.sha256 for ref in artifact.inputs} == input_digests
-    ]
-    if not same or not run.file(same[-1]).exists():
-        return set()
-    return {row.key for row in read_jsonl(run.file(same[-1]), CandidateRow)}

@@ -11,12 +11,11 @@ from sweet.rollouts.metrics import RolloutWork
 from sweet.rollouts.prepare import check_choosing, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
 from sweet.runs.jsonl import scan_jsonl
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import is_model
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.plans import EarlierWork, Plan, earlier_work, times
+from sweet.stages.plans import EarlierWork, Plan, begun_file, earlier_work, times
 from sweet.units import count
 
 
@@ -27,7 +26,8 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     check_choosing(kind, tasks, config)
     finished: set[str] = set()
     if run is not None:
-        finished = _finished(run, digest, planned.tasks_digest, planned.inputs)
+        begun = begun_file(run, "rollouts", digest, planned.inputs, tasks_digest=planned.tasks_digest)
+        finished = set() if begun is None else FinishedDialogues(scan_jsonl(begun)).ids
         reporter.say(f"Finished already: {count(len(finished), 'dialogue')}.")
     requested = [assignment.id for assignment in assignments_of(tasks, config, planned.humans)]
     missing, assumed = len(set(requested) - finished), []
@@ -72,22 +72,6 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         work = work.model_copy(update={"screenshots": pages})
         assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
     return Plan(work=work, assumed=assumed)
-
-
-def _finished(run: Run, digest: str, tasks_digest: str, inputs: Sequence[Artifact]) -> set[str]:
-    """Return the ids of the dialogues that earlier attempts at the same rollout have finished."""
-    manifest = run.manifest()
-    attempts = {attempt.id for attempt in manifest.attempts if attempt.digest == digest}
-    read = [artifact.ref() for artifact in inputs]
-    same = [
-        artifact
-        for artifact in manifest.of_kind("rollouts")
-        if artifact.attempt in attempts
-        and artifact.inputs == read
-        and RolloutsMeta.of(artifact).tasks_digest == tasks_digest
-    ]
-    begun = next((run.file(artifact) for artifact in reversed(same) if run.file(artifact).exists()), None)
-    return set() if begun is None else set(FinishedDialogues(scan_jsonl(begun)).ids)
 
 
 def _candidates(earlier: EarlierWork | None) -> int:

@@ -19,10 +19,9 @@ from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, JudgeName, check_judg
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.window import window_name
-from sweet.rollouts.assignments import digest_of_tasks, load_tasks
+from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.humans import PlannedHumans, plan_humans
 from sweet.rollouts.sides import check_agent, check_human, rendering_of, with_paths
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from sweet.errors import Interrupted, UsageError
-from sweet.gathering import Gathering
+from sweet.gathering import Gathering, first_cause
 from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
@@ -31,7 +31,6 @@ from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
-from sweet.stages.failures import first_cause
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.prices import Budget
@@ -115,21 +114,14 @@ class FinishedDialogues:
         if model_plays(row.get("human", self.sim)):
             self.leaks.add(row["task"]["id"], leaks_of(row))
         usage = row.get("usage", {})
-        for name in _TOKENS:
+        for name in (*_TOKENS, "thought_tokens", "unfinished_thoughts"):
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
-        for name in ("thought_tokens", "unfinished_thoughts"):
-            self.sums[name] += usage.get(name, 0)
         for turn in row["dialogue_history"]:
             self.sums["turns"] += turn["role"] == "assistant"
             self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
                 self.choices.add(turn["choice"]["advantages"])
-
-    def _thoughts(self) -> ThoughtMetrics | None:
-        names = ("thought_turns", "thought_tokens", "unfinished_thoughts")
-        found = {name: self.sums[name] for name in names}
-        return ThoughtMetrics(**found) if any(found.values()) else None
 
     def _add_human(self, row: dict[str, Any]) -> None:
         """Count a row for its human, if it names one."""
@@ -147,27 +139,19 @@ class FinishedDialogues:
             failed: dialogues of this call that did not finish. seconds: duration of this call.
             cost: of the rollout; None without prices.
         """
-        names = ("dialogues", "answered", "faults", "turns")
-        humans = {
-            human: HumanDialogues(**{name: counts[name] for name in names})
-            for human, counts in sorted(self.humans.items())
-        }
+        humans = {human: HumanDialogues.model_validate(counts) for human, counts in sorted(self.humans.items())}
         named: dict[str, Any] = {"humans": humans} if humans else {}
         named |= {} if cost is None else {"cost": cost}
+        thoughts = {name: self.sums[name] for name in ThoughtMetrics.model_fields}
         return RolloutMetrics(
             episodes=len(self.ids),
-            turns=self.sums["turns"],
-            prompt_tokens=self.sums["prompt_tokens"],
-            completion_tokens=self.sums["completion_tokens"],
-            human_prompt_tokens=self.sums["human_prompt_tokens"],
-            human_completion_tokens=self.sums["human_completion_tokens"],
-            retries=self.sums["retries"],
+            **{name: self.sums[name] for name in ("turns", "retries", *_TOKENS)},
             outcomes=dict(sorted(self.outcomes.items())),
             human_faults=dict(sorted(self.faults.items())),
             leaks=self.leaks.metrics(),
             failed=failed,
             choices=self.choices.metrics(),
-            thoughts=self._thoughts(),
+            thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
             seconds=round(seconds, 3),
             **named,
         )

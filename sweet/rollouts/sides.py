@@ -23,9 +23,9 @@ from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import choose_settings
+from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.extraction.attacks import attacker, check_attacker, open_attacker
-from sweet.rollouts.humans import PlannedHumans
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
@@ -99,6 +99,15 @@ async def open_simulated_humans(
         renderer,
     )
     return humans.by_name(await stack.enter_async_context(opening))
+
+
+def open_pages(
+    folder: Path, rendering: RenderSettings | None, reporter: Reporter
+) -> AbstractAsyncContextManager[Renderer]:
+    """Open one browser, whose screenshots a run keeps."""
+    from sweet.render.on_ray import open_renderer
+
+    return open_renderer(folder / SCREENSHOTS, 1, say=reporter.say, settings=rendering)
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:

@@ -1,10 +1,10 @@
 """`sweet rollout`: plays dialogues and writes each as one line when it ends.
 
-    assignments, humans   which dialogues, and the human of each
-    prepare, sides        from the options to dialogues that can be played; opening both sides
-    dialogue              one dialogue: how a reply is sampled, chosen and read
-    runner                many dialogues at once
-    metrics               what is counted of them
+    assignments      which dialogues, and the human of each
+    prepare, sides   from the options to dialogues that can be played; opening both sides
+    dialogue         one dialogue: how a reply is sampled, chosen and read
+    runner           many dialogues at once
+    metrics          what is counted of them
 
 Each dialogue is one asyncio task, and there is no barrier between turns, so a slow dialogue delays no other
 (sweet.rollouts.runner). A dialogue is named by (task, sample, seed), so the same command resumes with the dialogues

@@ -89,7 +89,7 @@ STAGES = (
         config_reference="sweet.rollouts.play.config:PlayConfig",
         run_reference="sweet.rollouts.play.stage:run_play",
         plan_reference="sweet.rollouts.play.stage:plan_play",
-        metrics_reference="sweet.rollouts.play.metrics:PlayMetrics",
+        metrics_reference="sweet.rollouts.play.config:PlayMetrics",
     ),
     Stage(
         name="eval",

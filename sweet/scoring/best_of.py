@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.device import Device
 from sweet.errors import InputError, SweetError
+from sweet.gathering import run_all
 from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis
 from sweet.judges.llm import Score as DialogueScore
 from sweet.llm.connect import open_client
@@ -50,7 +51,6 @@ from sweet.stages.critics import (
     warn_dropped_turns,
     warn_if_at_chance,
 )
-from sweet.stages.failures import run_all
 from sweet.stages.frame import Frame
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.prices import Budget

@@ -7,11 +7,14 @@ determines, such as the turns of a dialogue, is taken from the newest finished a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
-from sweet.runs.manifest import Artifact
+from sweet.json_value import JsonValue
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.record import Flat, Record
 
@@ -49,6 +52,27 @@ def earlier_work(run: Run | None, stage: str) -> EarlierWork | None:
         if attempt is not None and (attempt.stage, attempt.status, artifact.status) == (stage, "done", "done"):
             return EarlierWork(artifact, attempt.metrics)
     return None
+
+
+def begun_file(run: Run, kind: Kind, digest: str, inputs: Sequence[Artifact], **meta: JsonValue) -> Path | None:
+    """Return the rows that earlier attempts at the same work have written; None where there are none.
+
+    Args:
+        digest: of the configuration.
+        inputs: the artifacts that are read.
+        meta: what the artifact records of its making.
+    """
+    manifest = run.manifest()
+    attempts = {attempt.id for attempt in manifest.attempts if attempt.digest == digest}
+    read = {artifact.id: artifact.sha256 for artifact in inputs}
+    same = [
+        run.file(artifact)
+        for artifact in manifest.of_kind(kind)
+        if artifact.attempt in attempts
+        and {ref.id: ref.sha256 for ref in artifact.inputs} == read
+        and all(artifact.meta.get(key) == value for key, value in meta.items())
+    ]
+    return next((path for path in reversed(same) if path.exists()), None)
 
 
 def times(*factors: float | None) -> int | None:

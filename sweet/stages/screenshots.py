@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import SweetError, UsageError
+from sweet.gathering import run_all
 from sweet.render.page import RenderFailed, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
-from sweet.stages.failures import run_all
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind

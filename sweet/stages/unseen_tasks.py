@@ -2,22 +2,27 @@
 
 The split of dialogues is in their meta. Everything that is made of them is found by lineage, so that pairs whose critic
 learned from test tasks are refused as well. `allow_test` accepts all of it. Imported dialogues have no split.
+
+A row of dialogues has its whole task, so what was played is known even where the file of the tasks has changed since or
+is gone. Tasks are compared by `problem_digest`, so the same problem is found in two files, under two ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sweet.errors import SweetError, UsageError
-from sweet.json_value import JsonValue
-from sweet.runs.commands import command_of
+from pydantic import ValidationError
+
+from sweet.errors import InputError, UsageError
+from sweet.hints import option, stage
+from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.lineage import ancestors
-from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
+from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.registry import task_kind
-from sweet.tasks.splits import TEST, Holdout, names_no_split
+from sweet.tasks.base import Task
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.splits import TEST, problem_digest
 
 
 def dialogues_on_test_tasks(manifest: Manifest, artifact: Artifact) -> Artifact | None:
@@ -62,29 +67,50 @@ def check_not_test(run: Run, inputs: Iterable[Artifact], *, allow: bool, needed_
                 f"{needed_by} would learn from test tasks: {artifact.id} {which} dialogues of the split {TEST}, on "
                 "which an actor could then not be measured.",
                 where=run.file(artifact),
-                fix=f"{_training_dialogues(run, manifest, rollouts)}--allow-test accepts these",
+                fix=f"{stage('rollout', run.path)} plays others; --allow-test accepts these",
             )
 
 
-def _training_dialogues(run: Run, manifest: Manifest, rollouts: Artifact) -> str:
-    """Return the hint at the rollout that plays the same on training tasks; empty where another program played."""
-    attempt = manifest.attempt(rollouts.attempt)
-    if attempt is None or attempt.stage != "rollout":
-        return ""
-    meta = RolloutsMeta.of(rollouts)
-    settings: dict[str, JsonValue] = {"split": "train"}
-    path = str(run.path)
-    if meta.tasks is not None and _has_no_splits(manifest.task, meta.tasks, meta):
-        settings, path = settings | {"holdout": 0.2}, "ANOTHER_RUN"
-    return f"{command_of(_with(attempt, settings), path)} plays others; "
+def tasks_of(run: Run, rollouts: Artifact) -> Iterator[Task]:
+    """Yield each task of the dialogues once.
+
+    Raises:
+        InputError: the file does not exist or is damaged, or a task in it is invalid.
+    """
+    found: set[str] = set()
+    path = run.file(rollouts)
+    for number, row in enumerate(scan_jsonl(path), 1):
+        task = row.get("task")
+        if isinstance(task, Mapping) and task.get("id") in found:
+            continue
+        try:
+            read = Task.model_validate(task)
+        except ValidationError as error:
+            raise InputError("The row's task is invalid.", path=path, line=number) from error
+        found.add(read.id)
+        yield read
 
 
-def _with(attempt: Attempt, settings: dict[str, JsonValue]) -> Attempt:
-    return attempt.model_copy(update={"config": {**attempt.config, **settings}})
+def check_unplayed(run: Run, kind: TaskKind, tasks: Sequence[Task], split: str) -> None:
+    """Check that no dialogue of the run is on one of these tasks of a file, as a task of another split.
 
-
-def _has_no_splits(task: str, tasks: str, meta: RolloutsMeta) -> bool:
-    """Return whether all tasks of a file count as test tasks, so that the run cannot play them for training."""
-    with suppress(SweetError):
-        return not Holdout(meta.holdout, meta.holdout_validation).given and names_no_split(task_kind(task), tasks)
-    return False
+    Raises:
+        UsageError: one is; what was learned from its split could then not be measured on unseen tasks.
+        InputError: a file of dialogues is damaged.
+    """
+    digests = {problem_digest(kind, task) for task in tasks}
+    for rollouts in run.manifest().of_kind("rollouts"):
+        other = RolloutsMeta.of(rollouts).split
+        if other in (None, split) or not run.file(rollouts).is_file():
+            continue
+        again = sum(problem_digest(kind, task) in digests for task in tasks_of(run, rollouts))
+        if again:
+            raise UsageError(
+                f"The run has dialogues on {again} of these tasks as tasks of the split {other} ({rollouts.id}), and "
+                f"they would now count as {split}.",
+                where=option("split", split),
+                fix=(
+                    'in a new run, tasks with "split" in their rows, or --holdout 0.2 in each rollout; both '
+                    "keep training and test tasks apart"
+                ),
+            )

@@ -15,7 +15,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.played_tasks import tasks_of
+from sweet.stages.unseen_tasks import tasks_of
 from sweet.tasks import micro
 from tests.stages.heard import Heard
 

@@ -11,8 +11,8 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.humans.personas import HEAD, packaged, text_in
+from sweet.rollouts.assignments import plan_humans
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.humans import plan_humans
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.lineage import role
 from sweet.runs.run import Run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from sweet.preferences.label import plan_label, run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.plan import plan_rank
 from sweet.ranking.stage import run_rank
-from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageConfig
@@ -93,26 +91,6 @@ def test_pairs_are_refused_whose_critic_learned_from_test_tasks(run: Run) -> Non
         run_train_actor(run, TrainActorConfig(), Silent())
     clean = put(run, "train-critic", "critic", [], [train])
     assert dialogues_on_test_tasks(run.manifest(), put(run, "rank", "candidates", [], [clean, train])) is None
-
-
-def test_the_fix_for_a_file_without_splits_is_another_run_that_holds_tasks_out(tmp_path: Path) -> None:
-    run, file = Run.create(tmp_path / "run", task="code"), tmp_path / "own.jsonl"
-    row = {"problem_description": "p", "ground_truth": "def f(): pass", "test_cases": {"a": "f()"}}
-    config = RolloutConfig(tasks=str(file), split="test", samples=3)
-    with run.attempt("rollout", config) as attempt:
-        draft = attempt.start_artifact("rollouts", meta={"tasks": str(file), "split": "test"})
-        draft.path.write_text("")
-        rollouts = attempt.finish_artifact(draft, rows=0)
-
-    def fix() -> str:
-        with pytest.raises(UsageError) as error:
-            check_not_test(run, [rollouts], allow=False, needed_by="label")
-        return str(error.value.fix).partition(" plays")[0]
-
-    file.write_text(json.dumps(row))
-    assert fix() == f"sweet rollout ANOTHER_RUN --tasks {file} --holdout 0.2 --samples 3"
-    file.write_text(json.dumps({**row, "split": "test"}))
-    assert fix() == f"sweet rollout {run.path} --tasks {file} --samples 3"
 
 
 @pytest.mark.parametrize("config", [LabelConfig, RankConfig, TrainCriticConfig, TrainActorConfig])

@@ -15,9 +15,8 @@ from sweet.cli.spec import Call
 from sweet.errors import UsageError
 
 if TYPE_CHECKING:
-    from sweet.rollouts.play.config import PlayConfig
+    from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
-    from sweet.rollouts.play.metrics import PlayMetrics
     from sweet.runs.run import Run
     from sweet.stages.base import Reporter, StageResult
 

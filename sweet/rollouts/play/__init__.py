@@ -1,10 +1,9 @@
 """`sweet play`: a person takes the seat of the human or of the agent in the dialogues of a rollout.
 
-    config.py     the options
+    config.py     the options and the metrics
     interface.py  what the person sees (`Situation`) and does (`Action`), and the interface that draws and collects them
     typed.py      checks of what a person types, and of a person's name
-    saved.py      the steps of the dialogue under way, on the disk after every step
-    sides.py      the two sides of a dialogue, whose steps are recorded and played back
+    sides.py      the two sides of a dialogue, whose steps are on the disk after every step, and are played back
     player.py     plays dialogues: asks, undoes, skips, leaves
     stage.py      the stage
 

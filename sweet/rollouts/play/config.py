@@ -1,4 +1,4 @@
-"""The options of `sweet play`."""
+"""The options of `sweet play`, its metrics, and the work that its plan counts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sweet.rollouts.config import PlayedConfig, RolloutConfig
 from sweet.rollouts.play.typed import Role, name_fault
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
 from sweet.stages.options import LocalModelsConfig
+from sweet.stages.record import Record
 
 
 class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
@@ -54,3 +55,33 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
         shared = type(self).model_fields.keys() & RolloutConfig.model_fields.keys() - {"verify", "resume"}
         settings = {name: getattr(self, name) for name in shared}
         return RolloutConfig.model_validate(settings | {("sim" if self.as_ == "human" else "agent"): SCRIPTED})
+
+
+class PlayMetrics(Record):
+    """Of all dialogues of the artifact, those of earlier calls included."""
+
+    episodes: int
+    """finished dialogues"""
+    played: int
+    """of these, dialogues that were finished in this call"""
+    skipped: int
+    """dialogues that were skipped; --skipped offers them again"""
+    missing: int
+    """dialogues that are neither finished nor skipped"""
+    under_way: str | None
+    """the dialogue that was begun and not finished; null without one"""
+    turns: int
+    """turns of the agent"""
+    outcomes: dict[str, int]
+    """dialogues by how they ended"""
+    seconds: float
+    """duration of this call"""
+
+
+class PlayWork(Record):
+    """The work of `sweet play`."""
+
+    tasks: int
+    """tasks that are played"""
+    dialogues: int
+    """dialogues of all tasks"""

@@ -19,8 +19,7 @@ from sweet.llm.base import ChatClient
 from sweet.render.page import Renderer
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.play.interface import Action, Actions, Interface, Session, Situation, State
-from sweet.rollouts.play.saved import Saved
-from sweet.rollouts.play.sides import Person, RecordedAgent, RecordedHuman, Typed
+from sweet.rollouts.play.sides import Person, RecordedAgent, RecordedHuman, Saved, Typed
 from sweet.rollouts.play.typed import agent_output, cleaned, length_fault
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory

@@ -6,27 +6,26 @@ them. The settings that decide the dialogues, the person's name and role make th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import Any
 
 from sweet.hints import stage
 from sweet.llm.scripted import SCRIPTED
-from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.dialogue import Assignment
-from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.config import PlayConfig, PlayMetrics, PlayWork
 from sweet.rollouts.play.interface import Actions, Interface, Session
-from sweet.rollouts.play.metrics import PlayMetrics, PlayWork
 from sweet.rollouts.play.player import Player
-from sweet.rollouts.play.saved import Saved
+from sweet.rollouts.play.sides import Saved
 from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_vision, open_agent, open_simulated_humans
+from sweet.rollouts.sides import check_agent, check_human, check_vision, open_agent, open_pages, open_simulated_humans
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
-from sweet.stages.base import Progress, Reporter, Silent, StageResult
+from sweet.stages.base import Reporter, Silent, StageResult
 from sweet.stages.frame import Frame, Rows
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.trajectory import Trajectory, dump
@@ -66,8 +65,11 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
             await _play(frame, config, dialogues, interface, saved, rows, finished, missing, total, actions)
 
         if missing:
-            with shown.on_screen():
+            shown.on_screen = True
+            try:
                 interface.run(play)
+            finally:
+                shown.on_screen = False
         else:
             frame.say(f"All {count(len(requested), 'dialogue')} are finished or skipped.")
         skipped = saved.skipped - finished.ids
@@ -138,10 +140,7 @@ async def _play(
             agent = await open_agent(kind, dialogues.config, frame.client, frame, stack)
             humans, other = {}, agent.model
             if kind.visual:
-                from sweet.render.on_ray import open_renderer
-
-                opening = open_renderer(folder / SCREENSHOTS, 1, say=frame.say, settings=rendering)
-                renderer = await stack.enter_async_context(opening)
+                renderer = await stack.enter_async_context(open_pages(folder, rendering, frame))
         else:
             humans = await open_simulated_humans(
                 kind, dialogues.config, dialogues.humans, frame.client, frame, stack, folder, rendering
@@ -159,31 +158,16 @@ class _Shown:
 
     def __init__(self, reporter: Reporter, interface: Interface) -> None:
         self._reporter, self._interface = reporter, interface
-        self._on_screen = False
-
-    @contextmanager
-    def on_screen(self) -> Iterator[None]:
-        self._on_screen = True
-        try:
-            yield
-        finally:
-            self._on_screen = False
+        self.on_screen = False
 
     def say(self, text: str) -> None:
-        (self._interface if self._on_screen else self._reporter).say(text)
+        (self._interface if self.on_screen else self._reporter).say(text)
 
     def warn(self, text: str) -> None:
-        if self._on_screen:
-            self._interface.say(text)
-        else:
-            self._reporter.warn(text)
+        (self._interface.say if self.on_screen else self._reporter.warn)(text)
 
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        if self._on_screen:
-            self._interface.say(title)
-            with Silent().progress(title, total) as bar:
-                yield bar
-        else:
-            with self._reporter.progress(title, total) as bar:
-                yield bar
+    def progress(self, title: str, total: int | None) -> Any:
+        if not self.on_screen:
+            return self._reporter.progress(title, total)
+        self._interface.say(title)
+        return Silent().progress(title, total)

@@ -30,7 +30,7 @@ from sweet.scoring.results.evaluation import Evaluation
 from sweet.stages.artifacts import own_actor
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
-from sweet.stages.played_tasks import tasks_of
+from sweet.stages.unseen_tasks import tasks_of
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import PACKAGED

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from sweet.rollouts.play.config import PlayConfig
+from sweet.rollouts.play.config import PlayConfig, PlayMetrics
 from sweet.rollouts.play.interface import Action, Actions, Play, Situation
-from sweet.rollouts.play.metrics import PlayMetrics
 from sweet.rollouts.play.stage import run_play
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
