@@ -108,7 +108,7 @@ def test_questions_are_worth_what_the_human_says_and_answers_their_reward(task: 
     wrong = f"{task.ground_truth.splitlines()[0]}\n    return 0"
     texts = [useful, useless, answer(task.ground_truth), answer(wrong), useful]
     found = judged(turn_of(task, texts), tmp_path)
-    assert found.basis == "lookahead"
+    assert found[0] == "lookahead"
     of_useful, of_useless, of_right, of_wrong, again = values(found)
     assert 3 == of_right >= of_useful > of_useless + 0.5
     assert of_useless > of_wrong

@@ -112,7 +112,7 @@ def test_turns_that_wait_at_the_same_time_are_judged_in_one_call() -> None:
         judge.free.set()
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert isinstance(answers.pop(2), asyncio.CancelledError)
-        values = [answer[1][0].advantage for answer in answers]  # type: ignore[union-attr]
+        values = [answer[1][0].advantage for answer in answers]  # type: ignore[index, union-attr]
         assert values == [0, 1, 3, 4, 5, 6, 7], "each turn gets its own answer"
         assert judge.batches == [["d0", "d1", "d2", "d3"], ["d4", "d5", "d6", "d7"]]
         assert (await gathering.submit(turn(9)))[1][0].advantage == 9, "it judges again after a pause"  # type: ignore[union-attr]
