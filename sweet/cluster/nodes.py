@@ -129,12 +129,6 @@ def _has_token() -> bool:
     return any(map(os.environ.get, names)) or Path.home().joinpath(".ray", "auth_token").is_file()
 
 
-def nodes_of(address: str) -> list[Node]:
-    """The nodes that a cluster has now. Raises the errors of `open_cluster`."""
-    with open_cluster(address) as cluster:
-        return cluster.nodes()
-
-
 def _reachable(address: str) -> str:
     """The cluster's address, after checking that its port accepts connections: Ray itself would wait for minutes.
 

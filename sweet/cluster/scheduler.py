@@ -1,33 +1,31 @@
 """Schedules chunks of items onto the workers of a cluster's nodes, and returns their results in order.
 
-Each node has one worker, or one for each GPU (see `sweet.cluster.chunks` for which worker gets which chunk). One thread
-assigns chunks, receives results and monitors the nodes; callers submit chunks from any other thread.
+Each node has one worker, or one for each GPU, which holds a few chunks at a time: it takes the next one from a queue
+that all workers share. Callers submit chunks from any thread; an event loop in a thread of its own does the rest.
 
 A worker that is lost (its process died, its node is gone, it reported a fault) is replaced if its node is still alive,
-and other workers process its chunks in the meantime. A chunk gets its results from exactly one worker, complete or not
-at all, so every item is counted once. A node that fails repeatedly is excluded by name, and so is one that cannot open
-the work at all. A chunk that loses several workers in a row ends the run with an error, because it would take down the
-remaining workers too. Nodes that join the cluster later are added.
+and its chunks are queued again, before all others. A chunk gets its results from exactly one worker, complete or not at
+all, so every item is counted once. A node that fails repeatedly is excluded by name, and so is one that cannot open the
+work at all. A chunk that loses several workers ends the run with an error, because it would take down the remaining
+workers too. Nodes that join the cluster later are added.
 """
 
 from __future__ import annotations
 
-import bisect
+import asyncio
 import itertools
 import threading
 import time
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from sweet.cluster.chunks import Chunk, Slot, choose_slot
-from sweet.cluster.nodes import Cluster
-from sweet.cluster.worker import AsyncWorker, AsyncWorkFactory, Fault, Item, Ready, Result, Worker, WorkFactory
+from sweet.cluster.nodes import Cluster, Node
+from sweet.cluster.worker import Fault, Item, Ready, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
 from sweet.hints import option
@@ -52,23 +50,48 @@ STARTUP_SECONDS = 180.0
 REFRESH_SECONDS = 5.0
 """Interval at which the cluster's nodes are listed."""
 
-REPORT_SECONDS = 60.0
-"""Interval at which the progress of each node is reported."""
-
 _GONE = Fault("the node is gone")
 
 Accept = Callable[[str, Mapping[str, Any]], str | None]
 """Given a node's name and its worker's `Work.info`, returns why the worker cannot be used, or None if it can."""
 
 
-@dataclass(frozen=True)
-class _Answer(Generic[Item, Result]):
-    """What a worker returned: for a chunk, or (None) for `wait_ready`."""
+@dataclass(eq=False)
+class _Chunk(Generic[Item, Result]):
+    """Items that are processed together.
 
-    slot: Slot[Item, Result]
-    worker: Any
-    chunk: Chunk[Item, Result] | None
-    answer: Future[Any]
+    Attributes:
+        number: increases from chunk to chunk.
+        results: resolved once, with one result for each item or with a SweetError.
+        lost: how many workers were lost while they had it.
+    """
+
+    number: int
+    items: list[Item]
+    results: Future[list[Result]] = field(default_factory=Future)
+    lost: int = 0
+
+    def __lt__(self, other: _Chunk[Item, Result]) -> bool:
+        """Chunks that lost a worker come first, then the order is that of submission."""
+        return (not self.lost, self.number) < (not other.lost, other.number)
+
+
+@dataclass(eq=False)
+class _Slot(Generic[Item, Result]):
+    """A slot for one worker on a node; the worker is replaced when it is lost.
+
+    Attributes:
+        ready: whether a worker has opened here and was accepted.
+        capacity: how many chunks it holds at a time.
+        chunks: those that it has.
+        failures: workers lost here since the last result.
+    """
+
+    node: Node
+    ready: bool = False
+    capacity: int = 0
+    chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
+    failures: int = 0
 
 
 class Scheduler(Generic[Item, Result]):
@@ -76,7 +99,6 @@ class Scheduler(Generic[Item, Result]):
 
     Args:
         factory: opens the work on a node; sent there by pickle.
-        worker: the actor class, according to the kind of work.
         chunks_per_worker: how many chunks a worker holds at a time.
         gpus: one worker for each GPU, which it has to itself, instead of one for each node.
         light: the workers reserve no cores, because they do hardly any work.
@@ -93,16 +115,15 @@ class Scheduler(Generic[Item, Result]):
     def __init__(
         self,
         cluster: Cluster,
-        factory: WorkFactory[Item, Result] | AsyncWorkFactory[Item, Result],
+        factory: WorkFactory[Item, Result],
         *,
-        worker: type[Worker[Any, Any]] | type[AsyncWorker[Any, Any]] = Worker,
         chunks_per_worker: int = CHUNKS_PER_WORKER,
         gpus: bool = False,
         light: bool = False,
         accept: Accept | None = None,
         say: Callable[[str], None],
     ) -> None:
-        self.cluster, self.factory, self.worker = cluster, factory, worker
+        self.cluster, self.factory = cluster, factory
         self.chunks_per_worker, self.gpus, self.light = chunks_per_worker, gpus, light
         self.accept, self.say = accept, say
         self.node_info: dict[str, Mapping[str, Any]] = {}
@@ -110,14 +131,14 @@ class Scheduler(Generic[Item, Result]):
         self.done: Counter[str] = Counter()
         self.cores: dict[str, int] = {}
         self._numbers = itertools.count()
-        self._events: SimpleQueue[Chunk[Item, Result] | _Answer[Item, Result] | None] = SimpleQueue()
-        self._slots: list[Slot[Item, Result]] = []
-        self._waiting: list[Chunk[Item, Result]] = []  # sorted by priority
+        self._queue: asyncio.PriorityQueue[_Chunk[Item, Result]] = asyncio.PriorityQueue()
+        self._slots: dict[_Slot[Item, Result], asyncio.Task[None]] = {}
         self._known: set[str] = set()
-        self._refreshed = 0.0
-        self._reported_at, self._reported_items = time.monotonic(), 0
-        self._started = threading.Event()
+        self._changed, self._closing, self._started = asyncio.Event(), asyncio.Event(), threading.Event()
+        self._lock = threading.Lock()  # of the two that follow
+        self._unfinished: set[_Chunk[Item, Result]] = set()
         self._error: SweetError | None = None
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def __enter__(self) -> Self:
@@ -139,7 +160,8 @@ class Scheduler(Generic[Item, Result]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._events.put(None)
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
     @property
@@ -161,114 +183,90 @@ class Scheduler(Generic[Item, Result]):
         Returns:
             A future of one result for each item in order, or of the SweetError that ended the work.
         """
-        chunk: Chunk[Item, Result] = Chunk(next(self._numbers), items)
-        self._events.put(chunk)
+        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
+        with self._lock:
+            if self._error is not None:
+                chunk.results.set_exception(self._error)
+            else:
+                self._unfinished.add(chunk)
+                self._loop.call_soon_threadsafe(self._queue.put_nowait, chunk)
         return chunk.results
 
-    def results(
-        self, items: Iterable[Item], chunk_size: int, affinity: Callable[[Item], str] | None = None
-    ) -> Iterator[Result]:
+    def results(self, items: Iterable[Item], chunk_size: int) -> Iterator[Result]:
         """Yield the result of each item in order. Items are consumed lazily and sent in chunks of `chunk_size`.
-
-        Args:
-            affinity: items for which it returns the same text go to the same worker while all workers are busy.
 
         Raises:
             SweetError: no node is left, or the same items took down several workers.
         """
         rows = iter(items)
-        filling: dict[int | None, Chunk[Item, Result]] = {}
-        pending: deque[tuple[Chunk[Item, Result], int]] = deque()
+        chunks = iter(lambda: list(itertools.islice(rows, chunk_size)), [])
+        pending: deque[Future[list[Result]]] = deque()
         while True:
             # Two chunks more than the workers hold, so that none waits for this process.
-            wanted = (self.chunks_per_worker + 2) * chunk_size * max(1, self.worker_count)
-            while len(pending) < min(MAX_PENDING_ITEMS, wanted):
-                try:
-                    item = next(rows)
-                except StopIteration:
-                    for chunk in filling.values():
-                        self._events.put(chunk)
-                    filling.clear()
-                    break
-                lane = zlib.crc32(affinity(item).encode()) % max(1, self.worker_count) if affinity else None
-                if lane not in filling:
-                    filling[lane] = Chunk(next(self._numbers), [], lane)
-                chunk = filling[lane]
-                pending.append((chunk, len(chunk.items)))
-                chunk.items.append(item)
-                if len(chunk.items) == chunk_size:
-                    self._events.put(filling.pop(lane))
+            wanted = min(MAX_PENDING_ITEMS // chunk_size, (self.chunks_per_worker + 2) * max(1, self.worker_count))
+            room = max(0, wanted - len(pending))
+            pending.extend(map(self.submit, itertools.islice(chunks, room)))
             if not pending:
                 return
-            chunk, index = pending.popleft()
-            if filling.get(chunk.lane) is chunk:  # still incomplete, but its results are needed now
-                self._events.put(filling.pop(chunk.lane))
-            yield chunk.results.result()[index]
+            yield from pending.popleft().result()
+
+    # The event loop -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """The thread: refresh the nodes, handle events, assign chunks, until the context is closed."""
-        deadline = time.monotonic() + STARTUP_SECONDS
+        """The thread: work until the context is closed, and then fail all chunks that are unfinished."""
         try:
-            while True:
-                self._refresh_nodes()
-                self._report_progress(REPORT_SECONDS)
-                opening = [slot for slot in self._slots if not slot.ready]
-                if not opening or (self.node_info and time.monotonic() > deadline):
-                    self._started.set()
-                elif time.monotonic() > deadline:
-                    self.say("No node has opened yet: the cluster may have no free cores. Still waiting.")
-                    deadline += STARTUP_SECONDS
-                try:
-                    event = self._events.get(timeout=REFRESH_SECONDS)
-                except Empty:
-                    continue
-                if event is None:
-                    self._report_progress(0)
-                    return
-                if isinstance(event, Chunk):
-                    self._enqueue(event)
-                elif event.worker is event.slot.worker:  # not from one that has been replaced
-                    self._handle(event)
-                self._assign_chunks()
-        except SweetError as error:
+            self._loop.run_until_complete(self._serve())
+        except BaseExceptionGroup as errors:
+            error = errors.exceptions[0]
+        except BaseException as one:
+            error = one
+        if not isinstance(error, SweetError):
+            error = SweetError(f"The work on the cluster ended: {described(error)}")
+        with self._lock:
             self._error = error
-        except BaseException as error:
-            self._error = SweetError(f"The work on the cluster ended: {described(error)}")
-        finally:
-            self._shut_down()
-
-    def _shut_down(self) -> None:
-        """Close the workers and fail all chunks that are unfinished now or, after an error, submitted later."""
-        error = self._error or SweetError("The work on the cluster was ended.")
-        unfinished = [*self._waiting, *(chunk for slot in self._slots for chunk in slot.chunks)]
-        for slot in self._slots:
-            self._kill(slot)
+            self._loop.close()
+        for chunk in self._unfinished:
+            with suppress(InvalidStateError):  # the caller has cancelled it
+                chunk.results.set_exception(error)
         self._started.set()
-        while True:
-            for chunk in unfinished:
-                chunk.resolve(error)
-            event = self._events.get() if self._error is not None else None
-            if event is None:
-                return
-            unfinished = [event] if isinstance(event, Chunk) else []
 
-    def _refresh_nodes(self) -> None:
+    async def _serve(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            watching = workers.create_task(self._watch(workers))
+            await self._closing.wait()
+            watching.cancel()
+            raise SweetError("The work on the cluster was ended.")
+
+    async def _watch(self, workers: asyncio.TaskGroup) -> None:
+        """Look for nodes that are new or gone."""
+        deadline, refresh = time.monotonic() + STARTUP_SECONDS, 0.0
+        while True:
+            if not self._slots or time.monotonic() >= refresh:
+                refresh = time.monotonic() + REFRESH_SECONDS
+                self._refresh_nodes(workers)
+            if all(slot.ready for slot in self._slots) or (self.node_info and time.monotonic() > deadline):
+                self._started.set()
+            elif time.monotonic() > deadline:
+                self.say("No node has opened yet: the cluster may have no free cores. Still waiting.")
+                deadline += STARTUP_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    def _refresh_nodes(self, workers: asyncio.TaskGroup) -> None:
         """Drop nodes that are gone and open workers on new ones; SweetError if no node is left."""
-        now = time.monotonic()
-        if self._slots and now - self._refreshed < REFRESH_SECONDS:
-            return
-        self._refreshed = now
         nodes = self.cluster.nodes()
         alive = {node.id for node in nodes}
         for slot in [slot for slot in self._slots if slot.node.id not in alive]:
-            self._handle_loss(slot, _GONE)  # Ray does not report an actor that was still waiting for its node
+            self._slots[slot].cancel()  # Ray does not report an actor that was still waiting for its node
+            self._exclude(slot, _GONE)
         for node in nodes:
             if node.id not in self._known:
                 self._known.add(node.id)
                 for _ in range(node.gpus if self.gpus else 1):
-                    slot = Slot[Item, Result](node)
-                    self._slots.append(slot)
-                    self._open(slot)
+                    slot = _Slot[Item, Result](node)
+                    self._slots[slot] = workers.create_task(self._work(slot))
         if not self._slots:
             reasons = [f"{name}: {why}" for name, why in self.excluded.items()]
             why = "; ".join(reasons) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
@@ -278,111 +276,103 @@ class Scheduler(Generic[Item, Result]):
                 fix=f"sweet doctor --ray {self.cluster.address}",
             )
 
-    def _report_progress(self, interval: float) -> None:
-        """Print what each node has done, if that changed and the last report is at least `interval` seconds ago."""
-        now, total = time.monotonic(), self.done.total()
-        if now - self._reported_at >= interval and total > self._reported_items:
-            self._reported_at, self._reported_items = now, total
-            self.say("Done by node: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.done.items())))
+    async def _work(self, slot: _Slot[Item, Result]) -> None:
+        """Keep a worker in a slot until its node is excluded.
 
-    def _enqueue(self, chunk: Chunk[Item, Result]) -> None:
-        bisect.insort(self._waiting, chunk, key=lambda chunk: chunk.priority)
-
-    def _assign_chunks(self) -> None:
-        """Assign waiting chunks, in order of priority, to slots that have room."""
-        for chunk in list(self._waiting):
-            if chunk.results.cancelled():
-                self._waiting.remove(chunk)
-                continue
-            free = [slot for slot in self._slots if slot.has_room_for(chunk)]
-            if not free:
+        Raises:
+            SweetError: the same chunk has lost several workers.
+        """
+        while True:
+            actor = self._actor(slot.node)
+            try:
+                if (refused := await self._refused(slot, actor)) is not None:
+                    self._exclude(slot, refused)
+                    return
+                fault = await self._process(slot, actor)
+            except self.cluster.ray.exceptions.RayError as error:
+                fault = Fault(described(error))
+            except asyncio.CancelledError:
+                self._queue_again(slot, 0)
+                raise
+            finally:
+                self.cluster.ray.kill(actor)
+            gone = slot.node.id not in {node.id for node in self.cluster.nodes()}
+            deadly = next((chunk for chunk in slot.chunks if not gone and chunk.lost + 1 >= MAX_FAILURES), None)
+            if deadly is not None:
+                what = f"{MAX_FAILURES} workers were lost over the same {count(len(deadly.items), 'item')}"
+                raise SweetError(f"{what}: {fault.what}", where=fault.where or slot.node.name, fix=fault.fix)
+            self._queue_again(slot, int(not gone))
+            slot.failures += 1
+            if gone or slot.failures >= MAX_FAILURES:
+                self._exclude(slot, _GONE if gone else fault)
                 return
-            if (slot := choose_slot(chunk, free, self._slots)) is not None:
-                self._waiting.remove(chunk)
-                slot.chunks.append(chunk)
-                self._subscribe(slot, chunk, slot.worker.results.remote(chunk.items))
 
-    def _subscribe(self, slot: Slot[Item, Result], chunk: Chunk[Item, Result] | None, ref: Any) -> None:
-        """Turn the completion of an object reference into an event."""
-        worker = slot.worker
-        ref.future().add_done_callback(lambda answer: self._events.put(_Answer(slot, worker, chunk, answer)))
-
-    def _handle(self, event: _Answer[Item, Result]) -> None:
-        slot, chunk = event.slot, event.chunk
-        error = event.answer.exception()
-        outcome = Fault(described(error), lost=True) if error else event.answer.result()
-        if chunk is None and not (isinstance(outcome, Fault) and outcome.lost):
-            self._admit(slot, outcome)
-        elif isinstance(outcome, Fault) and outcome.lost:
-            self._handle_loss(slot, outcome)
-        elif chunk is not None:
-            slot.chunks.remove(chunk)
-            slot.failures = 0
-            if isinstance(outcome, Fault):
-                chunk.resolve(SweetError(outcome.what, where=outcome.where, fix=outcome.fix))
-            else:
-                self.done[slot.node.name] += len(chunk.items)
-                chunk.resolve(outcome)
-
-    def _admit(self, slot: Slot[Item, Result], outcome: Ready | Fault) -> None:
-        """Use a worker that has opened, or exclude it."""
-        if isinstance(outcome, Fault):
-            self._exclude(slot, outcome)
-            return
-        name = slot.node.name
-        if outcome.version != VERSION:
-            why: str | None = f"it has sweet {outcome.version}, and this is {VERSION}"
-        else:
-            why = self.accept(name, outcome.info) if self.accept else None
-        if why is not None:
-            self._exclude(slot, Fault(why))
-            return
-        slot.ready = True
-        slot.capacity = min(outcome.info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
-        self.node_info[name], self.cores[name] = outcome.info, slot.node.cpus
-
-    def _handle_loss(self, slot: Slot[Item, Result], fault: Fault) -> None:
-        """Requeue the chunks of a lost worker, and replace the worker while that may help."""
+    def _queue_again(self, slot: _Slot[Item, Result], lost: int) -> None:
         chunks, slot.chunks = slot.chunks, []
-        gone = fault is _GONE or slot.node.id not in {node.id for node in self.cluster.nodes()}
         for chunk in chunks:
-            chunk.lost += not gone
-            self._enqueue(chunk)
-        deadly = next((chunk for chunk in chunks if chunk.lost >= MAX_FAILURES), None)
-        if deadly is not None:
-            what = f"{deadly.lost} workers were lost over the same {count(len(deadly.items), 'item')}: {fault.what}"
-            raise SweetError(what, where=fault.where or slot.node.name, fix=fault.fix)
-        slot.failures += 1
-        if gone:
-            self._exclude(slot, _GONE)
-        elif slot.failures >= MAX_FAILURES:
-            self._exclude(slot, fault)
-        else:
-            self._kill(slot)
-            self._open(slot)
+            chunk.lost += lost
+            self._queue.put_nowait(chunk)
 
-    def _exclude(self, slot: Slot[Item, Result], fault: Fault) -> None:
-        """Remove a slot for good. A node that is excluded may join the cluster again under another id."""
-        self._kill(slot)
-        self._slots.remove(slot)
-        self.excluded[slot.node.name] = fault.what + (f" (try: {fault.fix})" if fault.fix else "")
-        self.say(f"Excluded {slot.node.name}: {self.excluded[slot.node.name]}")
-
-    def _open(self, slot: Slot[Item, Result]) -> None:
+    def _actor(self, node: Node) -> Any:
+        """Start the process of a worker."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        node = slot.node
         cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
-        actor = self.cluster.ray.remote(self.worker).options(
+        actor = self.cluster.ray.remote(Worker).options(
             num_cpus=0 if self.light else cores,
             num_gpus=1 if self.gpus else 0,
-            max_concurrency=self.chunks_per_worker + 1,
+            max_concurrency=self.chunks_per_worker,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
-        slot.ready, slot.worker = False, actor.remote(self.factory, cores)
-        self._subscribe(slot, None, slot.worker.wait_ready.remote())
+        return actor.remote(self.factory, cores)
 
-    def _kill(self, slot: Slot[Item, Result]) -> None:
-        worker, slot.worker = slot.worker, None
-        if worker is not None:
-            self.cluster.ray.kill(worker)
+    async def _refused(self, slot: _Slot[Item, Result], actor: Any) -> Fault | None:
+        """Open the work of a worker; return why the worker cannot be used, or None if it can."""
+        outcome: Ready | Fault = await actor.open.remote()
+        if isinstance(outcome, Fault):
+            return outcome
+        name = slot.node.name
+        if outcome.version != VERSION:
+            return Fault(f"it has sweet {outcome.version}, and this is {VERSION}")
+        if self.accept is not None and (why := self.accept(name, outcome.info)) is not None:
+            return Fault(why)
+        slot.capacity = min(outcome.info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
+        self.node_info[name], self.cores[name] = outcome.info, slot.node.cpus
+        slot.ready = True
+        self._changed.set()
+        return None
+
+    async def _process(self, slot: _Slot[Item, Result], actor: Any) -> Fault:
+        """Process chunks, as many at a time as the worker holds, until it reports a fault; errors are Ray's."""
+        processing = [asyncio.create_task(self._process_chunks(slot, actor)) for _ in range(slot.capacity)]
+        try:
+            ended, _ = await asyncio.wait(processing, return_when=asyncio.FIRST_COMPLETED)
+            return ended.pop().result()
+        finally:
+            for task in processing:
+                task.cancel()
+            await asyncio.gather(*processing, return_exceptions=True)
+
+    async def _process_chunks(self, slot: _Slot[Item, Result], actor: Any) -> Fault:
+        while True:
+            chunk = await self._queue.get()
+            if chunk.results.cancelled():
+                self._unfinished.discard(chunk)
+                continue
+            slot.chunks.append(chunk)
+            outcome: list[Result] | Fault = await actor.results.remote(chunk.items)
+            if isinstance(outcome, Fault):
+                return outcome
+            slot.chunks.remove(chunk)
+            slot.failures = 0
+            self.done[slot.node.name] += len(chunk.items)
+            self._unfinished.discard(chunk)
+            with suppress(InvalidStateError):  # the caller has cancelled it
+                chunk.results.set_result(outcome)
+
+    def _exclude(self, slot: _Slot[Item, Result], fault: Fault) -> None:
+        """Remove a slot for good. A node that is excluded may join the cluster again under another id."""
+        del self._slots[slot]
+        self._changed.set()
+        self.excluded[slot.node.name] = fault.what + (f" (try: {fault.fix})" if fault.fix else "")
+        self.say(f"Excluded {slot.node.name}: {self.excluded[slot.node.name]}")

@@ -7,26 +7,37 @@ it there is excluded, and the message names it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.judges.base import CRITIC_BATCH, Judged
-from sweet.judges.critic import CriticJudge
+from sweet.judges.base import CRITIC_BATCH, Judge, Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.runs.environment import NODES
 from sweet.stages.base import Reporter, Silent
 
 BATCHES_IN_FLIGHT = 2
-"""Batches that a replica has at a time: the one that it reads, and the next."""
+"""Batches that a replica has at a time: the one that it judges, and the next."""
 
-LoadCritic = Callable[[Reporter], CriticJudge]
+
+class LoadedCritic(Judge, Protocol):
+    """A critic on a node (`sweet.judges.critic.CriticJudge`)."""
+
+    @property
+    def max_length(self) -> int | None: ...
+    @property
+    def dropped(self) -> int: ...
+    def judge_now(self, turns: Sequence[CandidateTurn]) -> list[Judged]: ...
+
+
+LoadCritic = Callable[[Reporter], LoadedCritic]
 """Loads the critic where it is called; is pickled and sent to the nodes."""
 
 _Batch = list[CandidateTurn]
@@ -88,21 +99,23 @@ def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable
 
 @contextmanager
 def _open_on_node(load: LoadCritic, device: Device, cores: int) -> Iterator[_Replica]:
-    import torch
-
-    torch.set_num_threads(cores)
-    yield _Replica(load(Silent()), str(resolve_device(device)))
+    yield _Replica(load(Silent()), str(resolve_device(device)), cores)
 
 
 class _Replica:
-    """A critic on a node (implements `sweet.cluster.worker.Work`)."""
+    """A critic on a node (implements `sweet.cluster.worker.Work`), which judges one batch at a time."""
 
-    def __init__(self, judge: CriticJudge, device: str) -> None:
-        self._judge = judge
+    def __init__(self, judge: LoadedCritic, device: str, cores: int) -> None:
+        self._judge, self._cores, self._lock = judge, cores, threading.Lock()
         self.info = {"device": device, "max_length": judge.max_length}
 
-    def results(self, items: Iterable[_Batch]) -> Iterator[_BatchResult]:
-        for turns in items:
-            before = self._judge.dropped
-            judged = self._judge.judge_now(turns)
-            yield judged, self._judge.dropped - before
+    def results(self, items: Sequence[_Batch]) -> list[_BatchResult]:
+        import torch
+
+        found = []
+        with self._lock:
+            torch.set_num_threads(self._cores)  # it counts for the thread that calls it
+            for turns in items:
+                before = self._judge.dropped
+                found.append((self._judge.judge_now(turns), self._judge.dropped - before))
+        return found

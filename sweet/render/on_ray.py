@@ -8,18 +8,20 @@ fonts) is not used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import CAPACITY, Scheduler
-from sweet.cluster.worker import AsyncWorker
+from sweet.cluster.worker import Fault
+from sweet.errors import SweetError
 from sweet.render import browsers
-from sweet.render.page import PLACEHOLDER, RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import PLACEHOLDER, Renderer, RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import CachingRenderer
+from sweet.render.shared import open_shared_browsers
 from sweet.render.store import ScreenshotStore
 
 PROBE = """<!doctype html><html><body style="margin:0">
@@ -65,7 +67,6 @@ async def open_renderer(
         Scheduler[str, _Shot](
             cluster,
             partial(_open_on_node, count, settings),
-            worker=AsyncWorker,
             chunks_per_worker=WAITING * (count or browsers.MAX_BROWSERS),
             accept=same.accept,
             say=say,
@@ -78,7 +79,7 @@ async def open_renderer(
             await renderer.close()
 
 
-_Shot = Screenshot | RenderFailed
+_Shot = Screenshot | RenderFailed | Fault
 
 
 class RayRenderer(CachingRenderer):
@@ -97,6 +98,8 @@ class RayRenderer(CachingRenderer):
         [shot] = await asyncio.wrap_future(self._scheduler.submit([html]))
         if isinstance(shot, RenderFailed):
             raise shot
+        if isinstance(shot, Fault):
+            raise SweetError(shot.what, where=shot.where, fix=shot.fix)
         return shot
 
 
@@ -115,22 +118,27 @@ class _SameRendering:
         return None
 
 
-@asynccontextmanager
-async def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> AsyncIterator[_Browsers]:
+@contextmanager
+def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> Iterator[_Browsers]:
     number = count or min(cores, browsers.default_count())
-    async with browsers.open_browsers(None, number, settings) as pool:
-        probe = await pool.shoot(PROBE if settings.pictures == PLACEHOLDER else PROBE + PROBE_PHOTO)
+    with open_shared_browsers(None, number, settings) as pool:
+        probe = asyncio.run(pool.shoot(PROBE if settings.pictures == PLACEHOLDER else PROBE + PROBE_PHOTO))
         yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, CAPACITY: WAITING * number})
 
 
 class _Browsers:
-    """Implements sweet.cluster.worker.AsyncWork."""
+    """Implements sweet.cluster.worker.Work."""
 
-    def __init__(self, pool: CachingRenderer, info: Mapping[str, Any]) -> None:
+    def __init__(self, pool: Renderer, info: Mapping[str, Any]) -> None:
         self._pool, self.info = pool, info
 
-    async def result(self, item: str, /) -> _Shot:
+    def results(self, items: Sequence[str]) -> list[_Shot]:
+        return [asyncio.run(self._shot(html)) for html in items]
+
+    async def _shot(self, html: str) -> _Shot:
         try:
-            return await self._pool.shoot(item)
+            return await self._pool.shoot(html)
         except RenderFailed as failed:
             return failed
+        except SweetError as error:  # concerns this page alone, so the browsers stay
+            return Fault.of(error)

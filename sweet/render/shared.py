@@ -34,7 +34,7 @@ class SharedRenderer:
 
 @contextmanager
 def open_shared_browsers(
-    store: Path, count: int | None = None, settings: RenderSettings | None = None
+    store: Path | None, count: int | None = None, settings: RenderSettings | None = None
 ) -> Iterator[SharedRenderer]:
     """Open a pool of browsers for the duration of the block; arguments and errors are those of `open_browsers`."""
     opened: Future[Renderer] = Future()

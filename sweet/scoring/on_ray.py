@@ -7,8 +7,8 @@ is excluded, unless `--sandbox unsafe` is given.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,18 +18,17 @@ from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.runs.environment import NODES
 from sweet.sandbox.program import Tier
-from sweet.sandbox.stream import AHEAD
 from sweet.sandbox.tiers import SAFE_TIERS
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
-TOGETHER = 32
+TOGETHER = 64
 """Dialogues of one chunk."""
 
-AT_ONCE = AHEAD // TOGETHER
-"""Chunks of a node at once: as many answers as a sandbox looks ahead, so that a hanging answer delays no others."""
+AT_ONCE = 4
+"""Chunks of a node at once, so that an answer that hangs delays no others."""
 
 SANDBOX = "sandbox"
 _STRONGEST_FIRST: tuple[Tier, ...] = (*SAFE_TIERS, "unsafe")
@@ -74,9 +73,8 @@ class _Scoring:
             SANDBOX: scorer.meta.get(SANDBOX),
         }
 
-    def results(self, items: Iterable[Trajectory]) -> Iterator[Score]:
-        for _, score in self._scorer.score(items):
-            yield score
+    def results(self, items: Sequence[Trajectory]) -> list[Score]:
+        return [score for _, score in self._scorer.score(items)]
 
 
 @dataclass
@@ -131,13 +129,6 @@ class RayScorer:
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score, in order; afterwards `environment` records what each node did."""
-        sent: deque[Trajectory] = deque()
-
-        def items() -> Iterator[Trajectory]:
-            for trajectory in trajectories:
-                sent.append(trajectory)
-                yield trajectory
-
-        for score in self._scheduler.results(items(), TOGETHER, lambda trajectory: trajectory.task.id):
-            yield sent.popleft(), score
+        sent, scored = itertools.tee(trajectories)
+        yield from zip(scored, self._scheduler.results(sent, TOGETHER), strict=True)
         self.environment[NODES] = self._scheduler.record(SANDBOX)

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sweet.errors import SweetError
 
 
 class Doubling:
-    """Twice each number; reads two items ahead, as work that runs several at once does."""
+    """Twice each number."""
 
     def __init__(self, info: Mapping[str, Any], seconds: float = 0.0) -> None:
         self.info, self.seconds = info, seconds
 
-    def results(self, items: Iterable[int]) -> Iterator[int]:
-        rows, ahead = iter(items), []
-        for item in rows:
-            ahead.append(item)
-            if len(ahead) > 2:
-                yield self._one(ahead.pop(0))
-        for item in ahead:
-            yield self._one(item)
+    def results(self, items: Sequence[int]) -> list[int]:
+        return [self._one(item) for item in items]
 
     def _one(self, item: int) -> int:
         time.sleep(self.seconds)
@@ -36,19 +29,6 @@ class Doubling:
 @contextmanager
 def doubling(seconds: float, cores: int) -> Iterator[Doubling]:
     yield Doubling({"cores": cores, "pid": os.getpid()}, seconds)
-
-
-class Where(Doubling):
-    """Returns the id of the process that handled the item."""
-
-    def _one(self, item: int) -> int:
-        super()._one(item)
-        return os.getpid()
-
-
-@contextmanager
-def where(seconds: float, cores: int) -> Iterator[Where]:
-    yield Where({"cores": cores}, seconds)
 
 
 class OnGpu(Doubling):
@@ -100,20 +80,3 @@ class Deadly(Doubling):
 @contextmanager
 def deadly(marks: Path, times: int, item: int, raises: bool, cores: int) -> Iterator[Deadly]:
     yield Deadly(marks, times, item, raises=raises)
-
-
-class OddOnly:
-    """Twice each odd number, slowly, any number of them concurrently."""
-
-    info: ClassVar[Mapping[str, Any]] = {}
-
-    async def result(self, item: int, /) -> int:
-        await asyncio.sleep(0.05)
-        if item % 2 == 0:
-            raise SweetError(f"{item} is even.", fix="another number")
-        return 2 * item
-
-
-@asynccontextmanager
-async def odd_only(cores: int) -> AsyncIterator[OddOnly]:
-    yield OddOnly()
