@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,31 +35,24 @@ TRIES = 2
 """How often a dialogue that fails is played."""
 
 
-def tasks_of_step(tasks: Sequence[Task], step: int, size: int, seed: int) -> list[tuple[int, Task]]:
-    """Return the tasks of a step, each with its place among all.
+def assignments_of_step(
+    tasks: Sequence[Task], step: int, size: int, group: int, seed: int, humans: PlannedHumans
+) -> list[Assignment]:
+    """Return the dialogues of a step, those of a task together.
 
     Args:
         step: number of the step, from 1.
         size: tasks of a step; with fewer tasks than that a step has one more than once only in different passes.
     """
-    found: list[tuple[int, Task]] = []
+    seen: Counter[str] = Counter()
+    found: list[Assignment] = []
     for number in range((step - 1) * size, step * size):
         order = list(range(len(tasks)))
         random.Random(f"{seed}/{number // len(tasks)}").shuffle(order)
         place = order[number % len(tasks)]
-        found.append((place, tasks[place]))
-    return found
-
-
-def assignments_of_step(
-    tasks: Sequence[Task], step: int, size: int, group: int, seed: int, humans: PlannedHumans
-) -> list[Assignment]:
-    """Return the dialogues of a step, those of a task together."""
-    seen: dict[str, int] = {}
-    found: list[Assignment] = []
-    for place, task in tasks_of_step(tasks, step, size, seed):
-        first = ((step - 1) * size + seen.get(task.id, 0)) * group
-        seen[task.id] = seen.get(task.id, 0) + 1
+        task = tasks[place]
+        first = ((step - 1) * size + seen[task.id]) * group
+        seen[task.id] += 1
         found += [Assignment(task, first + k, seed, humans.of(place, first + k)) for k in range(group)]
     return found
 

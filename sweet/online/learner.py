@@ -1,90 +1,153 @@
 """Learns from the dialogues of one step: the credit rule weighs them, the optimizer updates the weights.
 
-The rule may ask for several models (`sweet.online.models`). The one at the start also measures how far the policy has
-gone, in the tokens that were sampled: KL(mu || start), estimated without bias and never below 0 by exp(d) - 1 - d with
-d = log start(a) - log mu(a) (J. Schulman, Approximating KL Divergence, 2020).
+The rule may ask for several models (`sweet.credit.base.Which`), all in this process:
+
+    policy   the model that is trained, with its weights of now
+    start    a frozen copy of the weights at the start; with LoRA the trained model without its adapter
+    average  the moving average of the policy's weights
+    reward   a second model, trained in turns with the policy
+    critic   that of the run; it does not change
+
+Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.average`). Several
+ranks ask together, and each computes a share of the forward passes. Average and reward model change from step to step,
+so their state belongs to the checkpoint.
+
+The model at the start also measures how far the policy has gone, in the tokens that were sampled: KL(mu || start),
+estimated without bias and never below 0 by exp(d) - 1 - d with d = log start(a) - log mu(a) (J. Schulman, Approximating
+KL Divergence, 2020).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
-from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn
+from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn, Which
+from sweet.errors import UsageError
+from sweet.learn.average import WeightAverage
 from sweet.learn.batches import epoch_order
-from sweet.learn.components import Example, Objective
-from sweet.learn.engine import Engine
+from sweet.learn.components import Example
+from sweet.learn.engine import CLIP, Engine
+from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
+from sweet.learn.lora import base_alone
 from sweet.learn.metrics import MetricSums, Record, max_turns
 from sweet.learn.reference import reference_logprobs
 from sweet.learn.sequences import TokenSequence
-from sweet.online.models import LiveModels
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.trainee import Trainee
+from sweet.llm.pretrained import load_tokenizer
+from sweet.online.config import TrainOnlineConfig
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
-from sweet.training.model import StartingModel
-from sweet.training.reward_model import RewardModel
+from sweet.training.model import StartingModel, starting_model
+from sweet.training.reward_model import RewardFigures, RewardModel
 from sweet.training.run_critic import RunCritic
+from sweet.training.starting_policy import AskedModels
 
 
-class Learns(Protocol):
-    """What learns, as the loop calls it: a `Learner` in this process, or several in ranks (`sweet.online.ranks`).
+class LiveModels(AskedModels):
+    """The models of a policy that is being trained.
 
-    Attributes:
-        updates: of the weights so far.
+    Args:
+        trainee: the policy, still with the weights at the start.
+        engine: trains the policy and runs its forward passes.
+        budget: tokens of one forward pass.
+        critic: answers for the run's critic; None where the rule asks none.
+        load_reward: returns the reward model; called only for a rule that trains one.
     """
 
+    def __init__(
+        self,
+        encoder: DialogueEncoder,
+        trainee: Trainee,
+        engine: Engine,
+        budget: int,
+        rule: CreditRule,
+        critic: RunCritic | None,
+        load_reward: Callable[[DialogueEncoder], RewardModel],
+    ) -> None:
+        super().__init__(encoder, budget, critic, engine if engine.world > 1 else None)
+        self._network, self._policy = trainee.model, engine.scorer
+        self._start = WeightAverage(engine, 0.0) if trainee.start.lora is None else None
+        self._average = None if rule.average_rate is None else WeightAverage(engine, rule.average_rate)
+        self._reward = load_reward(encoder) if rule.trains_reward else None
+
+    @contextmanager
+    def open(self, model: Which) -> Iterator[Scorer]:
+        """See `AskedModels.open`.
+
+        Raises:
+            UsageError: the rule asks for a model that it does not announce.
+        """
+        if model == "reward":
+            yield self.reward_model().scorer
+        elif model == "average":
+            if self._average is None:
+                what = "The credit rule asks for the average of the policy's weights, and none is kept."
+                raise UsageError(what, fix="return its rate as average_rate of the rule")
+            with self._average.in_place():
+                yield self._policy
+        elif model == "start":
+            with base_alone(self._network) if self._start is None else self._start.in_place():
+                yield self._policy
+        else:
+            yield self._policy
+
+    def reward_model(self) -> RewardModel:
+        """See `AskedModels.reward_model`."""
+        if self._reward is None:
+            what = "The credit rule asks for a reward model, and none was prepared."
+            raise UsageError(what, fix="set trains_reward = True in the rule")
+        return self._reward
+
     @property
-    def updates(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
+    def reward_figures(self) -> RewardFigures | None:
+        """What the last training of the reward model did; None where there was none."""
+        return None if self._reward is None else self._reward.figures
 
-    def learn(self, step: int, dialogues: Sequence[Trajectory], rewards: Mapping[str, float]) -> Record: ...
-    def sampled_weights(self) -> Mapping[str, Tensor] | None: ...
-    def weights(self) -> Mapping[str, Tensor] | None: ...
-    def save(self, path: Path, state: dict[str, Any]) -> None: ...
-    def load(self, path: Path, digest: str) -> dict[str, Any]: ...
+    def updated(self) -> None:
+        """Follow an update of the policy's weights."""
+        if self._average is not None:
+            self._average.update()
 
-    def check(self) -> None:
-        """Raise the error of a rank that has failed."""
+    def state(self, folder: Path | None = None) -> dict[str, Any]:
+        """See `sweet.learn.engine.OtherModels`."""
+        average = None if self._average is None else self._average.state()
+        reward = None if self._reward is None else self._reward.state(folder and folder / "reward")
+        return {"average": average, "reward": reward}
+
+    def load_state(self, state: dict[str, Any], folder: Path | None = None) -> None:
+        """Restore what `state` returned and wrote."""
+        if self._average is not None:
+            self._average.load_state(state["average"])
+        if self._reward is not None:
+            self._reward.load_state(state["reward"], folder and folder / "reward")
 
 
-@dataclass(frozen=True)
-class LearnerSettings:
-    """How the examples of a step are learned.
-
-    Attributes:
-        epochs: passes over them.
-        batch: examples for each update of the weights; None for all.
-        seed: of their order.
-        token_budget: tokens of one forward pass.
-        share: compute once what the sequences of a micro-batch share.
-        replays_segments: keep the activations of one segment of a tree (`Scorer.replay_segments`).
-    """
-
-    epochs: int
-    batch: int | None
-    seed: int
-    token_budget: int
-    share: bool = True
-    replays_segments: bool = False
+def policy_to_train(config: TrainOnlineConfig, base: str, load: Callable[..., Trainee]) -> StartingModel:
+    """Return the model to train; see `starting_model`."""
+    encoder = ChatEncoder(load_tokenizer(base), config.turn_tokens or "both", config.effort)
+    return starting_model(config, base, encoder, load, one_process=config.devices is None)
 
 
 class Learner:
     """Updates a model in memory, step by step. All ranks must call every method together, with the same arguments.
 
     Args:
-        model: to train, with weights.
-        engine: trains it; of one or several ranks.
         rule: weighs the dialogues.
         rewards: what the rewards of this kind of task mean.
-        source: what is learned from, for errors.
-        critic, load_reward: see `LiveModels`.
+        source: id of the rollouts.
+        critic: answers for the critic of the run; None for a rule that asks none.
+        load: loads a model with its weights, as for `policy_to_train`.
+        model: to train, with weights.
+        make_engine: returns the engine of such a model, of one or several ranks, given the maximum norm of a gradient.
 
     Attributes:
         updates: of the weights so far.
@@ -93,26 +156,35 @@ class Learner:
 
     def __init__(
         self,
-        model: StartingModel,
-        engine: Engine,
+        config: TrainOnlineConfig,
         rule: CreditRule,
-        objective: Objective,
         used: Hyperparameters,
-        settings: LearnerSettings,
         rewards: RewardRule,
         source: str,
         critic: RunCritic | None,
-        load_reward: Callable[[DialogueEncoder], RewardModel],
+        load: Callable[..., Trainee],
+        model: StartingModel,
+        make_engine: Callable[[Any, float], Engine] = Engine,
     ) -> None:
-        self.model, self.rule, self.objective, self.used = model, rule, objective, used
-        self.settings, self.rewards, self.source = settings, rewards, source
-        self.engine, self.rank = engine, engine.rank
-        self.scorer = engine.scorer
-        self.scorer.computes_logprobs = objective.needs_tokens
-        self.scorer.set_packing(share=settings.share, replays_segments=settings.replays_segments)
-        encoder = DialogueEncoder(model.encoder, "paper", model.max_length)
-        budget = 2 * settings.token_budget
-        self.models = LiveModels(encoder, model.trainee, engine, budget, rule, critic, load_reward)
+        self.config, self.rule, self.used, self.model = config, rule, used, model
+        self.rewards, self.source = rewards, source
+        self.objective = rule.objective(config.beta, used.nll, "paper")
+        self.token_budget, share = model.token_budget(config.micro_batch_tokens), config.packing != "plain"
+
+        def engine_of(trainee: Trainee) -> Engine:
+            trainee.model.eval()  # with dropout, policy and sampler would differ even with equal weights
+            return make_engine(trainee.model, CLIP)
+
+        def load_reward(encoder: DialogueEncoder) -> RewardModel:
+            engine = engine_of(load(model.trainee.start, tokenizer=model.encoder.tokenizer))
+            return RewardModel(engine, encoder, used.lr, token_budget=self.token_budget, seed=config.seed, share=share)
+
+        self.engine = engine_of(model.trainee)
+        self.rank, self.scorer = self.engine.rank, self.engine.scorer
+        self.scorer.computes_logprobs = self.objective.needs_tokens
+        self.scorer.set_packing(share=share, replays_segments=config.packing == "segments")
+        encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), 2 * self.token_budget
+        self.models = LiveModels(encoder, model.trainee, self.engine, budget, rule, critic, load_reward)
         self.updates = 0
 
     def check(self) -> None:
@@ -141,11 +213,11 @@ class Learner:
         reference = None
         if examples and self.objective.needs_reference:
             with self.models.open("start") as start:
-                reference = reference_logprobs(start, self.engine, pool, 2 * self.settings.token_budget, None)
+                reference = reference_logprobs(start, self.engine, pool, 2 * self.token_budget, None)
         sums, norms = MetricSums(), []
-        size = self.settings.batch or max(len(examples), 1)
-        for epoch in range(self.settings.epochs if examples else 0):
-            order = epoch_order(examples, self.settings.seed, step * self.settings.epochs + epoch)
+        size, epochs = self.config.batch or max(len(examples), 1), self.config.epochs or 1
+        for epoch in range(epochs if examples else 0):
+            order = epoch_order(examples, self.config.seed, step * epochs + epoch)
             for place in range(0, len(order), size):
                 found, norm = self._update(step, pool, [examples[i] for i in order[place : place + size]], reference)
                 sums.add(found)
@@ -174,7 +246,7 @@ class Learner:
             examples,
             reference,
             self.used.lr,
-            token_budget=self.settings.token_budget,
+            token_budget=self.token_budget,
             turns=max_turns(pool) if reference is not None else 0,
             of=f"step {step}",
         )

@@ -16,7 +16,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,17 +24,17 @@ from sweet.errors import Interrupted
 from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.metrics import Record, rounded
 from sweet.llm.updates import Policy
-from sweet.online.config import SAVE_EVERY, TrainOnlineConfig
+from sweet.online.config import SAVE_EVERY
 from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
-from sweet.online.learner import Learns
+from sweet.online.learner import Learner
+from sweet.online.prepare import Prepared
+from sweet.online.ranks import Ranks
 from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
-from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
+from sweet.stages.leaks import model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
-from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
@@ -79,35 +79,29 @@ class OnlineLoop:
     """One online training.
 
     Attributes:
-        tasks, validation: the tasks to learn from, and those that choose the actor.
-        model_plays: whether a model plays the human.
-        players: plays the dialogues to learn from, and those on validation tasks.
+        player: plays the dialogues to learn from. validator: those on validation tasks.
         scorer: of the dialogues. scored: the scores that are recorded already, by id. scores: records them.
         checkpoint: the file. digest: identifies the training.
         on_row: called with the metrics of each step.
     """
 
-    config: TrainOnlineConfig
-    kind: TaskKind
-    tasks: Sequence[Task]
-    validation: Sequence[Task]
-    humans: PlannedHumans
-    model_plays: bool
+    ready: Prepared
     player: StepPlayer
     validator: StepPlayer
     scorer: TrajectoryScorer
-    scored: dict[str, Score]
     scores: JsonlWriter
-    learner: Learns
+    learner: Learner | Ranks
     policy: Policy
     checkpoint: Path
     digest: str
     live: LiveReporter
     bar: Progress
     on_row: Callable[[Record], None]
+    scored: dict[str, Score] = field(default_factory=dict)
     done: Progressed = field(default_factory=Progressed)
 
     def __post_init__(self) -> None:
+        self.config, self.kind, self.humans = self.ready.config, self.ready.dialogues.kind, self.ready.dialogues.humans
         self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = time.monotonic()
 
@@ -189,7 +183,8 @@ class OnlineLoop:
 
     async def _play(self, step: int) -> PlayedStep:
         config = self.config
-        assigned = assignments_of_step(self.tasks, step, config.tasks_per_step, config.group, config.seed, self.humans)
+        tasks, humans = self.ready.dialogues.tasks, self.humans
+        assigned = assignments_of_step(tasks, step, config.tasks_per_step, config.group, config.seed, humans)
         return await self.player.play(step, assigned)
 
     async def _step(self, played: PlayedStep, waited: float) -> None:
@@ -209,9 +204,9 @@ class OnlineLoop:
             update_seconds=updated - trained,
             **{name: sum(getattr(one.usage, name) for one in dialogues) for name in _USAGE},
         )
-        solved = self.kind.rewards.solved
-        pages = self.kind.visual
-        figures = step_figures(dialogues, rewards, solved, model_plays=self.model_plays, pages=pages)
+        plays = any(model_plays(human.name) for human in self.humans.humans)
+        solved, pages = self.kind.rewards.solved, self.kind.visual
+        figures = step_figures(dialogues, rewards, solved, model_plays=plays, pages=pages)
         groups: dict[str, list[str]] = {}
         for one in dialogues:
             if one.id in rewards:
@@ -222,7 +217,7 @@ class OnlineLoop:
             "tokens": self.done.count("completion_tokens"),
             "seconds": self.seconds,
             "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
-            **figures.record(),
+            **asdict(figures),
             "failed": played.failed,
             "equal_groups": equal_groups(groups, rewards),
             "behind": sum(behind) / len(behind) if behind else None,
@@ -231,7 +226,7 @@ class OnlineLoop:
             "train_seconds": trained - began,
             "update_seconds": updated - trained,
         }
-        if self.config.validate_every and step % self.config.validate_every == 0 and self.validation:
+        if self.config.validate_every and step % self.config.validate_every == 0 and self.ready.validation:
             began = time.monotonic()
             record["validation"] = await self._validate(step)
             self.done.add(validation_seconds=time.monotonic() - began)
@@ -258,7 +253,7 @@ class OnlineLoop:
         """Play the validation tasks with the weights of a step; return the mean worth of the dialogues."""
         assigned = [
             Assignment(task, 0, self.config.seed, self.humans.of(place, 0))
-            for place, task in enumerate(self.validation)
+            for place, task in enumerate(self.ready.validation)
         ]
         played = await self.validator.play(step, assigned)
         self.done.add(validation_tokens=sum(one.usage.completion_tokens for one in played.dialogues))

@@ -96,8 +96,6 @@ class OnlineWork(Record):
     """parameters that are trained"""
     tasks: int
     """training tasks"""
-    tasks_per_step: int
-    """tasks of a step"""
     dialogues_per_step: int
     """dialogues of a step"""
     steps: int | None
@@ -109,10 +107,6 @@ class OnlineWork(Record):
     pages"""
     tokens_written: int | None
     """tokens that the agent writes at most, where there is a budget of them; else by an earlier attempt"""
-    lr: float
-    """learning rate"""
-    staleness: int
-    """steps that dialogues may be ahead"""
     devices: int
     """devices that it is trained on"""
     zero: int | None

@@ -6,8 +6,9 @@ that is started for it; with addresses it is sampled there (`sweet.llm.updates`)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,10 @@ async def open_policy(
     async with AsyncExitStack() as stack:
         urls = list(config.agent_url)
         if not urls and local.announce(base, "agent").build is None:
-            client = EmbeddedClient.load(base, device=config.device, limits=limits_of(config))
+            # Alone and with nothing cached, a reply depends on its prompt, its seed and the weights alone, to the last
+            # bit.
+            limits = Limits(rows=1, prefix_bytes=0) if config.deterministic else None
+            client = EmbeddedClient.load(base, device=config.device, limits=limits)
             count_tokens(client, "agent")
             stack.push_async_callback(client.aclose)
             yield client
@@ -63,21 +67,13 @@ async def open_policy(
             local=local,
         )
         served = await stack.enter_async_context(opened)
-        policy = ServedPolicy(served, urls, saving(trainee), folder, timeout=config.request_timeout)
-        stack.callback(_remove_if_empty, folder.parent)
-        stack.push_async_callback(policy.aclose)
-        yield policy
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
-def limits_of(config: TrainOnlineConfig) -> Limits | None:
-    """Return the limits of the embedded engine: alone and with nothing cached, a reply depends on its prompt, its seed
-    and the weights alone, to the last bit."""
-    return Limits(rows=1, prefix_bytes=0) if config.deterministic else None
+        policy = ServedPolicy(served, urls, partial(_save, trainee), folder, timeout=config.request_timeout)
+        try:
+            yield policy
+        finally:
+            await policy.aclose()
+            with suppress(OSError):  # it is not empty
+                folder.parent.rmdir()
 
 
 def check_served(config: TrainOnlineConfig, base: str) -> None:
@@ -96,13 +92,9 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
         )
 
 
-def saving(trainee: Trainee) -> Callable[[Mapping[str, Any], Path], None]:
-    """Return a function that writes the model with some weights, in the type its own are stored in."""
-
-    def save(weights: Mapping[str, Any], folder: Path) -> None:
-        kind = stored_type(trainee.start.base)
-        cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
-        with without_progress_bars():
-            save_plain(trainee.model, folder, state_dict=cast)
-
-    return save
+def _save(trainee: Trainee, weights: Mapping[str, Any], folder: Path) -> None:
+    """Write the model with some weights, in the type its own are stored in."""
+    kind = stored_type(trainee.start.base)
+    cast = {name: weight.to(kind or weight.dtype, copy=True) for name, weight in weights.items()}
+    with without_progress_bars():
+        save_plain(trainee.model, folder, state_dict=cast)

@@ -6,41 +6,36 @@ What can be checked before a model is loaded or a server is asked is checked fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from sweet.credit.base import CreditRule, Hyperparameters
-from sweet.credit.names import rule_names
-from sweet.credit.registry import credit_rule, rule_class
-from sweet.errors import SweetError, UsageError
+from sweet.credit.registry import credit_rule
+from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.humans.base import Human
 from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import Gpu
 from sweet.llm.scripted import SCRIPTED, has_model
-from sweet.online.assembly import Assembly, policy_to_train
 from sweet.online.config import TrainOnlineConfig
-from sweet.online.devices import Devices, devices_of
-from sweet.online.learner import Learner
-from sweet.online.ranks import RankJob
-from sweet.render.page import Renderer, RenderSettings
+from sweet.online.learner import Learner, policy_to_train
+from sweet.online.ranks import Devices, RankJob, Ranks, devices_of
+from sweet.render.page import Renderer
 from sweet.render.requirements import check_rendering
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
-from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_tasks, plan_humans
-from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.assignments import load_tasks
 from sweet.rollouts.dialogue import Rules
-from sweet.rollouts.prepare import Dialogues
-from sweet.rollouts.sides import check_human, check_writes_pages, open_simulated_humans, rendering_of
+from sweet.rollouts.prepare import Dialogues, load_dialogues
+from sweet.rollouts.sides import check_human, check_writes_pages
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
-from sweet.stages.frame import AskedModel, Frame
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind, check_scorer_option, system_prompt
+from sweet.tasks.kind import check_scorer_option
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
@@ -54,96 +49,42 @@ class Prepared:
     """A training that is ready to run.
 
     Attributes:
-        playing: the options of its dialogues; the agent is the model that `config` names.
-        source: the dataset.
-        tasks, validation: the tasks to learn from, and those that choose the actor.
+        dialogues: to learn from; their agent is the model that `config` names.
+        validation: the tasks that choose the actor.
         critic: the artifact of the critic that the rule asks; None for a rule that asks none. asked: answers for it.
         devices: of the ranks that train; None where this process does.
         model: with its weights where this process trains it, otherwise with shapes only.
-        settings: of rendering; None for tasks without pages.
     """
 
     config: TrainOnlineConfig
-    playing: RolloutConfig
-    kind: TaskKind
-    source: str
-    tasks: Sequence[Task]
+    dialogues: Dialogues
     validation: Sequence[Task]
-    humans: PlannedHumans
     rule: CreditRule
     critic: Artifact | None
     asked: RunCritic | None
     devices: Devices | None
     model: StartingModel
     used: Hyperparameters
-    settings: RenderSettings | None
 
     @property
-    def dialogues(self) -> Dialogues:
-        """The dialogues that are played."""
-        return Dialogues(
-            self.playing, self.kind, self.source, list(self.tasks), self.humans, judge=None, rendering=self.settings
-        )
-
-    @property
-    def models(self) -> list[AskedModel]:
-        """The models that play."""
-        agent = AskedModel("agent", self.model.base, self.config.agent_url)
-        return [agent, *self.humans.models(self.kind, self.config.sim_url)]
-
-    @property
-    def looks(self) -> dict[str, str]:
-        """How pages are rendered, as dialogues and scores record it; empty for tasks without pages."""
-        settings = self.settings
-        return {} if settings is None else {"window": window_name(settings), "pictures": settings.pictures}
-
-    @property
-    def others(self) -> int:
+    def computed(self) -> int:
         """The number of models beside those that play on the GPUs that these get."""
-        if self.gpus_of_ranks:
-            return 0
-        return 1 + (self.critic is not None) + self.rule.trains_reward
+        return 0 if self.gpus_of_ranks else 1 + (self.critic is not None) + self.rule.trains_reward
 
     @property
     def gpus_of_ranks(self) -> Sequence[Gpu]:
         """The GPUs that no server may get: those of the ranks, if there are others."""
         return self.devices.gpus if self.devices is not None and self.devices.left else ()
 
-    @cached_property
-    def tasks_digest(self) -> str:
-        return digest_of_tasks(self.tasks)
-
-    @property
-    def environment(self) -> dict[str, object]:
-        """What the attempt records of it."""
-        return {"tasks_digest": self.tasks_digest}
-
-    @property
-    def system(self) -> str:
-        """The agent's system prompt."""
-        return system_prompt(self.kind, self.config.max_turns)
-
     @property
     def rules(self) -> Rules:
         """The rules of the dialogues. Tokens are sampled from the model's own distribution, which is recorded."""
-        config = self.config
-        return Rules(
-            config.max_turns,
-            temperature=1.0,
-            top_p=1.0,
-            max_tokens=config.max_tokens,
-            protocol="paper",
-            max_thought_tokens=config.max_thought_tokens,
-            effort=config.effort,
-            thoughts=config.thoughts,
-            logprobs=True,
-            record_logprobs=True,
-        )
+        return replace(self.dialogues.rules(), temperature=1.0, top_p=1.0, logprobs=True, record_logprobs=True)
 
     @property
     def rollouts_meta(self) -> RolloutsMeta:
         meta = self.dialogues.meta(self.config.agent)
-        return meta.model_copy(update={"task": self.kind.name, "samples": self.config.group})
+        return meta.model_copy(update={"task": self.dialogues.kind.name, "samples": self.config.group})
 
     @property
     def actor_meta(self) -> TrainedMeta:
@@ -153,24 +94,24 @@ class Prepared:
             method=config.algorithm,
             protocol="paper",
             beta=config.beta,
-            turn_tokens=self.config.turn_tokens,
+            turn_tokens=config.turn_tokens,
             **vars(self.used),
         )
         return meta.model_copy(update={"rule_option": config.rule_option, **adapter_meta(self.model)})
 
     def open_renderer(self, run: Run) -> AbstractContextManager[Renderer | None]:
         """Open the browsers that humans and scorer share; None for tasks without pages."""
-        if self.settings is None:
+        if self.dialogues.rendering is None:
             return nullcontext()
         from sweet.render.shared import open_shared_browsers
 
-        return open_shared_browsers(run.path.absolute() / SCREENSHOTS, self.config.workers, self.settings)
+        return open_shared_browsers(run.path.absolute() / SCREENSHOTS, self.config.workers, self.dialogues.rendering)
 
     def open_scorer(
         self, run: Run, renderer: Renderer | None, reporter: Reporter
     ) -> AbstractContextManager[TrajectoryScorer]:
         """Open the scorer of the dialogues."""
-        config, looks = self.config, self.looks
+        config, rendering = self.config, self.dialogues.rendering
         request = ScoringRequest(
             run=run.path.absolute(),
             say=reporter.say,
@@ -178,36 +119,25 @@ class Prepared:
             sandbox=config.sandbox,
             workers=config.workers,
             device=config.device,
-            window=looks.get("window"),
-            pictures=looks.get("pictures"),
+            window=None if rendering is None else window_name(rendering),
+            pictures=None if rendering is None else rendering.pictures,
             renderer=renderer,
         )
-        return self.kind.open_scorer(request)
+        return self.dialogues.kind.open_scorer(request)
 
-    async def open_humans(
-        self, frame: Frame, renderer: Renderer | None, stack: AsyncExitStack
-    ) -> dict[str | None, Human]:
-        """Open the simulated humans, by the names that assignments have."""
-        folder, settings = frame.run.path, self.settings
-        return await open_simulated_humans(
-            self.kind, self.playing, self.humans, frame.client, frame, stack, folder, settings, renderer
-        )
-
-    def learner(self, source: str) -> Learner:
-        """Return what learns from the dialogues in this process.
+    def open_learner(self, run: Run, source: str, folder: Path, log: Path, reporter: Reporter) -> Learner | Ranks:
+        """Return what learns from the dialogues: in this process, or in ranks until their context is closed.
 
         Args:
             source: id of the rollouts.
+            folder, log: of ranks.
         """
-        load = loading(self.config)
-        assembly = Assembly(self.config, self.rule, self.used, self.kind.rewards, source, self.asked, load)
-        return assembly.learner(self.model)
-
-    def rank_job(self, run: Run, source: str, devices: Devices) -> RankJob:
-        """Return what ranks need to learn from the dialogues; see `learner`."""
-        # What plays is not theirs, and addresses may have keys.
-        config = self.config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
-        return RankJob(
+        config, rewards = self.config, self.dialogues.kind.rewards
+        if self.devices is None:
+            return Learner(config, self.rule, self.used, rewards, source, self.asked, loading(config), self.model)
+        # What plays is not that of ranks, and addresses may have keys.
+        config = config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
+        job = RankJob(
             run=str(run.path.absolute()),
             config=config.model_dump(mode="json"),
             base=self.model.base,
@@ -215,8 +145,9 @@ class Prepared:
             critic=None if self.critic is None else self.critic.id,
             source=source,
             device="cuda" if self.model.on_gpu else "cpu",
-            zero=asdict(devices.zero),
+            zero=asdict(self.devices.zero),
         )
+        return Ranks(job, self.devices, folder, log, reporter)
 
 
 def loading(config: TrainOnlineConfig) -> Callable[..., Trainee]:
@@ -234,7 +165,13 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     Raises:
         UsageError: the options do not go together.
     """
-    rule = online_rule(config)
+    rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
+    if not rule.online:
+        raise UsageError(
+            f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
+            where=option("algorithm", rule.name),
+            fix=f"--algorithm grpo, or sweet train-actor --method {rule.name}",
+        )
     _check_deterministic(config)
     check_logs(config.log_to)
     devices = devices_of(config)
@@ -242,20 +179,25 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     if not has_model(base):
         what = f"The agent {config.agent} is no model, so there is nothing to train."
         raise UsageError(what, where=option("agent", config.agent), fix="--agent MODEL")
-    playing = config.rollout().model_copy(update={"agent": base})
-    kind, source, tasks, note = load_tasks(run, playing, reporter)
-    if note is not None:
-        reporter.say(note)
-    check_human(kind, tasks, playing)
+    dialogues = load_dialogues(run, config.rollout().model_copy(update={"agent": base}), reporter)
+    kind = dialogues.kind
+    check_human(kind, dialogues.tasks, dialogues.config)
     check_writes_pages(kind, base, "--agent MODEL")
     if config.similarity is not None:
         check_scorer_option(kind, "similarity")
-    settings = rendering_of(kind, playing, reporter)
-    validation = _validation(run, config, reporter)
+    validation: Sequence[Task] = ()
+    if config.validate_every:
+        validation = load_tasks(run, config.rollout(validation=True), reporter)[2]
+        if not validation:
+            where = option("validate_every", config.validate_every)
+            raise UsageError("There are no validation tasks.", where=where, fix="--holdout-validation 0.1")
     if kind.visual and weights:
         check_rendering((), any_page=True)
-    critic = _critic(run, config, rule)
-    asked = None
+    critic, asked, needed_by = None, None, f"train-online --algorithm {rule.name}"
+    if run is not None:
+        critic = critic_of(run, rule, config.critic, needed_by=needed_by)
+    elif rule.asks_critic:
+        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
     if run is not None and critic is not None:
         asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
     model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
@@ -270,45 +212,7 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
         lora=config.lora is not None,
         dialogue_epochs=kind.dialogue_epochs,
     )
-    humans = plan_humans(kind, playing)
-    return Prepared(
-        config,
-        playing,
-        kind,
-        source,
-        tasks,
-        validation,
-        humans,
-        rule,
-        critic,
-        asked,
-        devices,
-        model,
-        used,
-        settings,
-    )
-
-
-def online_rule(config: TrainOnlineConfig) -> CreditRule:
-    """Return the credit rule.
-
-    Raises:
-        UsageError: it does not learn online; see also `credit_rule`.
-    """
-    rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
-    if rule.online:
-        return rule
-    names = []
-    for name in rule_names():
-        try:
-            names += [name] if rule_class(name).online else []
-        except SweetError:
-            continue  # a package that cannot be imported
-    raise UsageError(
-        f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
-        where=option("algorithm", rule.name),
-        fix=", ".join(option("algorithm", name) for name in names),
-    )
+    return Prepared(config, dialogues, validation, rule, critic, asked, devices, model, used)
 
 
 def _check_deterministic(config: TrainOnlineConfig) -> None:
@@ -328,25 +232,3 @@ def _check_deterministic(config: TrainOnlineConfig) -> None:
             where=f"--deterministic {option('sim', sims[0])}",
             fix=option("sim", SCRIPTED),
         )
-
-
-def _validation(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Sequence[Task]:
-    if not config.validate_every:
-        return ()
-    validation = load_tasks(run, config.rollout(validation=True), reporter)[2]
-    if not validation:
-        raise UsageError(
-            "There are no validation tasks.",
-            where=option("validate_every", config.validate_every),
-            fix="--holdout-validation 0.1",
-        )
-    return validation
-
-
-def _critic(run: Run | None, config: TrainOnlineConfig, rule: CreditRule) -> Artifact | None:
-    needed_by = f"train-online --algorithm {rule.name}"
-    if run is not None:
-        return critic_of(run, rule, config.critic, needed_by=needed_by)
-    if rule.asks_critic:
-        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
-    return None

@@ -27,9 +27,8 @@ with collector.paused():
     from sweet.learn.trainee import Start, Trainee
     from sweet.learn.worker import main
     from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, load_in_ranks
-    from sweet.online.assembly import Assembly, policy_to_train
     from sweet.online.config import TrainOnlineConfig
-    from sweet.online.learner import Learner
+    from sweet.online.learner import Learner, policy_to_train
     from sweet.online.ranks import POLL_INTERVAL, RankJob, call_path, weights_path
     from sweet.runs.jsonl import JsonlWriter
     from sweet.runs.run import Run
@@ -96,7 +95,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
         opened = Run.open(job.run)
         artifact = opened.find("critic", job.critic, needed_by="train-online")
         critic = RunCritic.of(opened, artifact, reporter, config.device, config.max_length, planned=False)
-    assembly = Assembly(
+    return Learner(
         config,
         credit_rule(config.algorithm, config.rule_option, "algorithm"),
         Hyperparameters(**job.used),
@@ -104,9 +103,9 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
         job.source,
         critic,
         load,
+        model,
         lambda network, clip: ZeroEngine(network, clip, zero, device),
     )
-    return assembly.learner(model)
 
 
 def perform(learner: Learner, method: str, given: Mapping[str, Any], weights: Path) -> Record | None:
@@ -115,29 +114,21 @@ def perform(learner: Learner, method: str, given: Mapping[str, Any], weights: Pa
     Raises:
         ValueError: there is no such method.
     """
-    match method:
-        case "learn":
-            dialogues = [Trajectory.model_validate(row) for row in given["dialogues"]]
-            return learner.learn(given["step"], dialogues, given["rewards"])
-        case "sampled_weights":
-            write_weights(learner.sampled_weights(), weights)
-        case "weights":
-            write_weights(learner.weights(), weights)
-        case "save":
-            learner.save(Path(given["path"]), given["state"])
-        case "load":
-            return learner.load(Path(given["path"]), given["digest"])
-        case unknown:
-            raise ValueError(unknown)
-    return None
-
-
-def write_weights(weights: dict[str, torch.Tensor] | None, path: Path) -> None:
-    """Write weights, on the rank that has them."""
     from safetensors.torch import save_file
 
-    if weights is not None:
-        save_file(weights, path)
+    if method not in ("learn", "sampled_weights", "weights", "save", "load"):
+        raise ValueError(method)
+    arguments = dict(given)
+    if method == "learn":
+        arguments["dialogues"] = [Trajectory.model_validate(row) for row in given["dialogues"]]
+    if "path" in given:
+        arguments["path"] = Path(given["path"])
+    result = getattr(learner, method)(**arguments)
+    if not method.endswith("weights"):
+        return None if result is None else dict(result)
+    if result is not None:  # on the rank that has them
+        save_file(result, weights)
+    return None
 
 
 if __name__ == "__main__":

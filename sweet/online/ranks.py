@@ -8,6 +8,10 @@ same dialogues; only what they compute is divided among them.
 A call is a file that all ranks read, and rank 0 reports the answer as its progress when all of them have done it. The
 ranks wait for the next call without a collective operation, which would end with an error while dialogues are played
 for an hour. They start while the first dialogues are played.
+
+The ranks get the last of the GPUs that no server uses. The first ones are left to the process of the command, which
+samples by the embedded engine, and to a vLLM that it starts. Where there are no more GPUs than ranks, the sampler
+shares those of the ranks.
 """
 
 from __future__ import annotations
@@ -23,19 +27,65 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
+from sweet.errors import UsageError
 from sweet.files import write_whole
-from sweet.learn.distributed import Launchers
+from sweet.hf import resolve_device
+from sweet.hints import option
+from sweet.learn.distributed import Launchers, Layout, check_deepspeed
 from sweet.learn.launcher import error_of
 from sweet.learn.metrics import Record
-from sweet.online.devices import Devices
+from sweet.learn.zero import ZeroSettings
+from sweet.llm.gpus import Gpu, free_gpus, restricted_to
+from sweet.online.config import TrainOnlineConfig
 from sweet.stages.base import Reporter
 from sweet.tasks.trajectory import Trajectory, dump
+from sweet.training.config import TrainConfig
+from sweet.training.layout import layout_of
+from sweet.units import count
 
 PROGRAM = "sweet.online.rank"
 FOLDER = "start-"
 """Beginning of the name of the folder of one start of the ranks."""
 POLL_INTERVAL = 0.02
 """Seconds between two looks for a call or its answer."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Attributes:
+    number: of the ranks.
+    gpus: those of the ranks, and `left` those that no rank has; empty on CPUs, and where nvidia-smi lists none.
+    """
+
+    number: int
+    zero: ZeroSettings
+    gpus: Sequence[Gpu] = ()
+    left: Sequence[Gpu] = ()
+
+
+def devices_of(config: TrainOnlineConfig) -> Devices | None:
+    """Return where the ranks train; None for a training in the process of the command.
+
+    Raises:
+        UsageError: options do not go together, DeepSpeed is missing, or there are fewer GPUs.
+    """
+    if config.devices is None:
+        given = [] if config.zero is None else [option("zero", config.zero)]
+        given += [] if config.offload == "none" else [option("offload", config.offload)]
+        if given:
+            what = "Without a number of devices the training is not DeepSpeed's."
+            raise UsageError(what, where=", ".join(given), fix="--devices 2")
+        return None
+    where = option("devices", config.devices)
+    check_deepspeed(where)
+    shared = {"device", "devices", "zero", "offload"}
+    layout_of(TrainConfig(engine="deepspeed", **config.model_dump(include=shared)))  # checks them
+    zero = ZeroSettings(config.zero_stage, config.offload)
+    gpus = free_gpus() if resolve_device(config.device).type == "cuda" else []
+    if gpus and len(gpus) < config.devices:
+        what = f"{count(len(gpus), 'GPU')} of this machine run no server."
+        raise UsageError(what, where=where, fix=option("devices", len(gpus)))
+    return Devices(config.devices, zero, gpus[-config.devices :], gpus[: -config.devices])
 
 
 @dataclass(frozen=True)
@@ -70,7 +120,7 @@ class RankJob:
 
 
 def call_path(folder: Path, number: int) -> Path:
-    """Return the file of a call: the name of a method of `sweet.online.learner.Learns`, and its arguments."""
+    """Return the file of a call: the name of a method of `sweet.online.learner.Learner`, and its arguments."""
     return folder / f"call-{number}.json"
 
 
@@ -80,7 +130,7 @@ def weights_path(folder: Path) -> Path:
 
 
 class Ranks:
-    """The ranks of a training (`sweet.online.learner.Learns`); a context, at whose end they are gone.
+    """The ranks of a training, called as a `sweet.online.learner.Learner` is; a context, at whose end they are gone.
 
     Args:
         folder: for what they exchange; created if missing.
@@ -98,7 +148,8 @@ class Ranks:
             shutil.rmtree(old, ignore_errors=True)
         self._folder = Path(mkdtemp(prefix=FOLDER, dir=folder)).absolute()
         job.write(self._folder)
-        self._launchers = Launchers(devices.layout, self._folder, log, PROGRAM, devices.variables)
+        variables = restricted_to(devices.gpus) if devices.gpus else {}
+        self._launchers = Launchers(Layout(devices.number), self._folder, log, PROGRAM, variables)
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +168,7 @@ class Ranks:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def check(self) -> None:
-        """See `Learns.check`.
+        """Raise the error of a rank that has failed.
 
         Raises:
             SweetError: its own error, or the last lines of the log.

@@ -49,7 +49,7 @@ class StepFigures:
         dialogues: their number.
         reward: mean reward; None if none has one.
         success: share that solved their task; None if no task is ever solved.
-        leaks: dialogues in which the human leaked.
+        leak_rate: share in which the human leaked; None without dialogues.
         entropy_first, entropy_late: mean -log p of the sampled tokens, at the agent's first turn and at the later ones;
             None where no token's probability is known.
         entropy_by_turn: the same at each turn.
@@ -60,7 +60,7 @@ class StepFigures:
     dialogues: int
     reward: float | None
     success: float | None
-    leaks: int
+    leak_rate: float | None
     entropy_first: float | None
     entropy_late: float | None
     entropy_by_turn: list[float]
@@ -75,27 +75,10 @@ class StepFigures:
             return None
         return self.entropy_late / self.entropy_first
 
-    def record(self) -> dict[str, Any]:
-        """Return the figures for the metrics of the step."""
-        return {
-            "dialogues": self.dialogues,
-            "reward": self.reward,
-            "success": self.success,
-            "leak_rate": self.leaks / self.dialogues if self.dialogues else None,
-            "entropy_first": self.entropy_first,
-            "entropy_late": self.entropy_late,
-            "entropy_by_turn": self.entropy_by_turn,
-            "reply_tokens": self.reply_tokens,
-            "turns": self.turns,
-            "limits": self.limits,
-        }
-
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> StepFigures:
         """Return the figures of a recorded step."""
-        names = [name for name in cls.__dataclass_fields__ if name != "leaks"]
-        leaks = round((record["leak_rate"] or 0.0) * record["dialogues"])
-        return cls(leaks=leaks, **{name: record[name] for name in names})
+        return cls(**{name: record[name] for name in cls.__dataclass_fields__})
 
 
 def step_figures(
@@ -136,7 +119,7 @@ def step_figures(
         dialogues=len(dialogues),
         reward=fmean(known) if known else None,
         success=fmean(value >= solved for value in known) if known and solved is not None else None,
-        leaks=sum(dialogue.leaks.any for dialogue in dialogues) if model_plays else 0,
+        leak_rate=fmean(model_plays and dialogue.leaks.any for dialogue in dialogues) if dialogues else None,
         entropy_first=fmean(by_turn[0]) if by_turn and by_turn[0] else None,
         entropy_late=fmean(late) if late else None,
         entropy_by_turn=[fmean(values) if values else 0.0 for values in by_turn],
@@ -194,7 +177,7 @@ def _leaks(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | N
         size = sum(step.dialogues for step in steps)
         if not size:
             return None
-        found = sum(step.leaks for step in steps) / size
+        found = sum((step.leak_rate or 0.0) * step.dialogues for step in steps) / size
         return (found, *wilson(found, size))
 
     before, now = rate(first), rate(last)

@@ -5,11 +5,8 @@
     training      one call: artifacts, both sides, the loop, the actor; and its plan
     loop          the steps, checkpoints, and which weights are kept
     dialogues     the dialogues of a step
-    learner       what a step teaches: the credit rule and the optimizer
-    assembly      from the options to a learner
-    devices       where the ranks of a training on several devices run
-    ranks         learns on these, by calls of `rank`, their program
-    models        the models that a credit rule may ask
+    learner       what a step teaches: the credit rule with the models that it may ask, and the optimizer
+    ranks         learns on several devices, by calls of `rank`, their program
     policy        the sampler, which takes new weights
     safeguards    what is watched, and what a collapse is
     metrics       what is recorded

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from pydantic_core import to_jsonable_python
 
@@ -16,39 +14,29 @@ from sweet.learn.trainee import Trainee
 from sweet.llm.gpus import in_use
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.dialogues import StepPlayer, rows_after
-from sweet.online.learner import Learns
 from sweet.online.loop import OnlineLoop
 from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE, open_policy
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.ranks import Ranks
 from sweet.render.page import Renderer
-from sweet.rollouts.sides import check_vision
+from sweet.rollouts.sides import check_vision, open_simulated_humans
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.base import Progress, Reporter, StageResult
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
-from sweet.stages.leaks import model_plays
 from sweet.stages.live import PAUSE
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.plans import Plan, earlier_work, times
+from sweet.tasks.kind import system_prompt
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.training.checkpoints import Checkpoints, training_digest
 from sweet.training.loggers import MetricLogs, log_name
+from sweet.units import count
 
 DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
 """The parts of the duration that are reported."""
-
-
-@dataclass(frozen=True)
-class Drafts:
-    """The artifacts that a training writes, and the checkpoints of the actor."""
-
-    actor: Draft
-    rollouts: Draft
-    scores: Draft
-    checkpoints: Checkpoints
 
 
 def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResult[OnlineMetrics]:
@@ -60,19 +48,18 @@ def train(run: Run, config: TrainOnlineConfig, reporter: Reporter) -> StageResul
 
 def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineMetrics]:
     """Train inside an attempt, or return what an earlier one has finished."""
-    inputs, environment = [] if ready.critic is None else [ready.critic], ready.environment
     framed = Frame(
         "train-online",
         run,
         ready.config,
         reporter,
-        inputs=inputs,
-        models=ready.models,
-        computed=ready.others,
-        environment=environment,
+        inputs=[] if ready.critic is None else [ready.critic],
+        models=ready.dialogues.models,
+        computed=ready.computed,
+        environment={"tasks_digest": ready.dialogues.tasks_digest},
         controls=PAUSE,
     )
-    check_vision(ready.kind, ready.playing, framed.serving)
+    check_vision(ready.dialogues.kind, ready.dialogues.config, framed.serving)
     framed.serving.variables = DEVELOPER_MODE
     with (
         framed as frame,
@@ -84,16 +71,18 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         _check_scorer(run, rollouts, scorer.name)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         scores = frame.artifact("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id), ".jsonl")
-        drafts = Drafts(actor, rollouts, scores, Checkpoints(actor.path, ready.devices is not None))
+        checkpoints = Checkpoints(actor.path, ready.devices is not None)
         one, several = "omit --devices", "--devices as before"
         metrics = None
-        if actor.resumed and not drafts.checkpoints.exist(one=one, several=several):
+        if actor.resumed and not checkpoints.exist(one=one, several=several):
             metrics = frame.finished_metrics(OnlineMetrics, (actor, rollouts, scores))
         if metrics is not None:
             rows = run.artifact(rollouts.id).rows, run.artifact(scores.id).rows
         else:
-            training = _Training(frame, ready, drafts, renderer, scorer)
-            metrics, rows = training.run()
+            with ExitStack() as stack:
+                training = _Training(frame, ready, (actor, rollouts, scores), checkpoints, renderer, scorer, stack)
+                metrics = training.run()
+            rows = training.dialogues.rows, training.scores.rows
         played = frame.finish(rollouts, metrics, rows=rows[0])
         scored = frame.finish(scores, metrics, rows=rows[1], made_from=[played])
         trained = frame.finish(actor, metrics, made_from=[scored, played])
@@ -115,133 +104,124 @@ def _check_scorer(run: Run, rollouts: Draft, scorer: str) -> None:
         )
 
 
-@dataclass(frozen=True)
 class _Training:
     """One training inside its attempt.
 
-    Attributes:
+    Args:
+        drafts: the actor, the rollouts and the scores.
         renderer: of the pages that humans see; None for tasks without pages.
+        stack: what is opened is closed with it.
     """
 
-    frame: Frame
-    ready: Prepared
-    drafts: Drafts
-    renderer: Renderer | None
-    scorer: TrajectoryScorer
+    def __init__(
+        self,
+        frame: Frame,
+        ready: Prepared,
+        drafts: tuple[Draft, Draft, Draft],
+        checkpoints: Checkpoints,
+        renderer: Renderer | None,
+        scorer: TrajectoryScorer,
+        stack: ExitStack,
+    ) -> None:
+        self.frame, self.ready, self.checkpoints = frame, ready, checkpoints
+        self.actor, self.rollouts, scores = drafts
+        self.renderer, self.scorer = renderer, scorer
+        config, live = ready.config, frame.live
+        self.dialogues = stack.enter_context(JsonlWriter(self.rollouts.path))
+        self.scores = stack.enter_context(JsonlWriter(scores.path))
+        name = log_name(frame.run, self.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
+        self.logs = stack.enter_context(MetricLogs(config.log_to, name, live))
+        self.played = stack.enter_context(live.progress("dialogues", None))
+        # The last one is what `sweet status` shows, with the time that is left.
+        self.steps = stack.enter_context(live.progress("steps", config.most_steps))
+        log = frame.attempt.log_path.with_suffix(".ranks.log")
+        self.learner = ready.open_learner(frame.run, self.rollouts.id, checkpoints.ranks, log, live)
+        if isinstance(self.learner, Ranks):
+            stack.enter_context(self.learner)
 
-    def run(self) -> tuple[OnlineMetrics, tuple[int, int]]:
-        """Train and write the actor; return the metrics, and the numbers of dialogues and scores."""
-        ready, drafts, live = self.ready, self.drafts, self.frame.live
-        config, model, used = ready.config, ready.model, ready.used
+    def run(self) -> OnlineMetrics:
+        """Train and write the actor."""
+        ready, live = self.ready, self.frame.live
+        config, model = ready.config, ready.model
+        on = "" if ready.devices is None else f", on {count(ready.devices.number, 'device')}"
+        on += "" if ready.devices is None else f" with ZeRO {ready.devices.zero.stage}"
         live.say(
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
-            f"{config.group} dialogues a step, lr {used.lr:g}{f', on {ready.devices}' if ready.devices else ''}."
+            f"{config.group} dialogues a step, lr {ready.used.lr:g}{on}."
         )
-        name = log_name(self.frame.run, drafts.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
-        with ExitStack() as stack:
-            dialogues = stack.enter_context(JsonlWriter(drafts.rollouts.path))
-            scores = stack.enter_context(JsonlWriter(drafts.scores.path))
-            log = self.frame.log
-            logs = stack.enter_context(MetricLogs(config.log_to, name, live))
-            played = stack.enter_context(live.progress("dialogues", None))
-            # The last one is what `sweet status` shows, with the time that is left.
-            bar = stack.enter_context(live.progress("steps", config.most_steps))
-
-            def on_row(row: Record) -> None:
-                log.write(row)
-                logs.write(row)
-
-            writers = _Writers(dialogues, scores, log, bar, played, on_row)
-            learner = self._learner(stack)
-            loop, ended = asyncio.run(self._train(writers, learner))
-            rows = dialogues.rows, scores.rows
-            kept, weights = loop.kept()
+        loop, ended = asyncio.run(self._train())
+        kept, weights = loop.kept()
         trainee = model.trainee
-        if ready.devices is not None:
+        if isinstance(self.learner, Ranks):
+            self.learner.close()
             trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
         trainee.load_weights(weights)
-        trainee.write(model.encoder, drafts.actor.path)
-        drafts.checkpoints.remove()
+        trainee.write(model.encoder, self.actor.path)
+        self.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        cost = {} if self.frame.budget is None else {"cost": self.frame.cost_of(drafts.actor)}
-        return _metrics(ready, loop, ended, kept).model_copy(update=cost), rows
+        cost = {} if self.frame.budget is None else {"cost": self.frame.cost_of(self.actor)}
+        return _metrics(ready, loop, ended, kept).model_copy(update=cost)
 
-    def _learner(self, stack: ExitStack) -> Learns:
-        """Return what learns: in this process, or in ranks until the stack is closed."""
-        ready, rollouts = self.ready, self.drafts.rollouts.id
-        if ready.devices is None:
-            return ready.learner(rollouts)
-        job = ready.rank_job(self.frame.run, rollouts, ready.devices)
-        log = self.frame.attempt.log_path.with_suffix(".ranks.log")
-        return stack.enter_context(Ranks(job, ready.devices, self.drafts.checkpoints.ranks, log, self.frame.live))
-
-    async def _train(self, writers: _Writers, learner: Learns) -> tuple[OnlineLoop, str]:
+    async def _train(self) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
-        ready, drafts, live = self.ready, self.drafts, self.frame.live
-        config, base, trainee = ready.config, ready.model.base, ready.model.trainee
+        ready, frame = self.ready, self.frame
+        config, model, dialogues = ready.config, ready.model, ready.dialogues
         async with AsyncExitStack() as stack:
-            if isinstance(learner, Ranks):
-                stack.push(learner.close_on_error)
-            folder = self.frame.run.path / ".policy" / drafts.actor.id
-            policy = await stack.enter_async_context(open_policy(config, base, trainee, self.frame.serving, folder))
+            if isinstance(self.learner, Ranks):
+                stack.push(self.learner.close_on_error)
+            folder = frame.run.path / ".policy" / self.actor.id
+            opening = open_policy(config, model.base, model.trainee, frame.serving, folder)
+            policy = await stack.enter_async_context(opening)
             player = StepPlayer(
-                kind=ready.kind,
+                kind=dialogues.kind,
                 rules=ready.rules,
                 agent=policy,
-                human=await ready.open_humans(self.frame, self.renderer, stack),
-                system=ready.system,
+                human=await open_simulated_humans(
+                    dialogues.kind,
+                    dialogues.config,
+                    dialogues.humans,
+                    frame.client,
+                    frame,
+                    stack,
+                    frame.run.path,
+                    dialogues.rendering,
+                    self.renderer,
+                ),
+                system=system_prompt(dialogues.kind, config.max_turns),
                 limit=config.concurrency,
                 seconds=config.deadline,
                 allowed=config.fail_on_error,
-                writer=writers.dialogues,
-                log=writers.log,
-                live=live,
-                bar=writers.played,
-                budget=self.frame.budget,
+                writer=self.dialogues,
+                log=frame.log,
+                live=frame.live,
+                bar=self.played,
+                budget=frame.budget,
             )
             critic = [] if ready.critic is None else [ready.critic.sha256]
             loop = OnlineLoop(
-                config=config,
-                kind=ready.kind,
-                tasks=ready.tasks,
-                validation=ready.validation,
-                humans=ready.humans,
-                model_plays=any(model_plays(human.name) for human in ready.humans.humans),
+                ready=ready,
                 player=player,
                 validator=replace(player, writer=None, budget=None),  # a validation is played to its end
                 scorer=self.scorer,
-                scored={},
-                scores=writers.scores,
-                learner=learner,
+                scores=self.scores,
+                learner=self.learner,
                 policy=policy,
-                checkpoint=drafts.checkpoints.file,
-                digest=training_digest(config, ready.model, ready.used, ready.tasks_digest, *critic),
-                live=live,
-                bar=writers.bar,
-                on_row=writers.on_row,
+                checkpoint=self.checkpoints.file,
+                digest=training_digest(config, model, ready.used, dialogues.tasks_digest, *critic),
+                live=frame.live,
+                bar=self.steps,
+                on_row=self._on_row,
             )
             loop.load()
-            player.recorded = rows_after(scan_jsonl(drafts.rollouts.path), loop.done.step)
-            recorded = read_jsonl(drafts.scores.path, Score)
+            player.recorded = rows_after(scan_jsonl(self.dialogues.path), loop.done.step)
+            recorded = read_jsonl(self.scores.path, Score)
             loop.scored = {row.id: row for row in recorded if row.id in player.recorded}
             return loop, await loop.run()
 
-
-@dataclass(frozen=True)
-class _Writers:
-    """What a training writes to, and its progress bars.
-
-    Attributes:
-        log: of the failed dialogues and the metrics. on_row: called with the metrics of each step.
-    """
-
-    dialogues: JsonlWriter
-    scores: JsonlWriter
-    log: JsonlWriter
-    bar: Progress
-    played: Progress
-    on_row: Callable[[dict[str, Any]], None]
+    def _on_row(self, row: Record) -> None:
+        self.frame.log.write(row)
+        self.logs.write(row)
 
 
 def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> OnlineMetrics:
@@ -285,21 +265,18 @@ def plan(run: Run | None, config: TrainOnlineConfig, reporter: Reporter) -> Plan
         algorithm=config.algorithm,
         parameters=trainee.parameters,
         trainable=trainee.trained,
-        tasks=len(ready.tasks),
-        tasks_per_step=config.tasks_per_step,
+        tasks=len(ready.dialogues.tasks),
         dialogues_per_step=each,
         steps=steps,
         dialogues=None if steps is None else steps * each,
         tokens_written=written,
-        lr=ready.used.lr,
-        staleness=config.staleness,
         devices=1 if ready.devices is None else ready.devices.number,
         zero=None if ready.devices is None else ready.devices.zero.stage,
     )
-    if ready.kind.visual:
+    if ready.dialogues.kind.visual:
         pages = None
         if steps is not None:
-            references = len({task.ground_truth for task in ready.tasks})
+            references = len({task.ground_truth for task in ready.dialogues.tasks})
             pages = steps * each * config.max_turns + min(references, steps * config.tasks_per_step)
         work = work.model_copy(update={"screenshots": pages})
     return Plan(work=work, assumed=assumed)

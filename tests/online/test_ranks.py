@@ -28,9 +28,9 @@ from sweet.learn.trainee import save_model
 from sweet.llm import gpus as gpus_module
 from sweet.llm.gpus import Gpu
 from sweet.llm.pretrained import load_model, load_tokenizer
-from sweet.online import devices
-from sweet.online.assembly import Assembly, policy_to_train
+from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig
+from sweet.online.learner import Learner, policy_to_train
 from sweet.online.prepare import loading
 from sweet.online.ranks import RankJob
 from sweet.online.stage import plan_train_online, run_train_online
@@ -118,8 +118,8 @@ def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: P
     if rule.asks_critic:
         critic = RunCritic.of(run, run.find("critic", None, needed_by=""), Silent(), "cpu", None, planned=False)
     load = loading(config)
-    assembly = Assembly(config, rule, used, task_kind("code").rewards, "rollouts-1", critic, load)
-    learn(assembly.learner(policy_to_train(config, agent, load)), calls, path)
+    model = policy_to_train(config, agent, load)
+    learn(Learner(config, rule, used, task_kind("code").rewards, "rollouts-1", critic, load, model), calls, path)
 
 
 def start(folder: Path) -> None:
@@ -296,12 +296,12 @@ def test_the_ranks_get_the_last_gpus_that_run_no_server(
 ) -> None:
     gpus = [Gpu(f"GPU-{index}", word=str(index)) for index in range(5)]
     monkeypatch.setattr(gpus_module, "visible_gpus", lambda: gpus)
-    monkeypatch.setattr(devices, "resolve_device", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(devices, "layout_of", lambda options: Layout(options.devices))
+    monkeypatch.setattr(ranks_module, "resolve_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(ranks_module, "layout_of", lambda options: Layout(options.devices))
     with gpus_module.in_use(gpus[4:]):
-        found = devices.devices_of(config(devices=number))
+        found = ranks_module.devices_of(config(devices=number))
         assert found is not None
-        assert found.variables["CUDA_VISIBLE_DEVICES"] == ranks
+        assert [gpu.word for gpu in found.gpus] == ranks.split(",")
         assert len(found.left) == left
         with pytest.raises(UsageError, match="4 GPUs of this machine run no server"):
-            devices.devices_of(config(devices=5))
+            ranks_module.devices_of(config(devices=5))

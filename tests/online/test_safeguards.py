@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -14,7 +14,7 @@ STEP = StepFigures(
     dialogues=64,
     reward=0.5,
     success=0.4,
-    leaks=2,
+    leak_rate=2 / 64,
     entropy_first=0.5,
     entropy_late=0.25,
     entropy_by_turn=[0.5, 0.25],
@@ -29,7 +29,7 @@ STEP = StepFigures(
     ("change", "why"),
     [
         ({"reward": 0.2}, "the mean reward fell from 0.500 to 0.200"),
-        ({"leaks": 20}, "the human leaks"),
+        ({"leak_rate": 20 / 64}, "the human leaks"),
         ({"entropy_late": 0.8}, "the entropy at later turns"),
         ({"limits": 0.7}, "end at a limit"),
     ],
@@ -44,7 +44,7 @@ def test_a_collapse_is_seen_once_a_whole_window_shows_it(change: dict[str, float
 
 @pytest.mark.quick
 def test_steps_that_stay_as_they_were_or_get_better_are_no_collapse() -> None:
-    better = replace(STEP, reward=0.9, leaks=0, entropy_late=0.1, limits=0.0)
+    better = replace(STEP, reward=0.9, leak_rate=0.0, entropy_late=0.1, limits=0.0)
     assert collapse([STEP] * 3 * WINDOW) is None
     assert collapse([*[STEP] * WINDOW, *[better] * WINDOW]) is None
 
@@ -74,7 +74,7 @@ def test_degrees_have_no_success() -> None:
 
 
 def test_figures_are_read_back_from_the_record_of_a_step() -> None:
-    assert StepFigures.read(STEP.record()) == STEP
+    assert StepFigures.read(asdict(STEP)) == STEP
 
 
 def test_the_share_of_equal_groups() -> None:
