@@ -1,6 +1,6 @@
 """The study on a family of generated tasks: `sweet demo --study` with all its methods. README has that of `micro`.
 
-    python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b] [--equal tokens|dialogues]
+    python -m benchmarks.micro [DIR] [--tasks micro] [--seeds 5] [--jobs N] [--methods a,b]
                                [--turns N] [--train-tasks N] [--eval-tasks N] [--no-figures] [--parts 8,2]
                                [--keep] [--no-differences] [--finished] [--no-seconds] [--note TEXT]
                                [--out benchmarks/results/micro.json]
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import get_args
 
 from sweet.cli import console
 from sweet.cli.commands.demo import STUDY
@@ -30,7 +29,7 @@ from sweet.cli.study import show_study
 from sweet.errors import InputError
 from sweet.study.aggregate import aggregate
 from sweet.study.results import MethodResult, StudyResults, read_results
-from sweet.study.settings import METHODS, Equal, StudyConfig
+from sweet.study.settings import METHODS, StudyConfig
 from sweet.study.study import RESULTS, run_study, seed_jobs
 from sweet.tasks.micro.family import FAMILIES, MICRO
 
@@ -105,7 +104,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--equal", choices=get_args(Equal), default="tokens")
     parser.add_argument("--turns", type=int)
     parser.add_argument("--train-tasks", type=int)
     parser.add_argument("--eval-tasks", type=int)
@@ -124,7 +122,7 @@ def main() -> None:
     others = options.tasks != MICRO.name
     folder: Path = options.folder or (STUDY.with_name(f"{STUDY.name}-{options.tasks}") if others else STUDY)
     out: Path = options.out or OUT.with_name(f"{options.tasks}.json")
-    chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks", "equal")}
+    chosen = {name: getattr(options, name) for name in ("seeds", "jobs", "methods", "tasks")}
     if options.parts is not None:
         chosen["parts"] = tuple(map(int, filter(None, options.parts.split(","))))
     config = StudyConfig.model_validate({**chosen, **resized, "figures": not options.no_figures})

@@ -158,7 +158,7 @@ def table(results: StudyResults) -> str:
 
 def _equal(results: StudyResults) -> str:
     """Return what is the same for all methods."""
-    if results.settings["equal"] != "tokens":
+    if results.settings.get("equal", "tokens") != "tokens":
         return "learn from the same offline dialogues"
     tokens = next((one.generated_tokens for one in results.methods if one.method == "sweet"), None)
     return "let it generate the same number of tokens" + ("" if tokens is None else f" (about {tokens:,.0f})")

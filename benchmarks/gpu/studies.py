@@ -21,10 +21,9 @@ from sweet.errors import TooManyFailures
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.study.demo import DemoConfig, run_demo
 from sweet.study.results import StudyResults, read_results
-from sweet.study.settings import METHODS, StudyConfig
-from sweet.study.study import run_study
+from sweet.study.settings import METHODS, DemoConfig, StudyConfig
+from sweet.study.study import run_demo, run_study
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
@@ -45,8 +44,7 @@ def _demo(folder: Path, sizes: Mapping[str, Any]) -> Figures:
     run = Run.open_or_create(folder / "run", "code")
     metrics = run_demo(run, DemoConfig.model_validate(sizes), Silent()).metrics
     found: Figures = metrics.as_json()
-    names = ("tasks", "success_before", "success_after", "tests_before", "tests_after", "seconds", "steps")
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in ("before", "after", "seconds", "steps")}
 
 
 def micro(settings: Settings) -> Sequence[Part]:

@@ -93,8 +93,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "engine": _RATES,
     "vllm": _RATES,
     "demo": (
-        ("success before", "success_before", _percent),
-        ("after", "success_after", _percent),
+        ("success before", "before", _percent),
+        ("after", "after", _percent),
         ("seconds", "seconds", _count),
     ),
     "micro": _STUDY,

@@ -38,7 +38,7 @@ VARIABLES: dict[str, str] = {
 """Environment variables that do not belong to an option."""
 
 RECORDS = {
-    "demo": ("sweet.study.metrics:DemoMetrics", "sweet.study.metrics:StudyMetrics"),
+    "demo": ("sweet.pipeline.metrics:LoopMetrics", "sweet.study.results:StudyMetrics"),
     "train": ("sweet.pipeline.metrics:LoopMetrics",),
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),

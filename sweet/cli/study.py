@@ -10,7 +10,7 @@ from sweet.cli.spec import Call
 from sweet.errors import TooManyFailures
 from sweet.results.study_facts import methods_table, tables
 from sweet.stages.base import StageResult
-from sweet.study.metrics import StudyMetrics
+from sweet.study.results import StudyMetrics
 from sweet.units import count
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweet.results.facts import Point, Rate, Series
 from sweet.results.scales import minus, short
 from sweet.results.study_names import JUDGES, KINDS, PLUS, SWEET, known_first
 from sweet.scoring.results.statistics import p_in_words
-from sweet.study.results import INTERVALS, Against, Bounds, Columns, MethodResult, StudyResults
+from sweet.study.results import Against, BestOf, Bounds, MethodResult, StudyResults
 from sweet.study.settings import METHODS
 from sweet.units import format_duration, percent, percent_bounds, plain_bounds
 from sweet.view.comparison import Section, UntrustedText
@@ -70,16 +70,12 @@ def learning(results: StudyResults) -> list[Series]:
     return series
 
 
-def _by_judge(columns: Columns) -> Iterator[Series]:
-    curves = [name for name in columns if name != "n" and not name.endswith(INTERVALS)]
-    for name in known_first(curves, JUDGES):
-        drawn: Iterable[tuple[Any, Any, Any]] = zip(
-            columns["n"],
-            columns[name],
-            columns.get(name + INTERVALS) or [None] * len(columns[name]),
-            strict=True,
-        )
-        points = [Point(x=x, y=y, low=ci and ci[0], high=ci and ci[1]) for x, y, ci in drawn]
+def _by_judge(found: Mapping[str, Sequence[BestOf]]) -> Iterator[Series]:
+    for name in known_first(found, JUDGES):
+        points = [
+            Point(x=at.n, y=at.success, low=at.success_ci and at.success_ci[0], high=at.success_ci and at.success_ci[1])
+            for at in found[name]
+        ]
         if points:
             yield Series(name=JUDGES.get(name, name), points=points)
 

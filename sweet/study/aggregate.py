@@ -3,6 +3,13 @@
 A metric is a mean over seeds with a t-interval. A difference of two methods is also paired by task: for each task the
 mean over the seeds that both have, with a bootstrap over tasks and a permutation test. With a single seed the spread is
 unknown, and the interval is null.
+
+A learning curve is the success on validation tasks by what a method had cost, in generated tokens and in seconds. All
+curves start at the agent that all methods start from, which costs nothing. A method that learns from dialogues of this
+agent has a point for each part of the budget (`StudySizes.parts`), each of which is a whole training from its own
+dialogues; a method that learns online has one after every few of its steps (`StudySizes.curve_steps`). The validation
+itself counts neither as tokens nor as time. At equal wall clock, every method is read at the seconds that `sweet`
+needs on the same seed: its last point by then.
 """
 
 from __future__ import annotations
@@ -12,21 +19,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweet.device import CORES
 from sweet.json_value import JsonValue
+from sweet.online.metrics import CurvePoint as OnlinePoint
+from sweet.pipeline.steps import Step
 from sweet.runs.environment import environment
 from sweet.scoring.results.evaluation import Evaluation
-from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value
-from sweet.study.accounting import generated_tokens, seconds
-from sweet.study.curves import RATE, SHARE, BySeed, at_equal_seconds, bounds_of, curves, mean_curve, mean_of
-from sweet.study.plan import GREEDY, SAMPLED, SeedJob, read_seeds
-from sweet.study.results import Against, Columns, Credit, MethodResult, StudyResults
-from sweet.study.settings import CRITICS, TURN_JUDGES, Method
-from sweet.study.study_steps import StudySteps
+from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value, t_interval
+from sweet.study.results import Against, AtEqualSeconds, BestOf, Bounds, Credit, CurvePoint, MethodResult, StudyResults
+from sweet.study.settings import CRITICS, CURVES, TURN_JUDGES, Method
+from sweet.study.study_steps import (
+    GREEDY,
+    SAMPLED,
+    TOKENS,
+    SeedJob,
+    StudySteps,
+    divisors_of,
+    generated_tokens,
+    read_seeds,
+    seconds,
+)
 
-TESTS = "tests_passed"
+RATE, TESTS = "success_rate", "tests_passed"
+SHARE = (0.0, 1.0)
+"""The range of a share."""
+DIFFERENCE = (-1.0, 1.0)
+"""The range of a difference of shares."""
+
 ByTask = Mapping[str, float]
 
 
@@ -38,7 +59,7 @@ class Outcome:
         success: by task, the mean over its dialogues.
         tests: share of the tests passed by task, the mean over its dialogues.
         greedy: mean success of the greedy actor.
-        tokens: that the agent generated for the method (`sweet.study.accounting`); None where not known.
+        tokens: that the agent generated for the method (`sweet.study.study_steps`); None where not known.
         seconds: of all steps that the method needs, from its dialogues to the actor.
     """
 
@@ -71,11 +92,6 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
         settings=jobs[0].sizes.outcome_settings(),
         versions=_versions(),
     )
-
-
-def success_of(steps: StudySteps, method: Method) -> float:
-    """Return the mean success of the method's actor at temperature 1."""
-    return float(steps.evaluate(method, SAMPLED).metrics[RATE])
 
 
 def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against | None:
@@ -161,44 +177,44 @@ def _minus(ours: str, theirs: str, outcomes: Mapping[str, Mapping[int, Outcome]]
     return against(of_ours, of_theirs)
 
 
-def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:
+def _best_of(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
     """Return the success of the best of N dialogues by each critic, and of the same chosen at random and by reward."""
-    columns: Columns = {}
+    found: dict[str, list[BestOf]] = {}
     by_seed: list[Any] = []
     for name, method in _measured(jobs, CRITICS):
         steps = read_seeds(jobs, partial(StudySteps.best_of, method=method)).values()
         if steps:
             by_seed = [step.metrics["best_of"]["n"] for step in steps]
-            _add_best_of(columns, name, by_seed, "critic")
-    for name in ("random", "oracle") if by_seed else ():
-        _add_best_of(columns, name, by_seed, name)
-    return columns or None
+            found[name] = _chosen_by("critic", by_seed)
+    return found | {name: _chosen_by(name, by_seed) for name in ("random", "oracle") if by_seed} or None
 
 
-def _add_best_of(columns: Columns, name: str, by_seed: Sequence[Any], chosen_by: str) -> None:
-    """Add the curve of one way to choose, from the metrics by N of each seed's evaluation."""
+def _chosen_by(name: str, by_seed: Sequence[Any]) -> list[BestOf]:
+    """Return the curve of one way to choose, from the metrics by N of each seed's evaluation."""
     counts = sorted(set.intersection(*({*seed} for seed in by_seed)), key=int)
-    columns["n"] = [float(n) for n in counts]
-    _add(columns, name, [[seed[n][chosen_by] for seed in by_seed] for n in counts])
+    return [_best(int(n), [seed[n][name] for seed in by_seed]) for n in counts]
 
 
-def _best_of_turns(jobs: Sequence[SeedJob]) -> Columns | None:
+def _best(n: int, values: Sequence[float]) -> BestOf:
+    return BestOf(n=n, success=mean_of(values), success_ci=bounds_of(values))
+
+
+def _best_of_turns(jobs: Sequence[SeedJob]) -> dict[str, list[BestOf]] | None:
     """Return the success where each judge chooses the best of N replies at each turn.
 
     A reply that is drawn at random from N is distributed like a single one, so `random` is the success at N = 1.
     """
-    columns: Columns = {}
+    found: dict[str, list[BestOf]] = {}
     single: dict[int, float] = {}
     for name, method in _measured(jobs, TURN_JUDGES):
         by_seed = read_seeds(jobs, partial(_success_by_n, method=method))
         if by_seed:
             counts = sorted(next(iter(by_seed.values())))
-            columns["n"] = [float(n) for n in counts]
-            _add(columns, name, [[seed[n] for seed in by_seed.values()] for n in counts])
-            single |= {seed: found[1] for seed, found in by_seed.items()}
-    if columns:
-        _add(columns, "random", [list(single.values())] * len(columns["n"]))
-    return columns or None
+            found[name] = [_best(n, [seed[n] for seed in by_seed.values()]) for n in counts]
+            single |= {seed: one[1] for seed, one in by_seed.items()}
+    if found:
+        found["random"] = [_best(one.n, list(single.values())) for one in next(iter(found.values()))]
+    return found or None
 
 
 def _success_by_n(steps: StudySteps, method: Method) -> dict[int, float]:
@@ -238,13 +254,114 @@ def _measured(jobs: Sequence[SeedJob], judges: Mapping[str, str]) -> list[tuple[
     return [(name, by_name[method]) for name, method in judges.items() if method in by_name]
 
 
-def _add(columns: Columns, name: str, rows: Sequence[Sequence[float]]) -> None:
-    """Add a curve and its intervals; each row has the values of the seeds."""
-    columns[name] = [mean_of(row) for row in rows]
-    columns[f"{name}_ci"] = [bounds_of(row) for row in rows]
-
-
 def _versions() -> dict[str, JsonValue]:
     current = environment("code")
     packages = {name: current["versions"].get(name) for name in ("torch", "transformers")}
     return {"python": current["python"], "sweet": current["sweet"], **packages, CORES: current[CORES]}
+
+
+# Learning curves -----------------------------------------------------------------------------------------------------
+
+
+class Reached(NamedTuple):
+    """A point of one seed's curve.
+
+    Attributes:
+        tokens: that the agent had generated; None where not known.
+        seconds: of all steps until then.
+        success: on validation tasks, at temperature 1.
+    """
+
+    tokens: int | None
+    seconds: float
+    success: float
+
+
+BySeed = Mapping[int, Sequence[Reached]]
+
+
+def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
+    """Return the curves of the methods that have one, by seed, without the seeds that have not finished all points."""
+    methods = {method.name: method for method in jobs[0].methods}
+    if "zero-shot" not in methods:
+        return {}
+    starts = read_seeds(jobs, partial(_points, method=methods["zero-shot"]))
+    found: dict[str, BySeed] = {}
+    for name in CURVES:
+        if name in methods:
+            read = partial(_points, method=methods[name])
+            parts = [read_seeds(jobs, read, divisor) for divisor in divisors_of(methods[name], jobs[0])]
+            whole = set(starts).intersection(*parts)
+            by_seed = {
+                seed: [*starts[seed], *(point for part in parts for point in part[seed])] for seed in sorted(whole)
+            }
+            if by_seed:
+                found[name] = by_seed
+    return found
+
+
+def _points(steps: StudySteps, method: Method) -> list[Reached]:
+    making, scores = steps.validated(method)
+    end = Reached(generated_tokens(making), seconds(making), float(scores.metrics[RATE]))
+    return [*_during(making[-1], end), end] if method.online else [end]
+
+
+def _during(trained: Step, end: Reached) -> list[Reached]:
+    """Return the points of an online training before its end. What the method needed before the training, a critic
+    and its dialogues, is in all of them."""
+    found = []
+    before_tokens = None if end.tokens is None else end.tokens - int(trained.metrics[TOKENS])
+    before_seconds = end.seconds - seconds([trained])
+    for one in map(OnlinePoint.read, trained.metrics["curve"][:-1]):
+        if one.validation is not None:
+            tokens = None if before_tokens is None else before_tokens + one.tokens
+            took = before_seconds + one.seconds - one.validation_seconds
+            found.append(Reached(tokens, took, one.validation))
+    return found
+
+
+def mean_curve(by_seed: BySeed) -> list[CurvePoint]:
+    """Return the means over seeds, with intervals of the success: the first points, as many as all seeds have, and the
+    end of each curve."""
+    shortest = min((len(points) for points in by_seed.values()), default=1) - 1
+    return [
+        CurvePoint(
+            tokens=_mean_tokens(points),
+            seconds=round(fmean(point.seconds for point in points), 1),
+            success=mean_of([point.success for point in points]),
+            success_ci=bounds_of([point.success for point in points], SHARE),
+        )
+        for points in zip(*([*points[:shortest], points[-1]] for points in by_seed.values()), strict=True)
+    ]
+
+
+def at_equal_seconds(by_seed: BySeed, sweet: BySeed) -> AtEqualSeconds | None:
+    """Read a method's curve at the seconds that `sweet` needs; None where no seed has both."""
+    pairs = [(by_seed[seed], sweet[seed][-1]) for seed in sorted(by_seed.keys() & sweet.keys())]
+    if not pairs:
+        return None
+    reached = [[point for point in points if point.seconds <= ends.seconds][-1] for points, ends in pairs]
+    differences = [ends.success - point.success for point, (_, ends) in zip(reached, pairs, strict=True)]
+    return AtEqualSeconds(
+        seconds=round(fmean(ends.seconds for _, ends in pairs), 1),
+        tokens=_mean_tokens(reached),
+        success=mean_of([point.success for point in reached]),
+        success_ci=bounds_of([point.success for point in reached], SHARE),
+        sweet_minus=mean_of(differences),
+        sweet_minus_ci=bounds_of(differences, DIFFERENCE),
+    )
+
+
+def _mean_tokens(points: Sequence[Reached]) -> float | None:
+    tokens = [point.tokens for point in points if point.tokens is not None]
+    return round(fmean(tokens), 1) if len(tokens) == len(points) else None
+
+
+def mean_of(values: Sequence[float]) -> float:
+    return round(fmean(values), 6)
+
+
+def bounds_of(values: Sequence[float], within: tuple[float, float] = SHARE) -> Bounds | None:
+    """Return the t-interval over seeds."""
+    interval = t_interval(values, bounds=within)
+    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError
 from sweet.json_value import JsonValue
+from sweet.stages.record import Flat, Record
 
 Bounds = tuple[float, float]
 """The bounds of a 95% interval."""
-Columns = dict[str, list[float | Bounds | None]]
-"""A plot over numbers: a column of these numbers, and for each curve its means and, as `NAME_ci`, its intervals."""
-
-INTERVALS = "_ci"
 
 
 class _Result(BaseModel):
@@ -84,6 +80,14 @@ class MethodResult(_Result):
     at_equal_seconds: AtEqualSeconds | None = None
 
 
+class BestOf(_Result):
+    """The success where the best of n is chosen."""
+
+    n: int = Field(ge=1)
+    success: float
+    success_ci: Bounds | None = None
+
+
 class Advantage(_Result):
     """The mean advantage of the turns of one kind, in nats per token."""
 
@@ -117,32 +121,47 @@ class StudyResults(_Result):
     seeds: list[int] = Field(min_length=1)
     test_tasks: int = Field(ge=1)
     methods: list[MethodResult]
-    best_of: Columns | None = None
-    """Success over `n`, where one of n finished dialogues is chosen."""
-    best_of_turns: Columns | None = None
-    """Success over `n`, where one of n replies is chosen at each turn."""
+    best_of: dict[str, list[BestOf]] | None = None
+    """By judge: where it chooses one of n finished dialogues."""
+    best_of_turns: dict[str, list[BestOf]] | None = None
+    """By judge: where it chooses one of n replies at each turn."""
     credit: Credit | None = None
     note: str | None = None
     """What readers must know about how the study was run."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, JsonValue] = Field(default_factory=dict)
 
-    @field_validator("best_of", "best_of_turns")
-    @classmethod
-    def _over_n(cls, columns: Columns | None) -> Columns | None:
-        _check_columns(columns or {})
-        return columns
 
+class StudyMetrics(Record):
+    """The metrics of `sweet demo --study`."""
 
-def _check_columns(columns: Mapping[str, Sequence[float | Bounds | None]]) -> None:
-    """Raise ValueError where columns do not fit each other."""
-    if columns and not all(isinstance(value, float) and value > 0 for value in columns.get("n", [None])):
-        raise ValueError("n must be numbers above 0")
-    for name, column in columns.items():
-        if len(column) != len(columns["n"]):
-            raise ValueError(f"{name} is not as long as n")
-        if not all((value is None or isinstance(value, tuple)) == name.endswith(INTERVALS) for value in column):
-            raise ValueError(f"{name} must be {'intervals' if name.endswith(INTERVALS) else 'numbers'}")
+    study: Annotated[
+        StudyResults,
+        Flat(
+            {
+                "seeds": "with --study: the seeds; the metrics below are means over them with a t-interval",
+                "test_tasks": "with --study: unseen tasks of each evaluation",
+                "methods": "with --study: success, tests_passed and greedy_success of each method, the tokens that "
+                "the agent generated for it, the seconds of its steps, its settings, and the difference of sweet and "
+                "the method: paired by task, and over seeds; its learning curve on validation tasks, also read at the "
+                "seconds that sweet needs",
+                "best_of": "with --study: success of the best of n finished dialogues, by critic, no_info, random and "
+                "oracle",
+                "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "
+                "random, oracle and untrained",
+                "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
+                "settings": "with --study: the sizes of the study",
+                "versions": "with --study: versions of the software",
+            }
+        ),
+    ]
+    """The results of the study."""
+    results: str
+    """with --study: the file with all these metrics"""
+    failed: list[str]
+    """with --study: parts that failed, with the reason"""
+    seconds: float
+    """total time"""
 
 
 def read_results(path: Path) -> StudyResults:

@@ -9,26 +9,26 @@ recorded in its runs, so nothing is lost with its process.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from typing import IO
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from subprocess import PIPE
 
 from sweet import supervisor
 from sweet.device import usable_cores
 from sweet.installation import child_environment
 from sweet.stages.base import Progress, Reporter
-from sweet.study.plan import SeedJob
+from sweet.study.study_steps import SeedJob
 from sweet.units import format_duration
 
 STOP_TIMEOUT = 10.0
 """Seconds that a worker has to record that it was stopped."""
 PROGRAM = "sweet.study.worker"
+LONGEST = 1 << 20
+"""Bytes of a line of a worker at most."""
 
 
 def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Reporter) -> list[str]:
@@ -44,74 +44,54 @@ def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Repo
     if not jobs:
         return []
     processes = min(max_processes or usable_cores(), len(jobs))
-    workers = _Workers(threads=max(1, usable_cores() // processes), reporter=reporter)
-    parts = sum(len(job.parts()) for job in jobs)
-    with reporter.progress("parts", parts) as bar, ThreadPoolExecutor(processes) as pool:
-        running = [pool.submit(workers.run, job, bar) for job in jobs]
-        try:
-            return [line for future in running for line in future.result()]
-        except BaseException:
-            workers.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    threads = str(max(1, usable_cores() // processes))
+    environment = child_environment(dict(os.environ)) | {"OMP_NUM_THREADS": threads}
+    with reporter.progress("parts", sum(len(job.parts()) for job in jobs)) as bar:
+        return asyncio.run(_run_all(jobs, processes, environment, bar, reporter))
 
 
-class _Workers:
-    """The worker processes.
+async def _run_all(
+    jobs: Sequence[SeedJob], processes: int, environment: Mapping[str, str], bar: Progress, reporter: Reporter
+) -> list[str]:
+    places = asyncio.Semaphore(processes)
 
-    Args:
-        threads: of each worker.
-    """
+    async def run(job: SeedJob) -> list[str]:
+        async with places:
+            return await _run(job, environment, bar, reporter)
 
-    def __init__(self, threads: int, reporter: Reporter) -> None:
-        self.reporter = reporter
-        self.environment = child_environment(dict(os.environ)) | {"OMP_NUM_THREADS": str(threads)}
-        self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._stopped = False
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(run(job)) for job in jobs]
+    return [line for task in running for line in task.result()]
 
-    def run(self, job: SeedJob, bar: Progress) -> list[str]:
-        """Run a job in a worker and return one line for each failure."""
-        log = job.folder / f"{job.run}.log"
-        failed = []
-        with log.open("ab") as out, self._started(out) as worker:
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            with suppress(BrokenPipeError), worker.stdin as stdin:  # a worker that has ended: its status is read below
-                stdin.write(job.model_dump_json().encode())
-            for line in worker.stdout:
-                part = json.loads(line)
-                bar.advance()
-                self.reporter.say(f"{job.run}: {part['part']}, {format_duration(part['seconds'])}")
-                if part["error"] is not None:
-                    failed.append(f"{job.run}, {part['part']}: {part['error']}")
-                    self.reporter.warn(failed[-1])
-            status = worker.wait()
-        if status != 0 and not self._stopped:
-            failed.append(f"{job.run}: its process ended with status {status}; see {log}")
-            self.reporter.warn(failed[-1])
-        return failed
 
-    def stop(self) -> None:
-        """Terminate all workers and start no more."""
-        with self._lock:
-            self._stopped = True
-            for worker in self._running:
-                worker.terminate()
-
-    @contextmanager
-    def _started(self, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-        with self._lock:
-            command = supervisor.supervised([sys.executable, "-m", PROGRAM], STOP_TIMEOUT)
-            worker = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self.environment
-            )
-            self._running.add(worker)
-            if self._stopped:
-                worker.terminate()
-        try:
-            with worker:
-                yield worker
-        finally:
-            with self._lock:
-                self._running.discard(worker)
+async def _run(job: SeedJob, environment: Mapping[str, str], bar: Progress, reporter: Reporter) -> list[str]:
+    """Run a job in a worker, which ends with this call; return one line for each failure."""
+    log, failed = job.folder / f"{job.run}.log", []
+    command = supervisor.supervised([sys.executable, "-m", PROGRAM], STOP_TIMEOUT)
+    with log.open("ab") as out:
+        worker = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=out, env=environment, limit=LONGEST
+        )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        with suppress(ConnectionError):  # a worker that has ended: its status is read below
+            worker.stdin.write(job.model_dump_json().encode())
+            await worker.stdin.drain()
+        worker.stdin.close()
+        async for line in worker.stdout:
+            part = json.loads(line)
+            bar.advance()
+            reporter.say(f"{job.run}: {part['part']}, {format_duration(part['seconds'])}")
+            if part["error"] is not None:
+                failed.append(f"{job.run}, {part['part']}: {part['error']}")
+                reporter.warn(failed[-1])
+        status = await worker.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            worker.terminate()
+        await worker.wait()
+    if status != 0:
+        failed.append(f"{job.run}: its process ended with status {status}; see {log}")
+        reporter.warn(failed[-1])
+    return failed

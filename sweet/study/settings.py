@@ -130,19 +130,15 @@ def _split_names(value: Any) -> Any:
 
 
 def _in_order(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names in the order of METHODS; raise ValueError for an unknown one."""
+    """Return the names in the order of METHODS, all of them without any; raise ValueError for an unknown one."""
     for name in names:
         if name not in METHODS:
             suggestion = did_you_mean(name, tuple(METHODS))
             raise ValueError(f"there is no method {name!r}, there are {', '.join(METHODS)}{suggestion}")
-    return tuple(name for name in METHODS if name in names)
+    return tuple(name for name in METHODS if name in (names or METHODS))
 
 
 MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_in_order)]
-
-
-Equal = Literal["tokens", "dialogues"]
-"""What is the same for all methods of a study (`StudySizes.equal`)."""
 
 
 def _generated(name: str) -> str:
@@ -170,6 +166,38 @@ class Sizes(StageConfig):
     """Share of the turns that are ranked."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=about("Machine", OPERATIONAL))
     """Jail of the code that the agent writes."""
+
+
+class StudyOptions(StageConfig):
+    seeds: int = Field(default=5, ge=1, json_schema_extra=about("Study"))
+    """With --study: number of seeds of data, training and sampling, starting with --seed."""
+    methods: MethodNames = Field(default=(), validate_default=True, json_schema_extra=about("Study"))
+    """With --study: methods to compare, separated by commas; default: all."""
+    figures: bool = Field(default=True, json_schema_extra=about("Study"))
+    """With --study: also learning curves over generated tokens, best of N, and credit by kind of turn."""
+    jobs: int | None = Field(default=None, ge=1, json_schema_extra=about("Study", OPERATIONAL))
+    """With --study: seeds that run at the same time; default: the number of cores."""
+
+
+class DemoConfig(StudyOptions, Sizes):
+    """The options of `sweet demo`. Those of the topic "Study" are of the study in its place (`StudyConfig`)."""
+
+    main_options = ("train_tasks", "samples", "seed", "eval_tasks", "rounds", "study", "seeds", "methods", "tasks")
+
+    seed: int = Field(default=0, ge=0, json_schema_extra=about("Data"))
+    """Seed of sampling and training."""
+    eval_tasks: int = Field(default=512, ge=1, json_schema_extra=about("Data"))
+    """Unseen tasks of the evaluation before and after."""
+    rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
+    """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
+    retrain_critic: bool = Field(default=True, json_schema_extra=about("Method"))
+    """Train a critic in each round, on the dialogues of all rounds; otherwise that of the first judges, which overrates
+    what later actors learn to say."""
+    study: bool = Field(default=False, json_schema_extra=about("Study"))
+    """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
+    runs/study), and the same command resumes the study."""
+    tasks: StudyTasks = Field(default=MICRO.name, json_schema_extra=about("Study"))
+    """With --study: the generated dataset: micro, micro-long or micro-parts."""
 
 
 def _family(fields: Mapping[str, Any]) -> Family:
@@ -210,25 +238,13 @@ class StudySizes(Sizes):
     """Validation tasks on which the actors of the learning curves are evaluated."""
     curve_steps: int = Field(default=8, ge=1)
     """Steps between two points of the learning curve of a method that learns online."""
-    equal: Equal = "tokens"
-    """What is the same for all methods. tokens: those that `sweet` lets the agent generate, dialogues and sampled
-    replies; methods that learn from whole dialogues get so many more, and online ones end after the step that reaches
-    them. dialogues: the offline dialogues, whose tokens are those of an online method."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
 
 
-class StudyConfig(StudySizes):
+class StudyConfig(StudyOptions, StudySizes):
     seed: int = Field(default=0, ge=0)
     """The first seed."""
-    seeds: int = Field(default=5, ge=1)
-    """Number of consecutive seeds."""
-    methods: MethodNames = tuple(METHODS)
-    """Methods to compare."""
-    figures: bool = True
-    """Also measure learning curves over generated tokens, best of N, and credit by kind of turn."""
-    jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Seeds at the same time; the number of cores where not given."""
 
     @property
     def all_seeds(self) -> range:

@@ -1,4 +1,4 @@
-"""Run a study: from its configuration to `study.json`."""
+"""Run a demo or a study, the latter from its configuration to `study.json`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from filelock import FileLock, Timeout
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
 from sweet.json_value import JsonValue
+from sweet.pipeline.config import LoopConfig
+from sweet.pipeline.metrics import LoopMetrics
+from sweet.pipeline.stage import run_train
 from sweet.runs.content import measure
+from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.study.aggregate import aggregate
-from sweet.study.metrics import StudyMetrics
-from sweet.study.plan import SeedJob
+from sweet.study.results import StudyMetrics
 from sweet.study.seeds import run_seeds
-from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
+from sweet.study.settings import METHODS, DemoConfig, Method, StudyConfig, StudySizes
+from sweet.study.study_steps import SeedJob
 from sweet.tasks.micro import PACKAGED
+from sweet.tasks.micro.family import MICRO
 from sweet.tasks.registry import task_kind
 from sweet.units import count
 
@@ -29,6 +34,36 @@ BASIS = "begun.json"
 """Records the agent's weights and the tasks that the study started with, since settings have only their names."""
 
 _LOCK = ".study.lock"
+
+
+def training(config: DemoConfig) -> LoopConfig:
+    """Return the options of `sweet train` that are this demo."""
+    return LoopConfig(
+        recipe="micro",
+        set_=[
+            f"rank.candidates={config.candidates}",
+            f"rank.fraction={config.fraction}",
+            f"eval.sandbox={config.sandbox}",
+        ],
+        tasks=MICRO.name,
+        rounds=config.rounds,
+        early_stop=False,
+        train_tasks=config.train_tasks,
+        samples=config.samples,
+        eval_tasks=config.eval_tasks,
+        retrain_critic=config.retrain_critic,
+        seed=config.seed,
+    )
+
+
+def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[LoopMetrics]:
+    """Run the whole pipeline on the packaged agent and tasks, as `sweet train` does with the packaged recipe `micro`.
+
+    With more than one round, all are played and the last actor is shown: a demo shows how success develops, and does
+    not choose among actors.
+    """
+    result = run_train(run, training(config), reporter)
+    return StageResult("demo", run.path, result.metrics, result.artifacts)
 
 
 def run_study(
@@ -106,24 +141,12 @@ def claimed(folder: Path, sizes: StudySizes) -> Iterator[None]:
 
 def _check_same(folder: Path, sizes: StudySizes) -> None:
     """Raise UsageError where the study was started with another agent or other tasks."""
-    current, path = _basis(sizes), folder / BASIS
+    current, path = (json.dumps(_basis(sizes), indent=1) + "\n").encode(), folder / BASIS
     if not path.exists():
-        write_whole(path, (json.dumps(current, indent=1) + "\n").encode())
-        return
-    try:
-        recorded = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UsageError(
-            "The record of the agent and the tasks that the study started with cannot be read.",
-            where=path,
-            fix="name a new folder",
-        ) from error
-    if recorded != current:
-        raise UsageError(
-            "The study was started with another agent or other tasks.",
-            where=path,
-            fix="name a new folder",
-        )
+        write_whole(path, current)
+    elif path.read_bytes() != current:
+        what = "The study was started with another agent or other tasks."
+        raise UsageError(what, where=path, fix="name a new folder")
 
 
 def _basis(sizes: StudySizes) -> dict[str, JsonValue]:

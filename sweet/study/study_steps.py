@@ -4,12 +4,25 @@ All methods of a seed have one run, and a step that several of them need is foun
 is done once. Two things differ from a round of `sweet train`: the replies of a turn are sampled before they are judged,
 so that all judges judge the same ones; and a rule that learns from recorded dialogues and online is trained as the
 method says.
+
+What a method costs is counted as if it ran alone, so a step that several methods share counts in full for each. The
+tokens are all that the agent's model wrote to learn from: dialogues, replies that were sampled at a turn and judged,
+the dialogues of an online training, and thoughts. Evaluations are not counted; they are the same for all methods. Nor
+is the validation during an online training, which does not choose its actor: it only gives the learning curve.
+
+The work of a seed is in parts: a part is a method or a piece of a figure. Parts of one run share its steps, so their
+order only decides which are done first. A smaller number of training tasks has a run of its own.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
@@ -18,20 +31,37 @@ from sweet.pipeline.algorithm import MADE_BY, ONLINE, Algorithm
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop, PlayedRound
 from sweet.pipeline.recipe import Recipe
-from sweet.pipeline.steps import Step, StepCache
+from sweet.pipeline.steps import ReadOnlyStepCache, Step, StepCache, StepMissing
 from sweet.ranking.config import RankConfig
+from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.statistics import powers_of_two
-from sweet.stages.base import StageConfig
-from sweet.study.accounting import TOKENS, generated_tokens
-from sweet.study.settings import METHODS, Method, StudySizes
+from sweet.stages.base import Reporter, Silent, StageConfig
+from sweet.study.settings import CRITICS, CURVES, METHODS, TURN_JUDGES, Method, StudySizes
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TRAIN, VALIDATION
+from sweet.units import count
 
 S = TypeVar("S", bound=StageConfig)
+T = TypeVar("T")
 
+SAMPLED, GREEDY = 1.0, 0.0
+"""The temperatures at which actors are evaluated."""
 REPLIES = "replies"
 """The title of the step that samples replies."""
+TOKENS = "completion_tokens"
+"""The metric of every stage that samples from the agent."""
+
+
+def generated_tokens(steps: Iterable[Step]) -> int | None:
+    """Return the tokens that the agent wrote in these steps; None where a server did not report them."""
+    found = [step.metrics.get(TOKENS, 0) for step in steps]
+    return None if None in found else sum(map(int, found))
+
+
+def seconds(steps: Iterable[Step]) -> float:
+    """Return the seconds of these steps, one after the other, without validation."""
+    return sum(step.seconds - float(step.metrics.get("validation_seconds", 0.0)) for step in steps)
 
 
 def recipe_of(method: Method, sizes: StudySizes, seed: int, *, train_tasks: int, samples: int, tokens: int) -> Recipe:
@@ -142,7 +172,7 @@ class StudySteps:
     def _round(self, method: Method, *, tokens: int) -> Round:
         sizes, whole_dialogues = self.sizes, method.judge is None and not method.online
         train_tasks, samples = sizes.train_tasks, sizes.samples
-        if whole_dialogues and sizes.equal == "tokens" and method.learns != "nothing":
+        if whole_dialogues and method.learns != "nothing":
             train_tasks, samples = self._more_dialogues()
         recipe = recipe_of(method, sizes, self.seed, train_tasks=train_tasks, samples=samples, tokens=tokens)
         return Round(method, recipe, sizes, self.cache)
@@ -178,7 +208,7 @@ class StudySteps:
             raise UsageError(
                 "The server of the agent does not report the tokens that it generates.",
                 where=self.sizes.agent,
-                fix="make the offline dialogues equal, not the tokens",
+                fix="a server that reports `usage`",
             )
         return tokens
 
@@ -223,8 +253,6 @@ class StudySteps:
         """Return the tokens of an online training: as many as of `sweet`, of which the dialogues count that a critic
         learns from, if the rule asks one."""
         offline = int(self._offline().metrics[TOKENS])
-        if self.sizes.equal == "dialogues":
-            return offline
         return self.budget() - (offline if rule_class(method.learns).asks_critic else 0)
 
     def _more_dialogues(self) -> tuple[int, int]:
@@ -250,3 +278,127 @@ class StudySteps:
 def number_of_tasks(dataset: str) -> int:
     """Return the number of training tasks of a dataset."""
     return len(task_kind("code").load(dataset, TRAIN))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Attributes:
+    name: as it is reported.
+    run: the name of its run in the study's folder.
+    """
+
+    name: str
+    run: str
+    sizes: StudySizes
+    do: Callable[[StudySteps], object]
+
+
+class SeedJob(BaseModel):
+    """The work of one process.
+
+    Attributes:
+        folder: of the study.
+        methods: whose actors are evaluated.
+        figures: whether the figures of these methods are made too.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    seed: int
+    sizes: StudySizes
+    methods: tuple[Method, ...]
+    figures: bool = True
+
+    @property
+    def run(self) -> str:
+        """The name of the seed's own run."""
+        return f"seed-{self.seed}"
+
+    def part_run(self, divisor: int) -> tuple[str, StudySizes]:
+        """Return the run for a part of the training tasks, and its sizes.
+
+        Args:
+            divisor: 1 for all tasks, which is the seed's own run.
+        """
+        if divisor == 1:
+            return self.run, self.sizes
+        tasks = max(1, self.sizes.train_tasks // divisor)
+        return f"{self.run}-tasks-{tasks}", self.sizes.model_copy(update={"train_tasks": tasks})
+
+    def parts(self) -> list[Part]:
+        """Return all parts, the methods first."""
+        parts = [self._part(method.name, self._evaluate, method) for method in self.methods]
+        return [*parts, *self._figures()] if self.figures else parts
+
+    def _part(self, title: str, do: Callable[..., object], method: Method) -> Part:
+        return Part(title, self.run, self.sizes, partial(do, method=method))
+
+    def _evaluate(self, steps: StudySteps, *, method: Method) -> None:
+        for temperature in (SAMPLED, GREEDY):
+            steps.evaluate(method, temperature)
+
+    def _figures(self) -> list[Part]:
+        by_name = {method.name: method for method in self.methods}
+        parts = []
+        for name in CRITICS.values():
+            if name in by_name:
+                parts.append(self._part(f"best of N dialogues by {name}", StudySteps.best_of, by_name[name]))
+                parts.append(self._part(f"credit by {name}", StudySteps.credit, by_name[name]))
+        parts += [
+            self._part(f"best of N replies by {name}", StudySteps.best_of_turns, by_name[name])
+            for name in TURN_JUDGES.values()
+            if name in by_name
+        ]
+        for divisor in (*self.sizes.parts, 1):
+            run, sizes = self.part_run(divisor)
+            for name in CURVES:
+                if name in by_name and divisor in divisors_of(by_name[name], self):
+                    title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
+                    parts.append(Part(title, run, sizes, partial(StudySteps.validated, method=by_name[name])))
+        if "zero-shot" in by_name:
+            start = "start of the learning curves"
+            parts.append(self._part(start, StudySteps.validated, by_name["zero-shot"]))
+        return parts
+
+    def is_done(self) -> bool:
+        """Return whether every step of all parts is finished."""
+        try:
+            for part in self.parts():
+                if not (self.folder / part.run).is_dir():
+                    return False
+                part.do(self.steps(part.run, part.sizes, ReadOnlyStepCache, Silent()))
+        except StepMissing:
+            return False
+        return True
+
+    def steps(self, run: str, sizes: StudySizes, cache: type[StepCache], reporter: Reporter) -> StudySteps:
+        """Return the steps of one of the runs, which is created where it does not exist."""
+        return StudySteps(cache(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
+
+
+def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor: int = 1) -> dict[int, T]:
+    """Read something from the finished steps of each seed.
+
+    Args:
+        read: reads it from the steps of one run.
+        divisor: of the training tasks, see `SeedJob.part_run`.
+
+    Returns:
+        The values by seed, without the seeds where a step is not finished.
+    """
+    by_seed = {}
+    for job in jobs:
+        run, sizes = job.part_run(divisor)
+        if (job.folder / run).is_dir():
+            try:
+                by_seed[job.seed] = read(job.steps(run, sizes, ReadOnlyStepCache, Silent()))
+            except StepMissing:
+                continue
+    return by_seed
+
+
+def divisors_of(method: Method, job: SeedJob) -> tuple[int, ...]:
+    """Return the parts of the training tasks that the method's learning curve needs; a method that learns online has
+    its points in the run of all tasks."""
+    return (1,) if method.online else (*job.sizes.parts, 1)

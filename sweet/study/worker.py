@@ -24,7 +24,7 @@ from sweet.units import format_duration
 
 with collector.paused():
     from sweet.pipeline.steps import StepCache
-    from sweet.study.plan import SeedJob
+    from sweet.study.study_steps import SeedJob
 
 
 class _Log(Silent):

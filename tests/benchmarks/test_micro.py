@@ -12,9 +12,9 @@ import pytest
 from benchmarks import micro
 from benchmarks.micro import kept, main, without_seconds
 from sweet.errors import InputError
-from sweet.study.plan import SeedJob
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
+from sweet.study.study_steps import SeedJob
 from tests.results.study_results import learned, study, study_dict
 
 PATH = Path("micro.json")

@@ -22,7 +22,7 @@ def demo(sweet: Program) -> dict[str, Any]:
 def test_the_demo_and_its_run(sweet: Program, demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
     for when in ("before", "after"):
-        low, rate, high = (metrics[f"success_{when}{end}"] for end in ("_ci_low", "", "_ci_high"))
+        low, rate, high = (metrics[f"{when}{end}"] for end in ("_ci_low", "", "_ci_high"))
         assert 0 <= low <= rate <= high <= 1
     assert metrics["seconds"] == pytest.approx(sum(metrics["steps"].values()), abs=0.1)
     kinds = [artifact["kind"] for artifact in demo["artifacts"]]

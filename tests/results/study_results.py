@@ -37,9 +37,9 @@ def method(number: int, name: str) -> dict[str, Any]:
     }
 
 
-def curve(first: float, step: float, many: int, name: str) -> dict[str, Any]:
+def curve(first: float, step: float, many: int) -> list[dict[str, Any]]:
     values = [round(first + step * number, 4) for number in range(many)]
-    return {name: values, f"{name}_ci": [around(value, 0.03) for value in values]}
+    return [{"n": 2**k, "success": value, "success_ci": around(value, 0.03)} for k, value in enumerate(values)]
 
 
 def learned(number: int, name: str) -> dict[str, Any]:
@@ -62,19 +62,17 @@ def study_dict() -> dict[str, Any]:
         "test_tasks": TASKS,
         "methods": [method(number, name) for number, name in enumerate(METHODS)],
         "best_of": {
-            "n": [1, 2, 4, 8, 16, 32],
-            **curve(0.2, 0.1, 6, "critic"),
-            **curve(0.2, 0.05, 6, "no_info"),
-            **curve(0.2, 0.0, 6, "random"),
-            **curve(0.2, 0.13, 6, "oracle"),
+            "critic": curve(0.2, 0.1, 6),
+            "no_info": curve(0.2, 0.05, 6),
+            "random": curve(0.2, 0.0, 6),
+            "oracle": curve(0.2, 0.13, 6),
         },
         "best_of_turns": {
-            "n": [1, 2, 4, 8],
-            **curve(0.2, 0.08, 4, "critic"),
-            **curve(0.2, 0.03, 4, "no_info"),
-            **curve(0.2, 0.0, 4, "random"),
-            **curve(0.2, 0.12, 4, "oracle"),
-            **curve(0.2, 0.06, 4, "untrained"),
+            "critic": curve(0.2, 0.08, 4),
+            "no_info": curve(0.2, 0.03, 4),
+            "random": curve(0.2, 0.0, 4),
+            "oracle": curve(0.2, 0.12, 4),
+            "untrained": curve(0.2, 0.06, 4),
         },
         "credit": {
             "critic": {kind: {"mean": mean, "ci": around(mean, 0.03)} for kind, mean in kinds.items()},

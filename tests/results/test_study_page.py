@@ -73,9 +73,8 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
         if one["against_sweet"]:
             one["against_sweet"] |= {"seeds_ci": None}
     bare["seeds"] = [3]
-    for columns in (bare["best_of"], bare["best_of_turns"]):
-        for name in [name for name in columns if name.endswith("_ci")]:
-            columns[name] = [None] * len(columns[name])
+    for point in (point for name in ("best_of", "best_of_turns") for curve in bare[name].values() for point in curve):
+        point["success_ci"] = None
     results = study(**bare)
     assert sorted(drawings(results)) == sorted(PARTS)
     assert study_facts.verdict(results) == {
@@ -139,7 +138,7 @@ def test_nothing_in_the_results_becomes_markup() -> None:
         family=HOSTILE,
         settings={HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
-        best_of={"n": [1, 2], HOSTILE: [0.1, 0.2], "_x": [0.1, 0.3]},
+        best_of={HOSTILE: [{"n": 1, "success": 0.1}, {"n": 2, "success": 0.2}], "_x": [{"n": 1, "success": 0.1}]},
         credit={"critic": {HOSTILE: {"mean": 0.1}}, "agreement": {HOSTILE: {"share": 0.5}}},
     )
     text = drawn(results)
@@ -198,12 +197,10 @@ def test_the_verdict_wants_both_intervals() -> None:
     [
         ({"schema_version": 2}, "schema_version"),
         ({"seeds": []}, "seeds"),
-        ({"best_of": {"n": [1, 2], "critic": [0.5]}}, "critic is not as long as n"),
-        ({"best_of": {"critic": [0.5]}}, "n must be numbers above 0"),
-        ({"best_of_turns": {"critic": [0.5]}}, "n must be numbers above 0"),
-        ({"best_of": {"n": [0], "critic": [0.5]}}, "n must be numbers above 0"),
-        ({"best_of": {"n": [1], "critic": [[0.1, 0.2]]}}, "critic must be numbers"),
-        ({"best_of": {"n": [1], "critic": [0.1], "critic_ci": [0.1]}}, "critic_ci must be intervals"),
+        ({"best_of": {"critic": [0.5]}}, "best_of.critic.0"),
+        ({"best_of": {"critic": [{"n": 0, "success": 0.5}]}}, "best_of.critic.0.n"),
+        ({"best_of_turns": {"critic": [{"n": 1, "success": [0.1, 0.2]}]}}, "best_of_turns.critic.0.success"),
+        ({"best_of": {"critic": [{"n": 1, "success": 0.1, "success_ci": [0.1]}]}}, "best_of.critic.0.success_ci"),
         ({"methods": [{**method(0, "rft"), "success": float("nan")}]}, "success"),
     ],
 )
@@ -230,7 +227,7 @@ def test_any_shares_can_be_drawn(shares: list[float]) -> None:
         {**method(0, f"m{number}"), "success": share, "success_ci": around(share, 0.1)}
         for number, share in enumerate(shares)
     ]
-    curve = {"n": [2.0**number for number in range(len(shares))], "critic": shares}
+    curve = {"critic": [{"n": 2**number, "success": share} for number, share in enumerate(shares)]}
     results = study(methods=methods, best_of=curve, best_of_turns=None, credit=None)
     assert not re.search(r'="[^"]*(nan|inf)', "".join(one.content for one in drawings(results).values()))
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweet.study.curves import Reached, at_equal_seconds, mean_curve
+from sweet.study.aggregate import Reached, at_equal_seconds, mean_curve
 
 START = Reached(0, 0.0, 0.1)
 

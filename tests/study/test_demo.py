@@ -12,7 +12,8 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageResult
-from sweet.study.demo import DemoConfig, run_demo
+from sweet.study.settings import DemoConfig
+from sweet.study.study import run_demo
 
 SMALL: dict[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.1}
 
@@ -66,14 +67,12 @@ def test_the_second_round_learns_from_the_first_actor(run: Run, retrained: bool)
 
 def check_rounds(run: Run, metrics: dict[str, Any]) -> None:
     scored = [attempt.metrics for attempt in run.manifest().attempts if attempt.stage == "eval"]
-    assert [one["round"] for one in metrics["rounds"]] == [1, 2]
-    for one, scores in zip(metrics["rounds"], scored[2::2], strict=True):
-        for name, figure in (("success", "success_rate"), ("tests", "tests_passed")):
-            assert [one[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high")] == [
-                scores[f"{figure}{end}"] for end in ("", "_ci_low", "_ci_high")
-            ]
-    assert metrics["success_before"] == scored[0]["success_rate"]
-    assert metrics["success_after"] == metrics["rounds"][-1]["success"]
+    assert [one["round"] for one in metrics["rounds"]] == [0, 1, 2]
+    for one, scores in zip(metrics["rounds"], [scored[0], *scored[2::2]], strict=True):
+        ends = ("", "_ci_low", "_ci_high")
+        assert [one[f"test{end}"] for end in ends] == [scores[f"success_rate{end}"] for end in ends]
+    assert metrics["before"] == scored[0]["success_rate"]
+    assert metrics["after"] == metrics["rounds"][-1]["test"]
     attempts = [attempt for attempt in run.manifest().attempts if attempt.stage != "train"]
     assert len(metrics["steps"]) == len(attempts), "each step has its own name"
     assert metrics["seconds"] == pytest.approx(sum(metrics["steps"].values()), abs=0.1)

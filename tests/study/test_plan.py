@@ -11,8 +11,8 @@ from sweet.credit.registry import rule_class
 from sweet.online.config import TrainOnlineConfig
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig, check_options
-from sweet.study.plan import SeedJob
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
+from sweet.study.study_steps import SeedJob
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 

@@ -135,16 +135,21 @@ def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
     assert methods["zero-shot"].generated_tokens_by_seed == [0, 0]
 
 
+def success(curve: list[dict[str, Any]]) -> list[float]:
+    return [point["success"] for point in curve]
+
+
 def figures(folder: Path) -> None:
     """Check the figures of one seed, made in the existing folder."""
     small = {"best_tasks": 4, "best_samples": 4, "best_replies": 4, "credit_turns": 8, "parts": (1,), "curve_tasks": 5}
     config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
     metrics = run_study(folder, config, Silent()).metrics.as_json()
     turns, dialogues = metrics["best_of_turns"], metrics["best_of"]
-    assert turns.keys() == {"n", "critic", "critic_ci", "random", "random_ci"}
-    assert turns["n"] == [1, 2, 4]
-    assert turns["random"] == [turns["critic"][0]] * 3 == pytest.approx([dialogues["random"][0]] * 3)
-    assert turns["critic_ci"] == [None] * 3, "one seed has no interval"
+    assert turns.keys() == {"critic", "random"}
+    assert [point["n"] for point in turns["critic"]] == [1, 2, 4]
+    assert success(turns["random"]) == [success(turns["critic"])[0]] * 3
+    assert success(turns["random"]) == pytest.approx([success(dialogues["random"])[0]] * 3)
+    assert [point["success_ci"] for point in turns["critic"]] == [None] * 3, "one seed has no interval"
     chosen = [
         attempt.config for attempt in attempts(folder) if attempt.stage == "rollout" and attempt.config["best_of"]
     ]
@@ -152,11 +157,11 @@ def figures(folder: Path) -> None:
         (2, "validation", 4),
         (4, "validation", 4),
     ]
-    assert metrics["best_of"]["n"] == [1, 2, 4]
-    assert metrics["best_of"]["critic"][0] == pytest.approx(metrics["best_of"]["random"][0])
-    assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3
-    assert metrics["best_of"]["oracle"] == sorted(metrics["best_of"]["oracle"])
-    assert metrics["best_of"]["critic_ci"] == [None] * 3, "one seed has no interval"
+    assert [point["n"] for point in dialogues["critic"]] == [1, 2, 4]
+    assert success(dialogues["critic"])[0] == pytest.approx(success(dialogues["random"])[0])
+    assert success(dialogues["random"]) == [success(dialogues["random"])[0]] * 3
+    assert success(dialogues["oracle"]) == sorted(success(dialogues["oracle"]))
+    assert [point["success_ci"] for point in dialogues["critic"]] == [None] * 3, "one seed has no interval"
     start, *curved = metrics["methods"]
     assert start["curve"] == []
     for row in curved:

@@ -18,9 +18,8 @@ from sweet.runs.stages import STAGES
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.study import study_steps
-from sweet.study.accounting import generated_tokens
 from sweet.study.settings import METHODS, StudySizes
-from sweet.study.study_steps import StudySteps
+from sweet.study.study_steps import StudySteps, generated_tokens
 from sweet.training.config import TrainActorConfig
 
 WORDS = 10
@@ -105,9 +104,6 @@ def test_whole_dialogues_have_as_many_tokens_as_sweet_on_more_tasks_and_then_mor
         steps.making(METHODS["rft"])
         newest = configs(steps, RolloutConfig)[-1]
         assert (newest.num_tasks, newest.samples, newest.agent) == (tasks, samples, "micro")
-    equal = StudySteps(steps.cache, steps.sizes.model_copy(update={"equal": "dialogues"}), seed=3)
-    equal.making(METHODS["rft"])
-    assert len(configs(steps, RolloutConfig)) == 3, "they are the offline dialogues"
 
 
 def test_an_online_method_has_the_tokens_of_sweet_and_the_tasks_of_the_other_curves(steps: StudySteps) -> None:
@@ -126,9 +122,6 @@ def test_an_online_method_has_the_tokens_of_sweet_and_the_tasks_of_the_other_cur
     online = config.rollout(validation=True)
     same = ("tasks", "split", "num_tasks", "draw_tasks", "max_turns", "max_tokens", "temperature")
     assert [getattr(played, name) for name in same] == [getattr(online, name) for name in same]
-    equal = StudySteps(steps.cache, steps.sizes.model_copy(update={"equal": "dialogues"}), seed=3)
-    equal.making(METHODS["grpo"])
-    assert configs(steps, TrainOnlineConfig)[-1].generated_tokens == 20 * 5 * WORDS, "those of the offline dialogues"
 
 
 def test_each_judge_chooses_the_best_of_n_replies_at_the_turns_of_the_same_tasks(steps: StudySteps) -> None:
