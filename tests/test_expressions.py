@@ -62,7 +62,6 @@ NOT_FOREIGN = {
     "learn/slurm.py": "a variable's name",
     "llm/gpus.py": "a process's name",
     "llm/pretrained.py": "the name of the user's model",
-    "pipeline/slurm.py": "the user's run",
     "plugin_code.py": "a type",
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",

@@ -30,7 +30,7 @@ from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
 from sweet.llm.servers import URL_OPTIONS, urls_of
-from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_installed, option_value
+from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, not_installed, option_value
 from sweet.tasks.micro import PACKAGED
 from sweet.units import format_duration
 
@@ -38,7 +38,6 @@ EngineChoice = Literal["auto", "vllm", "embedded"]
 
 STARTUP_TIMEOUT = 1800.0
 """Seconds that a vllm may take to become ready: it may have to download and compile first."""
-PROGRESS_INTERVAL = 15.0
 EXIT_TIMEOUT = 3.0
 """Seconds after which the exit of a server has been noticed (its workers are ended first)."""
 SMALL_MODEL_BYTES = 64 << 20
@@ -226,7 +225,7 @@ class LocalServing:
         server = await VllmServer.start(self._settings(model), log, self._environment())
         try:
             self.say(f"vllm is starting; its output goes to {server.log}.")
-            await self._wait_until_healthy(server, started)
+            await server.wait_until_ready(self.startup_timeout, self.say)
             version = await server.version()
         except BaseException as error:
             await server.stop()
@@ -236,25 +235,6 @@ class LocalServing:
         self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
         self.say(f"vllm {version or ''} answers at {server.url} after {format_duration(time.monotonic() - started)}.")
         return _Running(server, version)
-
-    async def _wait_until_healthy(self, server: VllmServer, started: float) -> None:
-        """Wait until the server is ready, printing its progress."""
-        healthy = asyncio.create_task(server.wait_until_healthy())
-        try:
-            while not healthy.done():
-                left = self.startup_timeout - (time.monotonic() - started)
-                if left <= 0:
-                    raise server.failure(f"vllm did not answer within {self.startup_timeout:g} seconds.")
-                await asyncio.wait({healthy}, timeout=min(PROGRESS_INTERVAL, left))
-                if not healthy.done():
-                    lines = last_lines(server.log, 1)
-                    so_far = format_duration(time.monotonic() - started)
-                    self.say(f"vllm is starting, {so_far}: {lines[0][:160] if lines else '…'}")
-            await healthy
-        finally:
-            healthy.cancel()
-            with contextlib.suppress(asyncio.CancelledError, SweetError):
-                await healthy
 
     def _settings(self, model: str) -> VllmSettings:
         options = list(DEFAULT_OPTIONS)

@@ -15,8 +15,9 @@ import re
 import shutil
 import signal
 import sys
+import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,11 @@ from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter
 from sweet.llm.servers import bind, url_of
+from sweet.regular import open_descriptor
+from sweet.units import format_duration
 
 HEALTH_PAUSE = 0.25
+PROGRESS_INTERVAL = 15.0
 HEALTH_TIMEOUT = 5.0
 TERM_TIMEOUT = 20.0
 """Seconds that vLLM has to end after SIGTERM before it is killed."""
@@ -128,7 +132,13 @@ def _module(name: str, adapter: Adapter) -> str:
 
 
 class VllmServer:
-    """A running `vllm serve`. Created by `start`; `stop` must be called."""
+    """A running `vllm serve`. Created by `start`; `stop` must be called.
+
+    Attributes:
+        name: what messages call it.
+    """
+
+    name = "vllm"
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path, log_start: int) -> None:
         self.process = process
@@ -139,12 +149,19 @@ class VllmServer:
         self._end = asyncio.create_task(process.wait())
 
     @classmethod
-    async def start(cls, settings: VllmSettings, log: Path, environment: Mapping[str, str] | None = None) -> VllmServer:
+    async def start(
+        cls,
+        settings: VllmSettings,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> VllmServer:
         """Start the server without waiting until it is ready.
 
         Args:
             log: the file that its output is appended to.
             environment: that of this process if not given.
+            pass_fds: descriptors that it inherits.
 
         Raises:
             UsageError: vllm is not installed, or the port is taken.
@@ -156,8 +173,8 @@ class VllmServer:
         with bind(settings.host, settings.port) as socket:
             port = socket.getsockname()[1]
         settings = VllmSettings(**{**vars(settings), "port": port})
-        with log.open("ab") as output:
-            log_start = output.tell()
+        with os.fdopen(open_descriptor(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
+            log_start = os.fstat(output.fileno()).st_size
             process = await asyncio.create_subprocess_exec(
                 *supervisor.supervised(command(program, settings), ORPHAN_TIMEOUT),
                 env=environment,
@@ -165,6 +182,7 @@ class VllmServer:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         return cls(process, url_of(settings.host, port), log, log_start)
 
@@ -179,6 +197,33 @@ class VllmServer:
             if self._end.done():
                 raise self.failure()
         self._answered = True
+
+    async def wait_until_ready(self, timeout: float, say: Callable[[str], None]) -> None:
+        """Wait until the server is ready, and tell how far it is.
+
+        Args:
+            timeout: seconds that it may take.
+
+        Raises:
+            SweetError: it ended before, or is not ready in time.
+        """
+        started = time.monotonic()
+        healthy = asyncio.create_task(self.wait_until_healthy())
+        try:
+            while not healthy.done():
+                left = timeout - (time.monotonic() - started)
+                if left <= 0:
+                    raise self.failure(f"{self.name} did not answer within {timeout:g} seconds.")
+                await asyncio.wait({healthy}, timeout=min(PROGRESS_INTERVAL, left))
+                if not healthy.done():
+                    lines = last_lines(self.log, 1, self._log_start)
+                    so_far = format_duration(time.monotonic() - started)
+                    say(f"{self.name} is starting, {so_far}: {lines[0][:160] if lines else '…'}")
+            await healthy
+        finally:
+            healthy.cancel()
+            with suppress(asyncio.CancelledError, SweetError):
+                await healthy
 
     async def ended(self) -> None:
         """Wait until the process has ended; cancelling this does not end it."""
@@ -197,7 +242,7 @@ class VllmServer:
         """The error for a server that ended unexpectedly, or for `what`, with the last lines of its log."""
         output = "\n".join(last_lines(self.log, start=self._log_start))
         return SweetError(
-            (what or f"vllm ended with status {self.process.returncode}.")
+            (what or f"{self.name} ended with status {self.process.returncode}.")
             + (f" Its last lines:\n{output}" if output else ""),
             where=self.log,
             fix="read the log; options after -- are passed to vllm, e.g. -- --max-model-len 4096",

@@ -7,8 +7,7 @@
     plan        what changed settings would repeat, and the plan of --dry-run
     stage       one call: checks, servers, the loop
     metrics     the results, with what tokens cost (prices)
-    servers     starts and ends the servers that a stage needs (phases), on GPUs of their own (placement)
-    slurm       the script that runs it as a job of Slurm
+    servers     starts and ends the servers that a stage needs (phases), on GPUs of their own
 
 Nothing is kept but the run: a step is a stage with its settings, and it is finished where the manifest says so. So the
 same command continues wherever the last one stopped.

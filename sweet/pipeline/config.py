@@ -31,17 +31,11 @@ class LoopConfig(
     for a new run micro with the packaged agent, and paper with any other."""
     set_: list[str] = Field(default_factory=list, json_schema_extra=about("Method", OPERATIONAL))
     """An option of a stage, as STAGE.OPTION=VALUE (rank.fraction=0.2), instead of the recipe's; may be given several
-    times. evaluation.OPTION is one of the rollouts that only evaluate; servers.sim.OPTION, slurm.OPTION and
-    prices.agent.OPTION are those of the other tables."""
+    times. evaluation.OPTION is one of the rollouts that only evaluate; servers.sim.OPTION and prices.agent.OPTION are
+    those of the other tables."""
     algorithm: str = Field(default="sweet", json_schema_extra=about("Method"))
     """What the actor learns by: sweet; a credit rule that learns online in many small steps (grpo, rloo, rft, …); one
     that learns from recorded dialogues (multi-turn-dpo); or that of an installed package. docs/credit.md lists all."""
-    eval_sim: list[str] = Field(default=[], json_schema_extra=about("Simulated human"))
-    """Evaluate each agent on the test tasks with this human too, which it does not learn with; both rates are shown."""
-    eval_sim_url: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human", OPERATIONAL))
-    """OpenAI-compatible server of that human; may be given several times. Without --eval-sim it is that of --sim."""
-    eval_persona: list[str] = Field(default=[], json_schema_extra=about("Simulated human"))
-    """How that human speaks, as in rollout; without --eval-sim it is the human of --sim with this persona."""
     rounds: int = Field(default=1, ge=1, json_schema_extra=about("Method"))
     """Actors trained one after the other: each plays the training tasks for the next, which learns from all rounds. An
     algorithm that learns online has one round, of train-online.steps."""
@@ -64,5 +58,3 @@ class LoopConfig(
     redo: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Do finished steps again whose settings have changed since; otherwise changed settings are refused, with what they
     would repeat."""
-    slurm: bool = Field(default=False, json_schema_extra=about("Machine", OPERATIONAL))
-    """Print a script for sbatch that does this on the resources of the recipe's table [slurm], and do nothing."""

@@ -57,7 +57,7 @@ def logging_rounds(
 
 def _numbers(record: LoopRound) -> dict[str, Any]:
     """Return the metrics of a round as numbers by their names."""
-    rates = {name: getattr(record, name) for name in ("test", "validation", "other_human_test", "leak_rate")}
+    rates = {name: getattr(record, name) for name in ("test", "validation", "leak_rate")}
     found: dict[str, Any] = {name: rate.value for name, rate in rates.items() if isinstance(rate, Rate)}
     costs = {"cost": record.cost, "cost_per_solved_task": record.cost_per_solved_task}
     return found | record.usage.as_json() | costs

@@ -33,7 +33,6 @@ from sweet.pipeline.steps import Step, Steps
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import NoPreference
 from sweet.ranking.config import RankConfig
-from sweet.rollouts.assignments import plan_humans
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.tokens import TokensByRole, total
@@ -70,9 +69,6 @@ AS_ROLLOUT = frozenset(
 """Options of [rollout] by which an online training plays too, unless its own table says otherwise."""
 AS_EVAL = frozenset(("sandbox", "workers", "similarity"))
 """Options of [eval] by which it scores."""
-
-OTHER_HUMAN = "test by another human"
-"""Title of the evaluation on test tasks with the human of `--eval-sim`."""
 
 
 def step_name(number: int, title: str) -> str:
@@ -176,8 +172,7 @@ class Loop:
         """Evaluate the agent that the newest round ends with."""
         played = self.rounds[-1]
         played.agent = agent
-        others = [*([OTHER_HUMAN] if self.other_human else []), *([VALIDATION] if self.selects else [])]
-        for split in (TEST, *others):
+        for split in (TEST, *([VALIDATION] if self.selects else [])):
             scores = self._play(split, agent, played.number)
             played.rates[split] = rate_of(scores.metrics, self.metric)
             if split == TEST and LEAKS in scores.metrics:
@@ -198,15 +193,6 @@ class Loop:
                 f"Round {number}: the human leaked the solution in {now} of the dialogues on test tasks, in {before} "
                 "at the start. The agent may be learning to make it leak: look at dialogues before you trust its rate."
             )
-
-    @property
-    def other_human(self) -> bool:
-        """Whether agents are evaluated with another human, too."""
-        return bool(self.config.eval_sim or self.config.eval_persona)
-
-    def human(self, split: str) -> str:
-        """Return the name of the human of an evaluation."""
-        return plan_humans(self.kind, self.rollout(split, self.config.agent, 0)).title
 
     def learn(self, number: int) -> Step:
         """Let the newest agent play the training tasks, learn from that, and return the actor."""
@@ -342,11 +328,6 @@ class Loop:
             number: the round. All evaluations have the same seed.
         """
         config, evaluates = self.config, split != TRAIN
-        by_other = split == OTHER_HUMAN
-        split = TEST if by_other else split
-        sim, sim_url = config.sim, config.sim_url
-        if by_other and (config.eval_sim or config.eval_sim_url):
-            sim, sim_url = config.eval_sim or config.sim, config.eval_sim_url
         return self._made(
             RolloutConfig,
             *("rollout", "evaluation") if evaluates else ("rollout",),
@@ -358,9 +339,8 @@ class Loop:
             holdout_validation=self.holdout.validation,
             agent=agent,
             agent_url=self._agent_urls(agent),
-            sim=sim,
-            sim_url=list(sim_url),
-            persona=(config.eval_persona if by_other else None) or None,
+            sim=config.sim,
+            sim_url=list(config.sim_url),
             num_tasks=config.eval_tasks if evaluates else config.train_tasks,
             samples=config.eval_samples if evaluates else config.samples,
             new=config.redo,
@@ -405,9 +385,6 @@ class Loop:
         priced: dict[str, Any] = {}
         if self.recipe.prices is not None:
             priced["cost"] = self.recipe.prices.cost(self.cache.tokens())
-        humans: dict[str, Any] = {}
-        if self.other_human:
-            humans = {"human": self.human(TEST), "other_human": self.human(OTHER_HUMAN)}
         return LoopMetrics(
             algorithm=self.algorithm.name,
             metric=self.metric,
@@ -420,7 +397,6 @@ class Loop:
             steps=steps,
             seconds=round(sum(steps.values()), 1),
             **priced,
-            **humans,
         )
 
     def _round(self, played: PlayedRound) -> LoopRound:
@@ -428,8 +404,6 @@ class Loop:
         more: dict[str, Any] = {}
         if played.leaks is not None:
             more["leak_rate"] = played.leaks
-        if OTHER_HUMAN in played.rates:
-            more["other_human_test"] = played.rates[OTHER_HUMAN]
         if VALIDATION in played.rates:
             more["validation"] = played.rates[VALIDATION]
         if self.recipe.prices is not None:

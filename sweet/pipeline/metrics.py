@@ -36,8 +36,6 @@ class LoopRound(Record):
     """the agent that is evaluated: the starting model, or the id of an actor"""
     test: AnyRate
     """its rate on test tasks, with interval"""
-    other_human_test: AnyRate | None = None
-    """with --eval-sim or --eval-persona: its rate on the same test tasks with that human"""
     validation: AnyRate | None = None
     """the same on validation tasks, where they are played"""
     leak_rate: AnyRate | None = None
@@ -66,10 +64,6 @@ class LoopMetrics(Record):
     """rate of the starting agent on test tasks, with interval"""
     after: AnyRate
     """rate of the agent that is kept on the same tasks, with interval"""
-    human: str | None = None
-    """with --eval-sim or --eval-persona: the human of test, which agents learn with"""
-    other_human: str | None = None
-    """with --eval-sim or --eval-persona: that human"""
     ended_early: bool
     """whether it ended before the last round, because the actor no longer improved on validation tasks"""
     steps: dict[str, float]

@@ -22,7 +22,6 @@ from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.prepare import judge_name
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model
 from sweet.stages.base import StageConfig
@@ -37,12 +36,10 @@ class Phase:
     """Attributes:
     models: the models that have a server.
     computes: the number of GPUs that the stage itself computes on, at least.
-    split: that the human knows the tasks of.
     """
 
     models: Mapping[Role, str]
     computes: int
-    split: str = "train"
 
 
 @contextmanager
@@ -56,7 +53,7 @@ def serving(servers: Servers, config: StageConfig) -> Iterator[StageConfig]:
     if phase is None:
         yield config
         return
-    with servers.running(phase.models, split=phase.split, computes=phase.computes) as urls:
+    with servers.running(phase.models, computes=phase.computes) as urls:
         yield config.model_copy(update={f"{role}_url": addresses for role, addresses in urls.items()})
 
 
@@ -93,12 +90,10 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     if isinstance(config, TrainConfig):
         return Phase({}, computes=1)
     models: dict[Role, tuple[str, list[str]]] = {}
-    split = "train"
     judge: str | None = None
     if isinstance(config, RolloutConfig):
-        split = config.split
         models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": _human(config, served)}
-        judge = judge_name(config) if config.best_of else None
+        judge = (config.judge or "critic") if config.best_of else None
     elif isinstance(config, TrainOnlineConfig):
         human = _human(config, served)
         needed = "sim" in served and not human[1] and has_model(human[0])
@@ -117,7 +112,6 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     return Phase(
         {role: model for role, model in here.items() if role in served},
         computes=int(judge in (*CRITIC_JUDGES, LOOKAHEAD) or any(role not in served for role in here)),
-        split=split,
     )
 
 

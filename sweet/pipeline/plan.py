@@ -1,4 +1,4 @@
-"""What `sweet train` would do: the plan of `--dry-run`, and what changed settings would repeat.
+"""What `sweet train` would do: the plan of `--dry-run`, what changed settings would repeat, and what is checked first.
 
 Both walk the loop with steps that do nothing. The walk passes evaluations that are not finished, which no other step
 needs, and ends at the first other step that is not: the inputs of those after it do not exist yet. Of these, rollouts
@@ -8,16 +8,20 @@ are planned as the starting agent's, and for the other stages the plan has the m
 from __future__ import annotations
 
 import math
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from sweet.errors import UsageError
+from sweet.credit.registry import credit_rule
+from sweet.datasets.checking import DataCheckConfig, run_data_check
+from sweet.errors import InputError, UsageError
 from sweet.pipeline.algorithm import ONLINE
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import OTHER_HUMAN, Loop, step_name
+from sweet.pipeline.loop import Loop, step_name
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
 from sweet.pipeline.recipe import Recipe, read_run, resolve
 from sweet.pipeline.steps import Step, StepCache, StepMissing
@@ -28,7 +32,8 @@ from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
 from sweet.runs.tokens import TokensByRole
 from sweet.stages.base import Reporter, Silent, StageConfig
-from sweet.tasks.splits import TEST, TRAIN, VALIDATION
+from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
+from sweet.units import count
 
 UNPLAYED = 2**31 - 1
 """A seed that no round has."""
@@ -59,7 +64,7 @@ class Walk:
         found = None if self._cache is None else self._cache.find(config)
         if found is None:
             self.missing = self.missing or config
-            if title.endswith((TEST, VALIDATION, OTHER_HUMAN)):
+            if title.endswith((TEST, VALIDATION)):
                 return _NOT_PLAYED
             raise StepMissing
         self.finished.append(title)
@@ -86,8 +91,7 @@ def outline(recipe: Recipe, selects: bool) -> list[str]:
     Args:
         selects: whether validation tasks are played.
     """
-    other = [OTHER_HUMAN] if recipe.train.eval_sim or recipe.train.eval_persona else []
-    splits = (TEST, *other, *([VALIDATION] if selects else []))
+    splits = (TEST, *([VALIDATION] if selects else []))
     evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
     titles = [step_name(0, title) for title in evaluation]
     algorithm = recipe.algorithm
@@ -134,6 +138,56 @@ def check_changes(run: Run, recipe: Recipe) -> None:
         )
 
 
+def check_online_training(run: Run, loop: Loop) -> None:
+    """Check the options of an online training before a dialogue is paid for.
+
+    Raises:
+        UsageError: an option of the rule is wrong, the kind of task cannot be trained online, or the model cannot be
+            trained.
+    """
+    config = loop.online()
+    credit_rule(config.algorithm, config.rule_option, "algorithm")
+    if not loop.algorithm.asks_critic and StepCache(run, Silent()).find(config) is None:
+        plan_of(run, config)
+
+
+def check_file(loop: Loop, reporter: Reporter) -> None:
+    """Check the tasks of a file as `sweet data check` does, before the first dialogue is paid for.
+
+    Raises:
+        UsageError: the file has no tasks to train on, or none to test on.
+        InputError: a task cannot be scored, unless the recipe says that rollouts skip it; names the line of the first.
+        SweetError: there is no sandbox, or no browser.
+    """
+    if loop.kind.has_dataset(loop.source) or not Path(loop.source).is_file():
+        return
+    for split in (TRAIN, TEST):
+        load_split(loop.kind, loop.source, split, loop.holdout)
+    config = DataCheckConfig(task=loop.config.task, sandbox=loop.recipe.of("eval").get("sandbox", "auto"))
+    found = run_data_check(loop.source, config, reporter).metrics
+    unusable = [finding for finding in found.findings if finding.unusable]
+    every = f"sweet data check {shlex.quote(loop.source)} --task {loop.config.task} lists them"
+    if unusable and not loop.recipe.of("rollout").get("skip_invalid"):
+        first = unusable[0]
+        raise InputError(
+            f"{found.unusable:,} of {count(found.tasks, 'task')} cannot be scored; {first.task}: {first.what}.",
+            path=Path(loop.source),
+            line=first.line,
+            fix=f"{first.fix} ({every}), or --set rollout.skip-invalid=true",
+        )
+    counts = Counter(finding.problem for finding in found.findings)
+    if counts:
+        problems = ", ".join(f"{count} {problem}" for problem, count in counts.items())
+        reporter.warn(f"Of {count(found.tasks, 'task')}: {problems}; {every}.")
+
+
+def plan_of(run: Run | None, config: StageConfig) -> dict[str, Any]:
+    """Return what `--dry-run` of a stage itself plans."""
+    stage = next(stage for stage in STAGES if stage.config is type(config))
+    planned: dict[str, Any] = stage.plan(run, config, Silent()).as_json()
+    return planned
+
+
 def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopPlan:
     """Return the plan of `run_train`; `run` is None where there is no run yet."""
     recipe = resolve(config, None if run is None else run.path)
@@ -151,7 +205,7 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
             steps.append(PlannedStep(step=title, status="done"))
             continue
         following = not any(step.status == "next" for step in steps)
-        work = plans.of(walked.missing) if following and walked.missing is not None else plans.expected(title)
+        work = plan_of(run, walked.missing) if following and walked.missing is not None else plans.expected(title)
         steps.append(PlannedStep(step=title, status="next" if following else "to do", work=work))
     again: list[str] = []
     if run is not None and before is not None and changed:
@@ -174,12 +228,6 @@ class _Plans:
         self.rank = RankConfig.model_validate(recipe.of("rank"))
         self.pairs = PairConfig.model_validate(recipe.of("pair")).pairs
         self._rollouts: dict[str, dict[str, Any]] = {}
-
-    def of(self, config: StageConfig) -> dict[str, Any]:
-        """Return what `--dry-run` of the stage itself plans."""
-        stage = next(stage for stage in STAGES if stage.config is type(config))
-        planned: dict[str, Any] = stage.plan(self.run, config, Silent()).as_json()
-        return planned
 
     def expected(self, title: str) -> dict[str, Any] | None:
         """Return the plan of a step whose inputs do not exist; the most that it can be where that is not known."""
@@ -205,7 +253,7 @@ class _Plans:
         """Return the plan of an online training; only its dialogues if it asks a critic, which is not trained yet."""
         config = self.loop.online()
         if not self.loop.algorithm.asks_critic:
-            return self.of(config)
+            return plan_of(self.run, config)
         steps = config.most_steps
         return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
 
@@ -213,5 +261,5 @@ class _Plans:
         if split not in self._rollouts:
             # With a seed of its own it is not one of those that are played already.
             played = self.loop.rollout(split, self.agent, 1).model_copy(update={"seed": UNPLAYED})
-            self._rollouts[split] = self.of(played)
+            self._rollouts[split] = plan_of(self.run, played)
         return self._rollouts[split]

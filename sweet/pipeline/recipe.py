@@ -7,7 +7,6 @@
     [train-actor.RULE]  [train-online.RULE]  options where the actor learns by this credit rule, over those of the table
     [rank.JUDGE]  options where this judge ranks: a critic's variant (advantage, no-info, regression), oracle, llm, …
     [servers.sim]  [servers.agent]  [servers.judge]  the servers that sweet train starts and ends
-    [slurm]       the resources of a Slurm job
     [prices.agent]  [prices.sim]  [prices.judge]  the price of a million tokens: prompt, completion
 
 Keys above the tables apply to every stage that has such an option, as in the file of `--config`. What the loop itself
@@ -21,7 +20,7 @@ the defaults as comments.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -38,7 +37,6 @@ from sweet.judges.options import JudgeName
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.slurm import SlurmTable
 from sweet.pipeline.tables import ServersTable
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
@@ -79,7 +77,7 @@ BY_CHOICE = ("rank", "train-actor", ONLINE)
 
 M = TypeVar("M", bound=BaseModel)
 
-EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, "slurm": SlurmTable, TABLE: Prices}
+EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, TABLE: Prices}
 """The tables that are of no stage."""
 
 _ALWAYS = {"verify", "from_", "resume", "prices", "max_cost", "push"}
@@ -88,7 +86,7 @@ _PLAYED = _ALWAYS | {
     *("num_tasks", "samples", "new", "critic"),
 }
 MANAGED: dict[str, set[str]] = {
-    TRAIN: {"recipe", "set_", "redo", "slurm", "prices"},
+    TRAIN: {"recipe", "set_", "redo", "prices"},
     "rollout": _PLAYED,
     "evaluation": _PLAYED,
     "eval": _ALWAYS | {"compare", "flips", "allow_different"},
@@ -118,29 +116,14 @@ class Recipe:
         train: the options of the loop.
         options: of each stage's table, those that were given, by field.
         by_choice: of a table of `BY_CHOICE`, those that were given for a judge or a credit rule, by its name and field.
-        extras: the tables that are of no stage, by name (`EXTRAS`).
+        servers, prices: the tables of these names.
     """
 
     train: LoopConfig
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    by_choice: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    extras: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def servers(self) -> ServersTable:
-        found = self.extras.get("servers", ServersTable())
-        assert isinstance(found, ServersTable)
-        return found
-
-    @property
-    def slurm(self) -> SlurmTable:
-        found = self.extras.get("slurm", SlurmTable())
-        assert isinstance(found, SlurmTable)
-        return found
-
-    @property
-    def prices(self) -> Prices | None:
-        return self.extras.get(TABLE)
+    by_choice: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    servers: ServersTable = field(default_factory=ServersTable)
+    prices: Prices | None = None
 
     @property
     def algorithm(self) -> Algorithm:
@@ -198,8 +181,9 @@ class Recipe:
             lines.append("")
             for choice, own in self.by_choice.get(table, {}).items():
                 lines += [f"[{table}.{choice}]", *(_line(name, value) for name, value in own.items()), ""]
-        for name, extra in self.extras.items():
-            lines.append(tomli_w.dumps({name: extra.model_dump(mode="json", exclude_unset=True)}))
+        for name, extra in (("servers", self.servers), (TABLE, self.prices)):
+            if extra is not None and extra.model_fields_set:
+                lines.append(tomli_w.dumps({name: extra.model_dump(mode="json", exclude_unset=True)}))
         return "\n".join(lines)
 
 
@@ -226,20 +210,23 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         InputError: the file, or that of the prices, cannot be read.
     """
     given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
-    base = _base(config, given, run)
+    document, source = _document(config, given, run)
+    found = _checked(document, source)
     listed: set[str] = set()
     for assignment in config.set_:
-        base = _with(base, assignment, listed)
-    train = LoopConfig.model_validate(base.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
-    extras = dict(base.extras) if config.prices is None else {**base.extras, TABLE: read_prices(config.prices)}
-    found = replace(base, train=train, extras=extras)
+        _assign(document, assignment, listed)
+        found = _checked(document, f"--set {assignment}")
+    train = LoopConfig.model_validate(found.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
+    prices = found.prices if config.prices is None else read_prices(config.prices)
+    found = replace(found, train=train, prices=prices)
     found.algorithm.check_given(given, config.set_)
     return found
 
 
 def read_run(run: Path) -> Recipe | None:
     """Return the recipe of a run; None where it has none."""
-    return read_recipe(run / RECIPE) if (run / RECIPE).exists() else None
+    path = run / RECIPE
+    return _checked(_read(path), str(path)) if path.exists() else None
 
 
 def write_run(recipe: Recipe, run: Path) -> None:
@@ -248,18 +235,15 @@ def write_run(recipe: Recipe, run: Path) -> None:
         file.write(redacted(recipe.text(run)).encode())
 
 
-def _base(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> Recipe:
-    own = None if run is None or config.recipe is not None else read_run(run)
-    return _named(config, given) if own is None else own
-
-
-def _named(config: LoopConfig, given: Mapping[str, Any]) -> Recipe:
-    """Return the recipe that a call names, or the packaged one that suits the agent."""
+def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> tuple[dict[str, Any], str]:
+    """Return the recipe that a call names, of its run, or the packaged one that suits the agent; and where it is."""
+    if run is not None and config.recipe is None and (run / RECIPE).exists():
+        return _read(run / RECIPE), str(run / RECIPE)
     packaged_agent = given.get("agent", "micro") in PACKAGED
     name = config.recipe or ("micro" if packaged_agent and config.task == "code" else "paper")
     known = packaged()
     if name in known:
-        return parse(known[name].read_text(encoding="utf-8"), f"recipe {name}")
+        return tomllib.loads(known[name].read_text(encoding="utf-8")), f"recipe {name}"
     path = Path(name)
     if not path.exists() and path.suffix != ".toml":
         raise UsageError(
@@ -267,18 +251,11 @@ def _named(config: LoopConfig, given: Mapping[str, Any]) -> Recipe:
             where="--recipe",
             fix=f"a TOML file, or one of {', '.join(sorted(known))}",
         )
-    return read_recipe(path)
+    return _read(path), str(path)
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Return the recipe of a file.
-
-    Raises:
-        UsageError: an unknown table or option, or an invalid value.
-        InputError: it cannot be read, or is not TOML.
-    """
-    text = read_text(path, "recipe", lambda: read_regular(path, LARGEST))
-    return parse(text, str(path))
+def _read(path: Path) -> dict[str, Any]:
+    return parse_toml(read_text(path, "recipe", lambda: read_regular(path, LARGEST)), path)
 
 
 def parse(text: str, source: str) -> Recipe:
@@ -291,7 +268,10 @@ def parse(text: str, source: str) -> Recipe:
         UsageError: an unknown table or option, or an invalid value.
         InputError: it is not TOML.
     """
-    document = parse_toml(text, Path(source))
+    return _checked(parse_toml(text, Path(source)), source)
+
+
+def _checked(document: Mapping[str, Any], source: str) -> Recipe:
     shared = {key: value for key, value in document.items() if not isinstance(value, dict)}
     options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for key, value in shared.items():
@@ -314,8 +294,10 @@ def parse(text: str, source: str) -> Recipe:
     assert isinstance(train, LoopConfig)
     given = {table: config.model_dump(exclude_unset=True) for table, config in checked.items()}
     by_choice = {table: own for table in BY_CHOICE if (own := _by_choice(table, document.get(table, {}), source))}
-    extras = {name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document}
-    return Recipe(train, given, by_choice, extras)
+    extras: dict[str, Any] = {
+        name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document
+    }
+    return replace(Recipe(train, given, by_choice), **extras)
 
 
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
@@ -336,59 +318,32 @@ def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, 
     return found
 
 
-def _with(recipe: Recipe, assignment: str, listed: set[str]) -> Recipe:
-    """Return the recipe with one `--set STAGE.OPTION=VALUE`.
+def _assign(document: dict[str, Any], assignment: str, listed: set[str]) -> None:
+    """Put one `--set TABLE.OPTION=VALUE` into a document.
 
     Args:
         listed: options that are lists and were set before it by the same call, to which a further value is added.
     """
     name, equals, text = assignment.partition("=")
-    table, dot, key = name.strip().partition(".")
-    if not (equals and dot):
+    table, *path = name.strip().split(".")
+    if not (equals and path):
         raise UsageError("This is not STAGE.OPTION=VALUE.", where=f"--set {assignment}", fix="--set rank.fraction=0.2")
-    source = f"--set {assignment}"
-    if table not in (*TABLES, *EXTRAS):
-        raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    if table in EXTRAS:
-        return _with_extra(recipe, table, key.replace("-", "_").split("."), value, source)
-    field_ = _option(table, key, source)
-    if isinstance(TABLES[table].default_settings()[field_], list) and not isinstance(value, list):
-        option = f"{table}.{field_}"
-        before = recipe.train.model_dump() if table == TRAIN else recipe.of(table)
-        value = [*(before.get(field_, []) if option in listed else []), value]
-        listed.add(option)
-    if table == TRAIN:
-        settings = recipe.train.model_dump(exclude_unset=True) | {field_: value}
-        checked = _config(TRAIN, settings, source)
-        assert isinstance(checked, LoopConfig)
-        return replace(recipe, train=checked)
-    config = _config(table, {**recipe.options.get(table, {}), field_: value}, source)
-    others = {
-        choice: {name: own for name, own in options.items() if name != field_}
-        for choice, options in recipe.by_choice.get(table, {}).items()
-    }
-    options = {**recipe.options, table: config.model_dump(exclude_unset=True)}
-    return replace(recipe, options=options, by_choice=recipe.by_choice | ({table: others} if others else {}))
-
-
-def _with_extra(recipe: Recipe, table: str, path: Sequence[str], value: Any, source: str) -> Recipe:
-    """Return the recipe with a value in a table that is of no stage.
-
-    Args:
-        path: the key below the table, and below the tables in it.
-    """
-    before = recipe.extras.get(table)
-    values: dict[str, Any] = {} if before is None else before.model_dump(mode="json", exclude_unset=True)
-    inner = values
-    for part in path[:-1]:
-        inner[part] = dict(inner[part]) if isinstance(inner.get(part), Mapping) else {}
+    inner = document
+    for part in (table, *path[:-1]):
+        inner[part] = dict(inner[part]) if isinstance(inner.get(part), dict) else {}
         inner = inner[part]
+    option = _field(TABLES[table], path[-1]) if table in TABLES else None
+    if option and isinstance(TABLES[table].default_settings()[option], list) and not isinstance(value, list):
+        value = [*(inner[path[-1]] if name in listed else []), value]
+        listed.add(name)
+    for own in (inner, *(one for one in inner.values() if table in BY_CHOICE and isinstance(one, dict))):
+        for key in [key for key in own if spelled(key) == spelled(path[-1])]:
+            del own[key]
     inner[path[-1]] = value
-    return replace(recipe, extras={**recipe.extras, table: _valid(EXTRAS[table], table, values, source)})
 
 
 def _field(config: type[StageConfig], key: str) -> str | None:

@@ -1,48 +1,79 @@
-"""The servers of `sweet train`: the simulated human, the agent and the judge, each by address or started here.
+"""The servers of `sweet train`: the simulated human, the agent and the judge.
 
 The loop works in phases, and each names the roles that it needs with their models: the evaluation before the first
 round needs the human and the agent, the ranking the agent, a training none. At the start of a phase the GPUs are
-divided anew (`sweet.pipeline.placement`). Servers that the phase needs on the same GPUs with the same model keep
+divided anew (`place`). Servers that the phase needs on the same GPUs with the same model keep
 running, the others are ended, and those that are missing are started at the same time. So the human is started once
 for the evaluation and the dialogues after it, the agent is replaced when a new actor plays, and a training has all
 GPUs.
 
-A stage runs in the process of `sweet train`, on the first GPU, which is left for it if it computes (`computes`); an
-online training on several devices needs as many GPUs. A vllm that a stage starts itself, for a model without a server,
-gets the GPUs that no server uses (`sweet.llm.gpus.in_use`).
+The stage gets the first GPUs, the servers those from the end: a stage that computes in the process of `sweet train`
+uses the first GPU, and holds some of its memory afterwards; an online training on several devices needs as many GPUs.
+The servers are placed in the order of `ROLES`, so the human's is on the same GPUs in every phase and can keep running.
+A vllm that a stage starts itself, for a model without a server, gets the GPUs that no server uses (`in_use`).
+
+The servers of a run hold a lock, which the system releases when the last of them has ended: a `sweet train` that was
+killed and is started again waits until the GPUs are free.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
+from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
-from sweet.llm.local import DEFAULT_OPTIONS, PROGRESS_INTERVAL, server_environment
-from sweet.llm.scripted import SCRIPTED
-from sweet.pipeline.placement import Placement, Request, place
-from sweet.pipeline.server_process import POLL_INTERVAL, Command, ServerProcess, server_lock
+from sweet.llm.local import DEFAULT_OPTIONS, ROLE_NAMES, server_environment
+from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, is_healthy
 from sweet.pipeline.tables import ServerTable
+from sweet.regular import make_folder, open_descriptor
 from sweet.runs.run import Run
 from sweet.runs.store import Store
 from sweet.stages.base import Reporter
+from sweet.tasks.registry import task_kind
 from sweet.units import format_duration
+
+G = TypeVar("G")
 
 ROLES: tuple[Role, ...] = ("sim", "judge", "agent")
 """In the order of placement: the human's model is the same in all phases."""
-NAMES: dict[Role, str] = {"sim": "the simulated human", "judge": "the judge", "agent": "the agent"}
 
 EXIT_TIMEOUT = 3.0
 """Seconds in which the end of a server is noticed after a stage could not reach it."""
+LOCK_TIMEOUT = TERM_TIMEOUT + 15
+"""Seconds to wait for the servers of an earlier `sweet train`."""
+POLL_INTERVAL = 0.05
+READ_LOG = "read the log; the same command continues"
+
+
+@dataclass
+class _Server:
+    """The vllm of a role. Two are equal where one can be used for the other.
+
+    Attributes:
+        variables: environment variables that differ from those of this process.
+        process: once it is started.
+    """
+
+    role: Role
+    settings: VllmSettings
+    variables: dict[str, str]
+    process: VllmServer = field(init=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"The server of {ROLE_NAMES[self.role].lower()}"
 
 
 class Servers:
@@ -51,7 +82,7 @@ class Servers:
     Args:
         tables: the servers by role; a role without a table has none.
         log: the log of the attempt: those of the servers are next to it.
-        task, tasks: of the rollouts; the scripted human needs them, and a server that is shown pages.
+        task: of the rollouts; a server that is shown pages needs it.
     """
 
     def __init__(
@@ -62,21 +93,18 @@ class Servers:
         reporter: Reporter,
         *,
         task: str = "code",
-        tasks: str | None = None,
     ) -> None:
-        self.run, self.tables, self.log, self.reporter = run, dict(tables), log, reporter
-        self.task, self.tasks = task, tasks
+        self.run, self.tables, self.log, self.reporter, self.task = run, dict(tables), log, reporter, task
         self._environment = server_environment()
-        self._running: dict[Role, ServerProcess] = {}
+        self._running: dict[Role, _Server] = {}
+        self._runner = asyncio.Runner()  # of the event loop that watches their processes
         self._open = ExitStack()
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @cached_property
@@ -84,9 +112,9 @@ class Servers:
         """The GPUs that this process may use."""
         return visible_gpus(self._environment)
 
-    def place(self, models: Mapping[Role, str], computes: int = 0) -> Placement[Role, Gpu]:
+    def place(self, models: Mapping[Role, str], computes: int = 0) -> Placement[Gpu]:
         """Divide the GPUs for a phase; arguments and errors are those of `running`."""
-        started = [role for role in ROLES if role in models and role in self.tables and not self.tables[role].url]
+        started = [role for role in ROLES if role in models and role in self.tables]
         requests = [
             Request(role, self._gpus_of(role), None if table.replicas == "fill" else table.replicas)
             for role in started
@@ -96,14 +124,11 @@ class Servers:
         return place(gpus, requests, computes if gpus else 0)
 
     @contextmanager
-    def running(
-        self, models: Mapping[Role, str], *, split: str = "train", computes: int = 0
-    ) -> Iterator[dict[Role, list[str]]]:
+    def running(self, models: Mapping[Role, str], *, computes: int = 0) -> Iterator[dict[Role, list[str]]]:
         """Run the servers of a phase, and yield their addresses; a role without a table has none.
 
         Args:
             models: the roles that the phase needs, and the model of each as the stages name it.
-            split: that the scripted human must know the tasks of.
             computes: number of GPUs that the stage computes on, which are left for it.
 
         Raises:
@@ -112,17 +137,19 @@ class Servers:
             ServerError: a server ended, or did not answer, so that the stage failed.
         """
         placement = self.place(models, computes)
-        wanted = {role: self._command(role, models[role], split, gpus) for role, gpus in placement.servers.items()}
+        wanted = {role: self._server(role, models[role], gpus) for role, gpus in placement.servers.items()}
         _release_memory()
-        self._stop({role for role, server in self._running.items() if wanted.get(role) != server.command})
-        self._stop({role for role, server in self._running.items() if not self._is_well(server)})
+        self._stop({role for role, server in self._running.items() if wanted.get(role) != server})
+        for role, server in list(self._running.items()):
+            if not is_healthy(server.process.url):
+                self.reporter.warn(f"{server.name} at {server.process.url} does not answer; it is started again.")
+                self._stop([role])
         try:
-            self._start({role: command for role, command in wanted.items() if role not in self._running})
+            self._runner.run(self._start([server for role, server in wanted.items() if role not in self._running]))
         except BaseException:
-            self.close()
+            self._stop(self._running)
             raise
-        urls = {role: list(self.tables[role].url) for role in models if role in self.tables}
-        urls |= {role: [str(self._running[role].url)] for role in wanted}
+        urls = {role: [self._running[role].process.url] for role in wanted}
         with in_use(gpu for gpus in placement.servers.values() for gpu in gpus):
             try:
                 yield urls
@@ -134,112 +161,168 @@ class Servers:
     def close(self) -> None:
         """End all servers."""
         try:
-            self._stop(set(self._running))
+            self._stop(self._running)
         finally:
+            self._runner.close()
             self._lock = None
             self._open.close()
 
     def _gpus_of(self, role: Role) -> int:
         table = self.tables[role]
-        if table.gpus is not None or table.engine == SCRIPTED:
-            return table.gpus or 0
-        return 1 if self.gpus else 0
+        return int(bool(self.gpus)) if table.gpus is None else table.gpus
 
-    def _command(self, role: Role, model: str, split: str, gpus: list[Gpu]) -> Command:
-        table = self.tables[role]
-        words = ["--engine", table.engine, "--port", str(table.port)]
-        words += ["--task", self.task] if role == "sim" else []
-        if table.engine == SCRIPTED:
-            _check_scripted(role, model)
-            words += ["--split", split, *(["--tasks", self.tasks] if self.tasks else [])]
-        else:
-            words += ["--model", model]
-        if table.engine == "vllm":
-            each = self._gpus_of(role)
-            replicas = len(gpus) // each if each else 1
-            options = ["--data-parallel-size", str(replicas)] if replicas > 1 else []
-            words += ["--log", str(self._log_of(role).absolute()), "--tp", str(max(1, each))]
-            words += ["--", *DEFAULT_OPTIONS, *options, *table.options]
-        variables = restricted_to(gpus, self._environment) if self.gpus else {}
-        return Command(tuple(words), tuple(variables.items()))
+    def _server(self, role: Role, model: str, gpus: list[Gpu]) -> _Server:
+        from sweet.humans.base import PICTURES
+        from sweet.llm.pretrained import model_path
 
-    def _log_of(self, role: Role) -> Path:
-        return self.log.with_suffix(f".server-{role}.log")
+        table, each = self.tables[role], self._gpus_of(role)
+        replicas = len(gpus) // each if each else 1
+        options = ["--data-parallel-size", str(replicas)] if replicas > 1 else []
+        settings = VllmSettings(
+            model_path(model),
+            model,
+            "127.0.0.1",
+            table.port,
+            max(1, each),
+            (*DEFAULT_OPTIONS, *options, *table.options),
+            find_adapter(model),
+            PICTURES if role == "sim" and task_kind(self.task).visual else 0,
+        )
+        return _Server(role, settings, restricted_to(gpus, self._environment) if self.gpus else {})
 
-    def _is_well(self, server: ServerProcess) -> bool:
-        """Whether a server that was started for an earlier phase can be used again."""
-        well = server.is_well()
-        if not well:
-            self.reporter.warn(f"The server of {server.name} at {server.url} does not answer; it is started again.")
-        return well
-
-    def _start(self, commands: Mapping[Role, Command]) -> None:
+    async def _start(self, servers: Iterable[_Server]) -> None:
         """Start servers, and wait until each answers."""
-        if commands and self._lock is None:
-            self._lock = self._open.enter_context(server_lock(Store(self.run.path.absolute()).lock_path("servers")))
-        for role, command in commands.items():
-            assert self._lock is not None
-            server = ServerProcess(NAMES[role], command, self._log_of(role), self._environment, self._lock)
-            self._running[role] = server
-            self.reporter.say(f"The server of {server.name} is starting; its output goes to {server.log}.")
-        waiting = {role: self._running[role] for role in commands}
-        said = time.monotonic()
-        while waiting:
-            for role, server in list(waiting.items()):
-                if server.answers():
-                    self.reporter.say(
-                        f"The server of {server.name} answers at {server.url} after {format_duration(server.seconds)}."
-                    )
-                    del waiting[role]
-                elif server.seconds > (timeout := self.tables[role].startup_timeout):
-                    raise server.failure(SweetError, f"did not answer within {timeout:g} seconds")
-            if time.monotonic() - said > PROGRESS_INTERVAL:
-                said = time.monotonic()
-                for server in waiting.values():
-                    line = "".join(server.last_lines(1))[:160]
-                    self.reporter.say(
-                        f"The server of {server.name} is starting, {format_duration(server.seconds)}: {line or '…'}"
-                    )
-            if waiting:
-                time.sleep(POLL_INTERVAL)
+        for server in servers:
+            if self._lock is None:
+                path = Store(self.run.path.absolute()).lock_path("servers")
+                self._lock = self._open.enter_context(server_lock(path))
+            log = self.log.with_suffix(f".server-{server.role}.log")
+            make_folder(log.parent)
+            environment = self._environment | server.variables
+            server.process = await VllmServer.start(server.settings, log, environment, [self._lock])
+            server.process.name = server.name
+            self._running[server.role] = server
+            self.reporter.say(f"{server.name} is starting; its output goes to {log}.")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for server in servers:
+                    group.create_task(self._wait(server))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
 
-    def _stop(self, roles: set[Role]) -> None:
+    async def _wait(self, server: _Server) -> None:
+        began = time.monotonic()
+        try:
+            timeout = self.tables[server.role].startup_timeout
+            await server.process.wait_until_ready(timeout, self.reporter.say)
+        except SweetError as error:
+            error.fix = READ_LOG
+            raise
+        took = format_duration(time.monotonic() - began)
+        self.reporter.say(f"{server.name} answers at {server.process.url} after {took}.")
+
+    def _stop(self, roles: Iterable[Role]) -> None:
         """End servers, all at the same time."""
-        for role in roles:
-            self._running[role].terminate()
-        for role in roles:
-            self._running.pop(role).stop()
+        servers = [self._running.pop(role) for role in list(roles)]
+
+        async def stop() -> None:
+            await asyncio.gather(*(server.process.stop() for server in servers))
+
+        if servers:
+            self._runner.run(stop())
 
     def _raise_if_ended(self, error: SweetError) -> None:
         """If a server has ended or does not answer, raise that as the cause of a stage's error."""
-        ends = time.monotonic() + EXIT_TIMEOUT
-        while isinstance(error, ServerError) and time.monotonic() < ends and self._all_run():
-            time.sleep(POLL_INTERVAL)
+        no_answer = isinstance(error, ServerError)
+
+        async def ended() -> None:
+            waiting = [asyncio.create_task(server.process.ended()) for server in self._running.values()]
+            if waiting:
+                await asyncio.wait(
+                    waiting, timeout=EXIT_TIMEOUT if no_answer else 0.1, return_when=asyncio.FIRST_COMPLETED
+                )
+            for task in waiting:
+                task.cancel()
+
+        self._runner.run(ended())
         for server in self._running.values():
-            if server.process.poll() is not None:
-                raise server.failure(ServerError, f"ended with status {server.process.returncode}") from error
-            if isinstance(error, ServerError) and not server.is_well():
-                raise server.failure(ServerError, f"does not answer at {server.url}") from error
-
-    def _all_run(self) -> bool:
-        return all(server.process.poll() is None for server in self._running.values())
+            status, url = server.process.process.returncode, server.process.url
+            if status is not None or (no_answer and not is_healthy(url)):
+                what = f"does not answer at {url}" if status is None else f"ended with status {status}"
+                failure = server.process.failure(f"{server.name} {what}.")
+                raise ServerError(failure.what, where=failure.where, fix=READ_LOG) from error
 
 
-def _check_scripted(role: Role, model: str) -> None:
-    from sweet.humans.scripted import SERVED_NAME
+@dataclass(frozen=True)
+class Request:
+    """The GPUs that the server of a role needs.
 
-    if role != "sim":
-        raise UsageError(
-            "Only the simulated human is scripted.",
-            where=f"[servers.{role}] engine",
-            fix='engine = "vllm", or embedded',
-        )
-    if model != SERVED_NAME:
-        raise UsageError(
-            f"The scripted human is served under the name {SERVED_NAME}, and the human of the recipe is {model}.",
-            where="[servers.sim] engine",
-            fix=f'sim = "{SERVED_NAME}"; or without [servers.sim], sim = "{SCRIPTED}"',
-        )
+    Attributes:
+        gpus: of each replica of the model; 0 if it needs none.
+        replicas: number of replicas; None for as many as fit, and at least one.
+    """
+
+    role: str
+    gpus: int
+    replicas: int | None = 1
+
+
+@dataclass(frozen=True)
+class Placement(Generic[G]):
+    """Attributes:
+    servers: for each role the GPUs of its server, those of all replicas.
+    stage: the GPUs that are left for the stage.
+    """
+
+    servers: Mapping[Any, list[G]]
+    stage: list[G]
+
+
+def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> Placement[G]:
+    """Divide GPUs.
+
+    Args:
+        gpus: all that may be used.
+        requests: of the servers, in the order of placement.
+        stage: GPUs that the stage needs at least.
+
+    Raises:
+        UsageError: there are too few; says how many of what are needed.
+    """
+    counts = {request.role: request.replicas or 1 for request in requests}
+    left = len(gpus) - stage - sum(request.gpus * counts[request.role] for request in requests)
+    if left < 0:
+        raise _too_few(len(gpus), requests, stage)
+    growing = [request for request in requests if request.replicas is None and request.gpus]
+    while growing:  # one more replica of each in turn, so that none takes all
+        growing = [request for request in growing if request.gpus <= left]
+        for request in growing:
+            if request.gpus <= left:
+                counts[request.role] += 1
+                left -= request.gpus
+    servers: dict[str, list[G]] = {}
+    end = len(gpus)
+    for request in requests:
+        start = end - request.gpus * counts[request.role]
+        servers[request.role] = list(gpus[start:end])
+        end = start
+    return Placement(servers, list(gpus[:end]))
+
+
+def _too_few(available: int, requests: Sequence[Request], stage: int) -> UsageError:
+    parts = [
+        f"{request.replicas or 'at least 1'} × {request.gpus} for {request.role}"
+        for request in requests
+        if request.gpus
+    ]
+    parts += [f"{stage} for the stage itself"] if stage else []
+    needed = stage + sum(request.gpus * (request.replicas or 1) for request in requests)
+    return UsageError(
+        f"{needed} GPUs are needed at the same time ({', '.join(parts)}), and there are {available}.",
+        where=", ".join(f"[servers.{request.role}]" for request in requests if request.gpus),
+        fix="fewer gpus or replicas, or a server elsewhere (sim-url); nvidia-smi and CUDA_VISIBLE_DEVICES say which "
+        "GPUs there are",
+    )
 
 
 def _release_memory() -> None:
@@ -248,3 +331,32 @@ def _release_memory() -> None:
     if torch is not None and torch.cuda.is_initialized():
         gc.collect()
         torch.cuda.empty_cache()
+
+
+@contextmanager
+def server_lock(path: Path) -> Iterator[int]:
+    """Hold the lock of a run's servers, and yield its descriptor, which the servers inherit.
+
+    Raises:
+        UsageError: servers of another `sweet train` of this run do not end.
+    """
+    import fcntl
+
+    descriptor = open_descriptor(path, os.O_RDWR | os.O_CREAT)
+    try:
+        ends = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    raise UsageError(
+                        f"Servers of another sweet train have not ended within {LOCK_TIMEOUT:.0f} seconds.",
+                        where=path,
+                        fix="wait for that sweet train, or end it",
+                    ) from None
+                time.sleep(POLL_INTERVAL)
+        yield descriptor
+    finally:
+        os.close(descriptor)

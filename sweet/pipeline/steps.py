@@ -24,11 +24,6 @@ from sweet.stages.base import Reporter, StageConfig, StageResult
 Function = Callable[[Run, Any, Reporter], StageResult]
 
 
-def stage_functions() -> dict[type[StageConfig], tuple[str, Function]]:
-    """The name and the function of each stage, by its configuration."""
-    return {stage.config: (stage.name, stage.run) for stage in STAGES}
-
-
 class StepMissing(Exception):
     """A step is not finished, and a read-only cache was asked for it."""
 
@@ -53,10 +48,6 @@ class Step:
     def seconds(self) -> float:
         assert self.attempt.finished is not None, "the attempt is done"
         return (self.attempt.finished - self.attempt.started).total_seconds()
-
-
-def _as_it_is(config: StageConfig, _: str) -> AbstractContextManager[StageConfig]:
-    return nullcontext(config)
 
 
 class Steps(Protocol):
@@ -87,10 +78,12 @@ class StepCache:
         run: Run,
         reporter: Reporter,
         stages: dict[type[StageConfig], tuple[str, Function]] | None = None,
-        around: Callable[[StageConfig, str], AbstractContextManager[StageConfig]] = _as_it_is,
+        around: Callable[[StageConfig, str], AbstractContextManager[StageConfig]] = lambda config, _: nullcontext(
+            config
+        ),
     ) -> None:
         self.run, self.reporter, self.around = run, reporter, around
-        self.stages = stage_functions() if stages is None else stages
+        self.stages = stages or {stage.config: (stage.name, stage.run) for stage in STAGES}
 
     def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         """Return the finished step; do it where it is not finished.

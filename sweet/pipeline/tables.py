@@ -42,10 +42,6 @@ class Table(BaseModel):
 class ServerTable(Table):
     """A table [servers.sim], [servers.agent] or [servers.judge] of a recipe. The model is the one that the role has."""
 
-    url: list[str] = Field(default_factory=list)
-    """Addresses of OpenAI-compatible servers that run already; none is started then."""
-    engine: Literal["vllm", "embedded", "scripted"] = "vllm"
-    """vllm (the installed one), embedded (sweet's own engine), or scripted (the human of tasks with facts)."""
     gpus: int | None = Field(default=None, ge=0)
     """GPUs of each replica, over which vllm distributes the model; default: 1, or 0 where there are none."""
     replicas: Annotated[int, Field(ge=1)] | Literal["fill"] = 1
@@ -58,17 +54,7 @@ class ServerTable(Table):
     """Seconds until a server that was started must answer."""
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        given = self.model_fields_set - {"url"}
-        if self.url and given:
-            raise ValueError(f"a server with an address (url) is not started here: omit {', '.join(sorted(given))}")
-        if self.options and self.engine != "vllm":
-            raise ValueError(f"only vllm accepts options, not the engine {self.engine}")
-        if self.replicas != 1 and self.engine != "vllm":
-            raise ValueError(f"only vllm has replicas, not the engine {self.engine}")
-        most = {"vllm": None, "embedded": 1, "scripted": 0}[self.engine]
-        if most is not None and (self.gpus or 0) > most:
-            raise ValueError(f"the engine {self.engine} uses {most} GPUs, not {self.gpus}")
+    def _does_not_choose_twice(self) -> Self:
         for names in _CHOSEN:
             if option_value(self.options, *names) is not None:
                 raise ValueError(f"{names[0]} is chosen by gpus, replicas and port: omit it from options")
@@ -84,12 +70,6 @@ class ServersTable(Table):
     """The agent: the starting model, then each actor."""
     judge: ServerTable | None = None
     """The language model that judges (`judge = "llm"` in [rank], [rollout] or [evaluation])."""
-
-    @model_validator(mode="after")
-    def _actors_have_no_address(self) -> Self:
-        if self.agent is not None and self.agent.url:
-            raise ValueError("a trained actor has no address: set agent-url in [train] for the starting model")
-        return self
 
     def by_role(self) -> dict[Role, ServerTable]:
         """Return the tables that were given."""

@@ -131,9 +131,3 @@ def test_modules_of_the_folder_are_not_imported(imported: Run) -> None:
     begun = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert begun.returncode == 0, begun.stderr
     wait_for_end(json.loads(begun.stdout)["pid"])
-
-
-def test_a_script_for_slurm_is_printed_here(sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.cli.stage.detach", None)
-    outcome = sweet("train", "runs/x", "--slurm", "--detach")
-    assert (outcome.code, outcome.out.startswith("#!")) == (0, True)

@@ -160,7 +160,7 @@ def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path)
     for block in page.blocks:
         if block.language != "toml" or "[project" in block.text:  # the latter is a package's own pyproject.toml
             continue
-        if re.search(r"^\[(servers|slurm|prices|evaluation)", block.text, re.MULTILINE):  # tables of recipes only
+        if re.search(r"^\[(servers|prices|evaluation)", block.text, re.MULTILINE):  # tables of recipes only
             parse(block.text, block.where)
             continue
         file = tmp_path / "sweet.toml"

@@ -19,7 +19,6 @@ from sweet.pipeline.plan import outline, plan_train, walk
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step
-from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.runs.tokens import Tokens, TokensByRole, tokens_of_run
 from sweet.stages.base import Silent, StageConfig, StageResult
@@ -89,33 +88,6 @@ def test_the_best_actor_on_validation_tasks_is_kept_and_training_ends_early() ->
 def test_patience_waits_for_a_later_improvement() -> None:
     metrics, _ = loop([0.1, 0.4, 0.3, 0.9, 0.2], rounds=4, patience=2)
     assert (metrics.best, metrics.ended_early, len(metrics.rounds)) == ("actor-3", False, 5)
-
-
-def test_each_agent_is_evaluated_with_another_human_too() -> None:
-    options = {"eval_sim": ["org/other"], "eval_sim_url": ["http://127.0.0.1:9/v1"], "eval_persona": ["terse"]}
-    metrics, steps = loop([0.1, 0.4], rounds=2, patience=2, early_stop=False, **options)
-    played = [(title, config) for title, config in steps.done if isinstance(config, RolloutConfig)]
-    others = [config for title, config in played if title.endswith("rollout test by another human")]
-    tests = [config for title, config in played if title.endswith("rollout test")]
-    assert [config.agent for config in others] == [config.agent for config in tests] == ["micro", "actor-1", "actor-2"]
-    assert {(config.sim, *config.sim_url, *config.persona, config.split) for config in others} == {
-        ("org/other", "http://127.0.0.1:9/v1", "terse", "test")
-    }
-    assert {(config.sim, *config.sim_url, *config.persona, config.split) for config in tests} == {("scripted", "test")}
-    same = {"sim", "sim_url", "persona"}
-    assert [one.model_dump(exclude=same) for one in others] == [one.model_dump(exclude=same) for one in tests]
-    assert (metrics.human, metrics.other_human) == ("scripted", "org/other:terse")
-    assert all(one.other_human_test is not None for one in metrics.rounds)
-    recipe = resolve(LoopConfig(**TINY, rounds=2, early_stop=False, **options), None)
-    assert outline(recipe, selects=False) == steps.titles()
-
-
-def test_a_persona_alone_is_another_human() -> None:
-    metrics, steps = loop([], rounds=1, eval_persona=["unsure"])
-    assert (metrics.human, metrics.other_human) == ("scripted", "scripted:unsure")
-    assert sum(title.endswith("eval test by another human") for title in steps.titles()) == 2
-    metrics, _ = loop([], rounds=1)
-    assert "other_human" not in metrics.as_json()
 
 
 def test_an_agent_that_no_actor_beats_is_kept() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.placement import Request, place
 from sweet.pipeline.recipe import TABLES, Recipe, resolve
-from sweet.pipeline.servers import ROLES
-from sweet.pipeline.slurm import batch_script
+from sweet.pipeline.servers import ROLES, Request, place
 from sweet.tasks.registry import task_kind
 from sweet.training.config import check_critic_options
 from sweet.training.hyperparameters import defaults
@@ -49,9 +45,9 @@ def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: s
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_servers_fit_a_node(row: str, tmp_path: Path) -> None:
+def test_the_servers_fit_a_node(row: str) -> None:
     recipe, tables = read(row)
-    slurm, servers = recipe.slurm, recipe.servers.by_role()
+    servers = recipe.servers.by_role()
     tables_in_order = [(role, servers[role]) for role in ROLES if role in servers]
     requests = [
         Request(role, table.gpus or 0, None if table.replicas == "fill" else table.replicas)
@@ -63,7 +59,4 @@ def test_the_servers_fit_a_node(row: str, tmp_path: Path) -> None:
     assert playing.stage == [], "all GPUs are used"
     assert ranking.stage[0] == 0
     trainings = [tables["train-critic"], tables["train-actor"]]
-    assert all(str(config.hostfile) == ("slurm" if slurm.nodes > 1 else "None") for config in trainings)
-    script = batch_script(tmp_path / "run", slurm, words=["--recipe", row])
-    assert f"#SBATCH --nodes={slurm.nodes}\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8" in script
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert all(str(config.hostfile) == ("slurm" if row == "paper-code-70b" else "None") for config in trainings)

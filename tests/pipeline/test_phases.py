@@ -28,7 +28,7 @@ MODELS: dict[Any, str] = {"agent": "a", "sim": "h"}
 @pytest.mark.parametrize(
     ("config", "served", "expected"),
     [
-        (RolloutConfig(**MODELS, split="test"), ALL, Phase(MODELS, 0, "test")),
+        (RolloutConfig(**MODELS, split="test"), ALL, Phase(MODELS, 0)),
         (RolloutConfig(**MODELS), ("sim",), Phase({"sim": "h"}, 1)),
         (RolloutConfig(**MODELS), (), Phase({}, 1)),
         (RolloutConfig(**MODELS, agent_url=["http://x"]), ("sim",), Phase({"sim": "h"}, 0)),

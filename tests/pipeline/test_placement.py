@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.pipeline.placement import Request, place
+from sweet.pipeline.servers import Request, place
 
 SIZES = st.tuples(st.integers(0, 4), st.none() | st.integers(1, 4))
 REQUESTS = st.lists(SIZES, max_size=3).map(
@@ -18,14 +18,12 @@ REQUESTS = st.lists(SIZES, max_size=3).map(
 GPUS = st.integers(0, 10).map(lambda count: [f"gpu{number}" for number in range(count)])
 
 
-def needed(requests: list[Request[str]], stage: int) -> int:
+def needed(requests: list[Request], stage: int) -> int:
     return stage + sum(request.gpus * (request.replicas or 1) for request in requests)
 
 
 @given(GPUS, REQUESTS, st.integers(0, 2))
-def test_every_request_is_met_and_no_gpu_is_given_twice(
-    gpus: list[str], requests: list[Request[str]], stage: int
-) -> None:
+def test_every_request_is_met_and_no_gpu_is_given_twice(gpus: list[str], requests: list[Request], stage: int) -> None:
     if needed(requests, stage) > len(gpus):
         with pytest.raises(UsageError, match=f"^{needed(requests, stage)} GPUs .* there are {len(gpus)}"):
             place(gpus, requests, stage)
@@ -45,7 +43,7 @@ def test_every_request_is_met_and_no_gpu_is_given_twice(
 
 @given(GPUS, REQUESTS, st.integers(0, 2))
 def test_what_grows_leaves_no_room_for_another_and_is_divided_evenly(
-    gpus: list[str], requests: list[Request[str]], stage: int
+    gpus: list[str], requests: list[Request], stage: int
 ) -> None:
     growing = [request for request in requests if request.replicas is None and request.gpus]
     if needed(requests, stage) > len(gpus) or not growing:
@@ -59,9 +57,9 @@ def test_what_grows_leaves_no_room_for_another_and_is_divided_evenly(
 
 @given(GPUS, REQUESTS, REQUESTS)
 def test_the_servers_of_the_first_request_stay_where_they_are(
-    gpus: list[str], others: list[Request[str]], later: list[Request[str]]
+    gpus: list[str], others: list[Request], later: list[Request]
 ) -> None:
-    first: Request[str] = Request("first", 1, 2)
+    first: Request = Request("first", 1, 2)
     if max(needed([first, *others], 0), needed([first, *later], 1)) > len(gpus):
         return
     before, after = place(gpus, [first, *others]), place(gpus, [first, *later], 1)

@@ -29,8 +29,8 @@ from tests.llm.stand_in import StandIn, gone, install
 
 pytestmark = pytest.mark.usefixtures("forked_python")
 SILENT = Silent()
-HUMAN: dict[Role, str] = {"sim": "scripted-human"}
-SCRIPTED = ServerTable(engine="scripted")
+HUMAN: dict[Role, str] = {"sim": "human"}
+TABLE = ServerTable()
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ class Told(Silent):
 
 def open_servers(run: Run, reporter: Reporter = SILENT, /, **tables: ServerTable) -> Servers:
     by_role = {role: tables[role] for role in ROLES if role in tables}
-    return Servers(run, by_role, run.path / "logs" / "train-1.log", reporter, tasks="micro")
+    return Servers(run, by_role, run.path / "logs" / "train-1.log", reporter)
 
 
 def pids(servers: Servers) -> dict[str, int]:
-    return {role: server.process.pid for role, server in servers._running.items()}
+    return {role: server.process.process.pid for role, server in servers._running.items()}
 
 
 def model_at(url: str) -> str:
@@ -70,32 +70,27 @@ def model_at(url: str) -> str:
         return str(json.load(answer)["data"][0]["id"])
 
 
-def test_dialogues_between_a_scripted_human_and_the_packaged_agent_on_servers(run: Run) -> None:
-    with (
-        open_servers(run, sim=SCRIPTED, agent=ServerTable(engine="embedded")) as servers,
-        servers.running({"sim": "scripted-human", "agent": "micro"}, split="test") as urls,
-    ):
-        settings = {"tasks": "micro", "split": "test", "num_tasks": 2, "sim": "scripted-human"} | {
-            f"{role}_url": urls[role] for role in urls
-        }
+def test_dialogues_of_an_agent_on_a_server(run: Run, vllm: StandIn) -> None:
+    with open_servers(run, agent=TABLE) as servers, servers.running({"agent": "org/agent"}) as urls:
+        settings = {"tasks": "micro", "split": "test", "num_tasks": 2, "agent": "org/agent", "agent_url": urls["agent"]}
         play = RolloutConfig.model_validate(settings | {"max_turns": 3, "max_tokens": 32})
         assert run_rollout(run, play, SILENT).artifacts[0].rows == 2
-        started = pids(servers)
-    assert all(gone(pid) for pid in started.values()), "the end of the context ends them"
+    assert vllm.all_gone(), "the end of the context ends it"
     assert (run.path / "logs" / "train-1.server-agent.log").exists()
 
 
+@pytest.mark.usefixtures("vllm")
 def test_a_server_is_kept_replaced_or_ended_as_the_next_phase_needs_it(run: Run) -> None:
     told = Told()
-    with open_servers(run, told, sim=SCRIPTED) as servers:
-        with servers.running(HUMAN, split="test") as urls:
-            assert model_at(urls["sim"][0]) == "scripted-human"
+    with open_servers(run, told, sim=TABLE) as servers:
+        with servers.running({"sim": "other"}) as urls:
+            assert model_at(urls["sim"][0]) == "other"
             first = pids(servers)["sim"]
-        with servers.running(HUMAN, split="test") as again:
+        with servers.running({"sim": "other"}) as again:
             assert (again, pids(servers)["sim"]) == (urls, first), "the same one"
-        with servers.running(HUMAN, split="train"):
+        with servers.running(HUMAN):
             second = pids(servers)["sim"]
-            assert second != first, "it knows other tasks"
+            assert second != first, "it has another model"
             assert gone(first)
         # A server that ends in the middle: the stage fails, and the next call starts another.
 
@@ -105,11 +100,11 @@ def test_a_server_is_kept_replaced_or_ended_as_the_next_phase_needs_it(run: Run)
             run_rollout(run, config, SILENT)
 
         expected = pytest.raises(ServerError, match="the simulated human ended with status -9")
-        with expected as error, servers.running(HUMAN, split="train") as urls:
+        with expected as error, servers.running(HUMAN) as urls:
             play(urls["sim"])
         assert error.value.exit_code == 3
         assert str(error.value.where) == str(run.path / "logs" / "train-1.server-sim.log")
-        with servers.running(HUMAN, split="train"):
+        with servers.running(HUMAN):
             third = pids(servers)["sim"]
             assert any("does not answer; it is started again" in line for line in told.lines)
         with servers.running({}) as none:
@@ -118,8 +113,9 @@ def test_a_server_is_kept_replaced_or_ended_as_the_next_phase_needs_it(run: Run)
     assert [line for line in told.lines if " answers at " in line]
 
 
+@pytest.mark.usefixtures("vllm")
 def test_an_error_of_a_stage_is_not_blamed_on_a_server_that_is_well(run: Run) -> None:
-    servers = open_servers(run, sim=SCRIPTED)
+    servers = open_servers(run, sim=TABLE)
     for error in (SweetError("other"), KeyboardInterrupt("other"), Interrupted("other")):
         with pytest.raises(type(error), match=r"^other"), servers.running(HUMAN):
             raise error
@@ -136,9 +132,9 @@ from sweet.pipeline.servers import Servers
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
 run = Run.open(sys.argv[1])
-with Servers(run, {"sim": ServerTable(engine="vllm")}, run.path / "logs" / "train-1.log", Silent()) as servers:
+with Servers(run, {"sim": ServerTable()}, run.path / "logs" / "train-1.log", Silent()) as servers:
     with servers.running({"sim": "m"}):
-        print(*(server.process.pid for server in servers._running.values()), flush=True)
+        print(*(server.process.process.pid for server in servers._running.values()), flush=True)
         time.sleep(600)
 """
 
@@ -158,7 +154,6 @@ def test_kill_9_leaves_no_process_and_the_next_call_waits_for_that(run: Run, vll
 
 def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     vllm.show_gpus(*(f"{i}, GPU-{i}, 80000, 81000" for i in range(4)))
-    monkeypatch.setenv("SWEET_SERVE_SIM_TP", "7")
     tables = {"sim": ServerTable(gpus=2, options=["--max-model-len", "9"]), "agent": ServerTable(replicas="fill")}
     with open_servers(run, SILENT, **tables) as servers:
         with servers.running({"sim": "big", "agent": "small"}, computes=1) as urls:
@@ -189,9 +184,8 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
 @pytest.mark.parametrize(
     ("table", "model", "message"),
     [
-        ({"engine": "vllm", "options": ["--die"]}, "m", "did not start: vllm ended with status 3.*no room"),
-        ({"engine": "vllm", "options": ["--slow"], "startup_timeout": 2.0}, "m", "did not answer within 2 seconds"),
-        ({"engine": "embedded"}, "/nothing/here", "did not start: There is no model directory /nothing/here"),
+        ({"options": ["--die"]}, "m", "ended with status 3.*no room"),
+        ({"options": ["--slow"], "startup_timeout": 2.0}, "m", "did not answer within 2 seconds"),
     ],
 )
 def test_a_server_that_does_not_start_is_reported_with_its_log(
@@ -203,44 +197,21 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(
     expected = pytest.raises(SweetError, match=f"(?s)The server of the agent {message}")
     with expected as error, servers.running({"agent": model}):
         pass
-    assert str(error.value.where).endswith(("train-1.server-agent.log", "/nothing/here"))
-    assert isinstance(error.value, UsageError) == (model != "m")
+    assert str(error.value.where).endswith("train-1.server-agent.log")
+    assert error.value.fix == "read the log; the same command continues"
     assert "of a server before" not in str(error.value)
     assert not pids(servers)
     assert not vllm.starts() or vllm.all_gone()
 
 
-def test_servers_with_an_address_are_not_started(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.pipeline.servers.visible_gpus", lambda _: pytest.fail("not needed"))
-    tables = {"sim": ServerTable(url=["http://a/v1", "http://b/v1"]), "agent": ServerTable(url=["http://c/v1"])}
-    with (
-        open_servers(run, SILENT, **tables) as servers,
-        servers.running({"sim": "m", "judge": "j"}, computes=1) as urls,
-    ):
-        assert urls == {"sim": ["http://a/v1", "http://b/v1"]}
-        assert not pids(servers)
-
-
-def test_the_scripted_human_is_named_as_it_is_served(run: Run) -> None:
-    wrong = pytest.raises(UsageError, match="under the name scripted-human, and the human of the recipe is other")
-    with wrong, open_servers(run, sim=SCRIPTED).running({"sim": "other"}):
-        pass
-    with pytest.raises(UsageError, match="Only the sim"), open_servers(run, agent=SCRIPTED).running({"agent": "a"}):
-        pass
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"url": ["http://a"], "gpus": 4, "engine": "vllm"}, "omit engine, gpus"),
-        ({"engine": "embedded", "options": ["--x"]}, "only vllm accepts options"),
-        ({"engine": "embedded", "gpus": 2}, "uses 1 GPUs"),
-        ({"engine": "scripted", "gpus": 1}, "uses 0 GPUs"),
         ({"options": ["--port=8"]}, "--port is chosen"),
         ({"options": ["-tp", "8"]}, "--tensor-parallel-size is chosen"),
         ({"options": ["--served-model-name", "x"]}, "--served-model-name is chosen"),
         ({"replicas": 0}, "replicas"),
-        ({"model": "m"}, "there is no model.*Known here: url, engine"),
+        ({"model": "m"}, "there is no model.*Known here: gpus"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:

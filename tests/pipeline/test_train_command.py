@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweet.runs.run import Run
+from tests.llm.stand_in import install
 from tests.programs import SWEET, run, start
 
 RECIPE = """
@@ -103,20 +104,17 @@ def test_an_online_training_goes_on_after_an_end_in_any_phase(tmp_path: Path, st
     assert rows[: len(before)] == before, "no dialogue is played twice"
 
 
-def test_the_loop_starts_and_ends_the_servers_of_its_recipe(tmp_path: Path, recipe: Path) -> None:
-    recipe.write_text(RECIPE.replace("[rank]", 'sim = "scripted-human"\n[servers.sim]\nengine = "scripted"\n[rank]'))
+def test_the_loop_starts_and_ends_the_servers_of_its_recipe(
+    tmp_path: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm = install(tmp_path, monkeypatch)
+    recipe.write_text(RECIPE.replace("[rank]", 'sim = "org/human"\n[servers.sim]\n[rank]'))
     outcome = run([*SWEET, "train", tmp_path / "run", "--recipe", recipe], torch=True)
-    assert outcome.returncode == 0, outcome.stderr
     assert "The server of the simulated human answers at http://127.0.0.1" in outcome.stderr
     (rollouts, *_) = Run.open(tmp_path / "run").manifest().of_kind("rollouts")
-    assert rollouts.meta["sim"] == "scripted-human"
-
-
-def test_a_job_script_has_the_options_of_the_call(tmp_path: Path, recipe: Path) -> None:
-    outcome = run([*SWEET, "train", tmp_path / "run", "--recipe", recipe, "--rounds", "3", "--slurm"], torch=True)
-    assert outcome.returncode == 0, outcome.stderr
-    assert f"-m sweet train {tmp_path / 'run'} --recipe {recipe} --rounds 3 &" in outcome.stdout
-    assert not (tmp_path / "run").exists()
+    assert (rollouts.meta["sim"], rollouts.status) == ("org/human", "done")
+    assert len(vllm.starts()) == 1, "one for the evaluation and the dialogues to learn from"
+    assert vllm.all_gone()
 
 
 def test_a_task_that_cannot_be_scored_is_found_before_a_dialogue_is_played(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,7 @@ from rich.table import Table
 from sweet.cli import console
 from sweet.cli.command import NewRun, command
 from sweet.cli.spec import Call
-from sweet.errors import UsageError
 from sweet.units import format_duration, price
-from sweet.view.text import printable_line
 
 if TYPE_CHECKING:
     from sweet.pipeline.config import LoopConfig
@@ -50,9 +47,6 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
     if call.common.dry_run:
         _preview(call, run)
         return
-    if call.config.slurm:
-        sys.stdout.write(_script(call, run))
-        return
     train = resolve(call.config, None).train
     new_run = (train.task, f"train-{slug(train.tasks or train.task)}-{slug(train.agent)}")
 
@@ -79,18 +73,6 @@ def _preview(call: Call[LoopConfig], given: Path | None) -> None:
         _show_plan(given, plan)
 
 
-def _script(call: Call[LoopConfig], run: Path | None) -> str:
-    """Return the script for sbatch, whose options are those of this call."""
-    from sweet.pipeline.recipe import resolve
-    from sweet.pipeline.slurm import batch_script
-
-    recipe = resolve(call.config, run)
-    if run is None:
-        raise UsageError("A job needs the name of its run.", where="--slurm", fix="sweet train RUN --slurm")
-    words = [word for word in call.flags if word not in ("--slurm", "--no-slurm")]
-    return batch_script(run, recipe.slurm, words=words)
-
-
 def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
     console.heading(f"sweet train · {run or 'a new run'}, not run")
     table = Table("step", "", "dialogues", "turns", "tokens")
@@ -115,16 +97,13 @@ def _number(value: object) -> str:
 
 def show_rounds(result: StageResult) -> None:
     """Print the rounds of a training as a table."""
-    console.heading(f"sweet train · {result.run}")
+    console.heading(f"sweet {result.stage} · {result.run}")
     metrics = result.as_json()["metrics"]
     validated = any("validation" in one for one in metrics["rounds"])
     priced = "cost" in metrics
     leaked = any(one.get("leak_rate") for one in metrics["rounds"])
     name = str(metrics["metric"]).removesuffix("_rate")
     heads = ["round", "agent", f"{name} on test tasks", *(["on validation tasks"] if validated else [])]
-    if other := metrics.get("other_human"):
-        heads[2] = f"{heads[2]}, {printable_line(metrics['human'])}"
-        heads.insert(3, f"the same, {printable_line(other)}")
     heads += ["human leaked"] if leaked else []
     solved = any("cost_per_solved_task" in one for one in metrics["rounds"])
     costs = [*(["cost"] if priced else []), *(["a solved test task"] if solved else [])]
@@ -136,7 +115,6 @@ def show_rounds(result: StageResult) -> None:
         tokens = sum(count for key, count in usage.items() if key.endswith("_tokens"))
         agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
         cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), console.metric(one, "test")]
-        cells += [console.metric(one, "other_human_test")] if "other_human_test" in one else []
         cells += [console.metric(one, "validation")] if validated else []
         cells += [console.metric(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
         cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
