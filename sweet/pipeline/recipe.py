@@ -34,23 +34,18 @@ from sweet.errors import UsageError
 from sweet.files import replaced
 from sweet.installation import VERSION
 from sweet.judges.options import JudgeName
-from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.tables import ServersTable
-from sweet.preferences.config import LabelConfig, PairConfig
-from sweet.ranking.config import RankConfig
 from sweet.redaction import redacted
 from sweet.regular import read_regular
-from sweet.rollouts.config import RolloutConfig
-from sweet.scoring.config import EvalConfig
+from sweet.runs.stages import STAGES
 from sweet.stages.base import StageConfig, option_key
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name
-from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 LARGEST = 1 << 20
 """Bytes of a recipe at most."""
@@ -58,17 +53,13 @@ LARGEST = 1 << 20
 TRAIN = "train"
 """The table of the command's own options."""
 
+STAGE_TABLES = ("rollout", "eval", "label", "train-critic", "rank", "pair", "train-actor", "train-online")
+_CONFIGS = {stage.name: stage.config for stage in STAGES if stage.name in STAGE_TABLES}
 TABLES: dict[str, type[StageConfig]] = {
     TRAIN: LoopConfig,
-    "rollout": RolloutConfig,
-    "evaluation": RolloutConfig,
-    "eval": EvalConfig,
-    "label": LabelConfig,
-    "train-critic": TrainCriticConfig,
-    "rank": RankConfig,
-    "pair": PairConfig,
-    "train-actor": TrainActorConfig,
-    "train-online": TrainOnlineConfig,
+    "rollout": _CONFIGS["rollout"],
+    "evaluation": _CONFIGS["rollout"],
+    **{name: _CONFIGS[name] for name in STAGE_TABLES[1:]},
 }
 """The configuration of each table, in the order of a file."""
 
@@ -302,7 +293,7 @@ def _checked(document: Mapping[str, Any], source: str) -> Recipe:
 
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     """Return the options of the tables in a table, by judge or credit rule and by field."""
-    judges = {*get_args(JudgeName), *get_args(TrainCriticConfig.model_fields["variant"].annotation)} - {"critic"}
+    judges = {*get_args(JudgeName), *get_args(TABLES["train-critic"].model_fields["variant"].annotation)} - {"critic"}
     known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "method")
     found: dict[str, dict[str, Any]] = {}
     for name, options in values.items():
