@@ -24,8 +24,8 @@ from pathlib import Path
 
 from sweet.cli import console
 from sweet.cli.commands.demo import STUDY
+from sweet.cli.loops import show_study
 from sweet.cli.reporter import ConsoleReporter
-from sweet.cli.study import show_study
 from sweet.errors import InputError
 from sweet.study.aggregate import aggregate
 from sweet.study.results import MethodResult, StudyResults, read_results

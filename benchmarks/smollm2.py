@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from sweet.cli import console
+from sweet.cli.loops import show_study
 from sweet.cli.reporter import ConsoleReporter
-from sweet.cli.study import show_study
 from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.datasets.layout import published_line, published_row
 from sweet.device import Device

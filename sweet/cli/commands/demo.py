@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False)
     is_stage=True,
 )
 def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
-    from sweet.cli.commands.train import show_rounds
+    from sweet.cli.loops import show_rounds
     from sweet.cli.stage import run_stage
     from sweet.stages.base import option_key
     from sweet.study.settings import StudyConfig
@@ -64,7 +64,7 @@ def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
 
 
 def _study(call: Call[DemoConfig], folder: Path, config: StudyConfig) -> None:
-    from sweet.cli.study import finish_study
+    from sweet.cli.loops import finish_study
     from sweet.study.study import run_study
 
     call.run = folder
