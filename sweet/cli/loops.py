@@ -1,4 +1,4 @@
-"""Shows the results of `sweet train`, `sweet demo` and its study as tables on stdout, those of a study on a page too."""
+"""Shows the results of `sweet train`, `sweet demo` and its study: tables on stdout, and a page of a study."""
 
 from __future__ import annotations
 
