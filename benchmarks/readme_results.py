@@ -15,7 +15,7 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from sweet.cli.generated import put_between
+from docs.tools.commands import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.results import study_facts

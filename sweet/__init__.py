@@ -14,106 +14,90 @@ TYPE_CHECKING = False  # type checkers assume True; importing typing would cost 
 
 if TYPE_CHECKING:
     from sweet.api import (
-        compare,
-        evaluate,
-        import_trajectories,
-        label,
-        load_tasks,
-        pair,
-        play,
-        rank,
-        read_trajectories,
-        rollout,
-        train,
-        train_actor,
-        train_critic,
-        train_online,
+        compare as compare,
     )
-    from sweet.errors import SweetError
-    from sweet.online.config import TrainOnlineConfig
-    from sweet.pipeline.config import LoopConfig
-    from sweet.preferences.config import LabelConfig, PairConfig
-    from sweet.ranking.config import RankConfig
-    from sweet.rollouts.config import RolloutConfig
-    from sweet.rollouts.play.config import PlayConfig
-    from sweet.runs.run import Run
-    from sweet.scoring.config import EvalConfig
-    from sweet.scoring.results.compare import CompareConfig
-    from sweet.stages.base import Reporter, StageResult
-    from sweet.tasks.base import Task
-    from sweet.tasks.trajectory import Trajectory
-    from sweet.training.config import TrainActorConfig, TrainCriticConfig
+    from sweet.api import (
+        evaluate as evaluate,
+    )
+    from sweet.api import (
+        import_trajectories as import_trajectories,
+    )
+    from sweet.api import (
+        label as label,
+    )
+    from sweet.api import (
+        load_tasks as load_tasks,
+    )
+    from sweet.api import (
+        pair as pair,
+    )
+    from sweet.api import (
+        play as play,
+    )
+    from sweet.api import (
+        rank as rank,
+    )
+    from sweet.api import (
+        read_trajectories as read_trajectories,
+    )
+    from sweet.api import (
+        rollout as rollout,
+    )
+    from sweet.api import (
+        train as train,
+    )
+    from sweet.api import (
+        train_actor as train_actor,
+    )
+    from sweet.api import (
+        train_critic as train_critic,
+    )
+    from sweet.api import (
+        train_online as train_online,
+    )
+    from sweet.errors import SweetError as SweetError
+    from sweet.online.config import TrainOnlineConfig as TrainOnlineConfig
+    from sweet.pipeline.config import LoopConfig as LoopConfig
+    from sweet.preferences.config import LabelConfig as LabelConfig
+    from sweet.preferences.config import PairConfig as PairConfig
+    from sweet.ranking.config import RankConfig as RankConfig
+    from sweet.rollouts.config import RolloutConfig as RolloutConfig
+    from sweet.rollouts.play.config import PlayConfig as PlayConfig
+    from sweet.runs.run import Run as Run
+    from sweet.scoring.config import EvalConfig as EvalConfig
+    from sweet.scoring.results.compare import CompareConfig as CompareConfig
+    from sweet.stages.base import Reporter as Reporter
+    from sweet.stages.base import StageResult as StageResult
+    from sweet.tasks.base import Task as Task
+    from sweet.tasks.trajectory import Trajectory as Trajectory
+    from sweet.training.config import TrainActorConfig as TrainActorConfig
+    from sweet.training.config import TrainCriticConfig as TrainCriticConfig
 
 __version__ = installation.VERSION
 
-_MODULES = {
-    "CompareConfig": "sweet.scoring.results.compare",
-    "EvalConfig": "sweet.scoring.config",
-    "LabelConfig": "sweet.preferences.config",
-    "LoopConfig": "sweet.pipeline.config",
-    "PairConfig": "sweet.preferences.config",
-    "PlayConfig": "sweet.rollouts.play.config",
-    "RankConfig": "sweet.ranking.config",
-    "Reporter": "sweet.stages.base",
-    "RolloutConfig": "sweet.rollouts.config",
-    "Run": "sweet.runs.run",
-    "StageResult": "sweet.stages.base",
-    "SweetError": "sweet.errors",
-    "Task": "sweet.tasks.base",
-    "TrainActorConfig": "sweet.training.config",
-    "TrainCriticConfig": "sweet.training.config",
-    "TrainOnlineConfig": "sweet.online.config",
-    "Trajectory": "sweet.tasks.trajectory",
-    "compare": "sweet.api",
-    "evaluate": "sweet.api",
-    "import_trajectories": "sweet.api",
-    "label": "sweet.api",
-    "load_tasks": "sweet.api",
-    "pair": "sweet.api",
-    "play": "sweet.api",
-    "rank": "sweet.api",
-    "read_trajectories": "sweet.api",
-    "rollout": "sweet.api",
-    "train": "sweet.api",
-    "train_actor": "sweet.api",
-    "train_critic": "sweet.api",
-    "train_online": "sweet.api",
+_NAMES = {
+    "sweet.api": (
+        *("compare", "evaluate", "import_trajectories", "label", "load_tasks", "pair", "play", "rank"),
+        *("read_trajectories", "rollout", "train", "train_actor", "train_critic", "train_online"),
+    ),
+    "sweet.errors": ("SweetError",),
+    "sweet.online.config": ("TrainOnlineConfig",),
+    "sweet.pipeline.config": ("LoopConfig",),
+    "sweet.preferences.config": ("LabelConfig", "PairConfig"),
+    "sweet.ranking.config": ("RankConfig",),
+    "sweet.rollouts.config": ("RolloutConfig",),
+    "sweet.rollouts.play.config": ("PlayConfig",),
+    "sweet.runs.run": ("Run",),
+    "sweet.scoring.config": ("EvalConfig",),
+    "sweet.scoring.results.compare": ("CompareConfig",),
+    "sweet.stages.base": ("Reporter", "StageResult"),
+    "sweet.tasks.base": ("Task",),
+    "sweet.tasks.trajectory": ("Trajectory",),
+    "sweet.training.config": ("TrainActorConfig", "TrainCriticConfig"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "CompareConfig",
-    "EvalConfig",
-    "LabelConfig",
-    "LoopConfig",
-    "PairConfig",
-    "PlayConfig",
-    "RankConfig",
-    "Reporter",
-    "RolloutConfig",
-    "Run",
-    "StageResult",
-    "SweetError",
-    "Task",
-    "TrainActorConfig",
-    "TrainCriticConfig",
-    "TrainOnlineConfig",
-    "Trajectory",
-    "__version__",
-    "compare",
-    "evaluate",
-    "import_trajectories",
-    "label",
-    "load_tasks",
-    "pair",
-    "play",
-    "rank",
-    "read_trajectories",
-    "rollout",
-    "train",
-    "train_actor",
-    "train_critic",
-    "train_online",
-]
+__all__ = sorted(["__version__", *_MODULES])
 
 
 def __getattr__(name: str) -> object:

@@ -118,15 +118,13 @@ def train(run: Run, config: LoopConfig | None = None, *, reporter: Reporter | No
         config: without one, the recipe of the run.
 
     Raises:
-        SweetError: a stage failed; or changed settings would repeat finished steps, see `LoopConfig.redo`; or the model
-            could not be pushed (`LoopConfig.push`).
+        SweetError: a stage failed; or changed settings would repeat finished steps, see `LoopConfig.redo`.
     """
     from sweet.pipeline.config import LoopConfig
     from sweet.pipeline.stage import run_train
-    from sweet.publishing.after_training import pushing
 
     with _outside_of_event_loops():
-        return pushing(run_train)(run, config or LoopConfig(), reporter or Silent())
+        return run_train(run, config or LoopConfig(), reporter or Silent())
 
 
 def rollout(
@@ -269,11 +267,8 @@ def _call(
     reporter, settings = reporter or Silent(), config or stage.config()
     if isinstance(settings, PlannedConfig) and settings.resume and not arguments.get("function"):
         run, settings = with_settings_of_unfinished(run, name, settings, reporter)
-    from sweet.publishing.after_training import TRAININGS, pushing
-
-    work = pushing(stage.run) if name in TRAININGS else stage.run
     with _outside_of_event_loops():
-        result: StageResult = work(run, settings, reporter, **arguments)
+        result: StageResult = stage.run(run, settings, reporter, **arguments)
     return result
 
 

@@ -4,7 +4,6 @@
     ├── UsageError              exit 2   a flag, a configuration, a run or a file is invalid
     │   └── InputError          exit 2   an input file is invalid, with the line if it is known
     ├── ServerError             exit 3   a server could not be reached: the same command may work later
-    ├── NotPushed           exit 1   a model was trained, and the hub did not take it
     ├── TooManyFailures         exit 4   more items failed than was allowed; those that finished are kept
     └── Interrupted             exit 130 stopped by the user; finished work is kept
 
@@ -87,17 +86,6 @@ class TooManyFailures(SweetError):
 
     title = "Too many failures"
     exit_code = 4
-    result: Any = None
-
-
-class NotPushed(SweetError):
-    """A model was trained and is kept, and could not be pushed to the model hub. `fix` is the command that pushes it.
-
-    Attributes:
-        result: the result of the training, a sweet.stages.base.StageResult.
-    """
-
-    title = "The model was not pushed"
     result: Any = None
 
 

@@ -9,24 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SHARES = frozenset(
-    (
-        *("success_rate", "tests_passed", "upstream_success_rate", "upstream_tests_passed", "win_rate"),
-        *("cosine", "block_match", "text", "position", "color"),
-        *(
-            "accuracy",
-            "heldout_accuracy",
-            "agreement",
-            "share",
-            "padding",
-            "mfu",
-            "mfu_computed",
-            "answered",
-            "before",
-            "after",
-        ),
-    )
-)
+SHARES = {
+    *("success_rate", "tests_passed", "upstream_success_rate", "upstream_tests_passed", "win_rate", "cosine"),
+    *("block_match", "text", "position", "color", "accuracy", "heldout_accuracy", "agreement", "share", "padding"),
+    *("mfu", "mfu_computed", "answered", "before", "after"),
+}
 """Metrics that are shares also where they are shown without an interval."""
 
 ABBREVIATIONS = {"flops": "FLOPs", "mfu": "MFU", "zero": "ZeRO"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.cli import console
+from sweet.cli.exits import as_sweet_error
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.llm.servers import KEY_VARIABLES, base_url
 from sweet.redaction import VARIABLES, redacted, redacted_json, reply_redactor
@@ -95,7 +96,7 @@ def test_an_error_shows_no_key(capsys: pytest.CaptureFixture[str]) -> None:
         console.show_traceback(one)
         assert "hidden" not in "".join(traceback.format_exception(one)) + str(one) + repr(one)
     assert error.fix == "write --agent ***"
-    console.show_bug(ValueError(f"It said {KEY}."))
+    console.show_error(as_sweet_error(ValueError(f"It said {KEY}.")))
     console.print_json({"error": KEY, "path": [KEY]})
     console.show(console.safe_text(KEY))
     captured = capsys.readouterr()

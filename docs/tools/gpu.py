@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from benchmarks.gpu.results import Result, Row, parse_result, read_result
 from benchmarks.gpu.stages import STAGES
-from sweet.cli.generated import put_between
+from docs.tools.commands import put_between
 from sweet.errors import InputError, SweetError
 from sweet.view.safe_markdown import prose, table
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.cli.generated import put_between
+from docs.tools.commands import put_between
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.estimate import HALF, Shape, buffers, casts, forward_memory, model_states
 from sweet.learn.rows import Candidate, CandidateRow, Pair

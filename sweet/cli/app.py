@@ -12,11 +12,12 @@ from typer.main import get_command
 
 from sweet import collector
 from sweet.cli.completion import COMPLETE, complete
-from sweet.cli.group import SETTINGS, LazyGroup
+from sweet.cli.group import Group
+from sweet.cli.options import SETTINGS
 
 app = typer.Typer(
     name="sweet",
-    cls=LazyGroup,
+    cls=Group,
     context_settings=SETTINGS,
     pretty_exceptions_enable=False,
 )

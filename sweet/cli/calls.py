@@ -1,12 +1,19 @@
 """Runs one call of a command, from the values of its parameters to the exit code.
 
 The steps are always the same: merge the settings, stop here for `--dry-run`, call the command's function, which finds
-or creates the run, does the work and shows the result.
+or creates the run, does the work and shows the result. `--verbose` reports where each setting is from, and the files.
+`--quiet` also silences libraries, which warn in three ways: by `logging`, by `warnings`, and by the C++ code of torch,
+which reads a variable when it is imported. Errors of this program do not go through any of these.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import logging
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -21,9 +28,10 @@ from sweet.cli.fields import resolve, settings_of
 from sweet.cli.options import Setting
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import SEPARATOR, Call, Common, Spec, words_after_separator
-from sweet.cli.verbosity import Verbose, without_warnings
-from sweet.errors import Interrupted, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
+from sweet.units import format_duration, format_value
 
 
 def call(spec: Spec, context: typer.Context) -> int:
@@ -62,9 +70,12 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     this: Call[Any] = Call(spec, config, arguments, common, flags, reporter)
     for warning in unknown_variables(program):
         reporter.warn(warning)
-    verbose = Verbose(this) if common.verbose else None
-    if verbose:
-        verbose.settings(settings)
+    began = time.monotonic()
+    if common.verbose:
+        values: dict[str, Any] = config.model_dump(mode="json")
+        for option in spec.options:
+            source = settings[option.field].where if option.field in settings else "default"
+            reporter.say(f"setting {option.key} = {format_value(values[option.field])}  ({source})")
     try:
         act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
@@ -73,8 +84,26 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
         fix = this.resume_command() if needs is None else f"{this.resume_command()} {needs}"
         raise Interrupted(what, where=this.run, fix=fix, needs=needs) from stop
     finally:
-        if verbose:
-            verbose.finish()
+        if common.verbose:
+            for line in _files(this):
+                reporter.say(line)
+            reporter.say(f"{format_duration(time.monotonic() - began)} in total")
+
+
+def _files(call: Call[Any]) -> Iterator[str]:
+    """Yield what the attempts of this call have read and written."""
+    if call.run is None:
+        return
+    try:
+        manifest = Run(call.run).manifest()
+    except SweetError:  # it is missing or damaged, which the call has reported
+        return
+    for attempt in manifest.attempts:
+        if attempt.pid == os.getpid() and attempt.status != "interrupted":
+            yield from (f"read {ref.id}" for ref in attempt.inputs)
+            yield from (f"wrote {call.run}/{one.path}" for one in manifest.artifacts if one.id in attempt.outputs)
+            yield f"wrote {call.run}/{attempt.log}"
+            yield f"{attempt.id}: {attempt.status}"
 
 
 def act(call: Call[Any]) -> None:
@@ -83,3 +112,29 @@ def act(call: Call[Any]) -> None:
         console.print_json(call.config.model_dump(mode="json"))
     else:
         call.spec.function(call, **{name: call.arguments[name] for name in call.spec.positional})
+
+
+_VARIABLES = {
+    "PYTHONWARNINGS": "ignore",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",
+}
+"""What started processes, and libraries that are not imported yet, read. Variables that are set keep their values."""
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Suppress the warnings of libraries in this context."""
+    added = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
+    disabled = logging.root.manager.disable
+    os.environ.update(added)
+    logging.disable(max(disabled, logging.WARNING))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        for name in added:
+            os.environ.pop(name, None)

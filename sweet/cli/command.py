@@ -1,13 +1,11 @@
 """Commands: functions whose options are the fields of a configuration.
 
-    app = typer.Typer(add_completion=False)
-
-    @command(app, "report", "sweet.report:ReportConfig", examples=[("sweet report", "the newest run")])
+    @command("report", "sweet.report:ReportConfig", examples=[("sweet report", "the newest run")])
     def report(call: Call[ReportConfig], run: OptionalRun = None) -> None: ...
 
 The parameters of the function behind `call` are positional arguments, declared as in any program of Typer. The options
-are added by `command`: one for each field of the configuration, and the common ones. A call merges the settings
-(`sweet.cli.fields`), stops for `--dry-run`, calls the function and turns exceptions into exit codes.
+are added when the command is loaded: one for each field of the configuration, and the common ones. A call merges the
+settings (`sweet.cli.fields`), stops for `--dry-run`, calls the function and turns exceptions into exit codes.
 """
 
 from __future__ import annotations
@@ -16,21 +14,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_command
 
 from sweet.cli.completion import complete_run, completion_of
 from sweet.cli.config_file import use_config
-from sweet.cli.group import SETTINGS
-from sweet.cli.options import HELP_ALL, given_as, parameter
+from sweet.cli.options import HELP_ALL, SETTINGS, given_as, parameter
 from sweet.cli.spec import SEPARATOR, TAIL, Spec
-from sweet.cli.summaries import SUMMARIES
 from sweet.runs.stages import stage_named
-
-if TYPE_CHECKING:
-    pass
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -53,52 +47,59 @@ NewRun = Annotated[
 """The argument of a command that may begin a run."""
 
 
+SPECS: dict[str, Spec] = {}
+"""The commands of the modules that have been imported, by their names."""
+
+
 def command(
-    app: typer.Typer,
     name: str,
     configuration: str | None = None,
     *,
     examples: Sequence[tuple[str, str]] = (),
     text: str = "",
-    summary: str | None = None,
     is_stage: bool | None = None,
     long_work: bool | None = None,
+    specs: dict[str, Spec] = SPECS,
 ) -> Callable[[Function], Function]:
-    """Make a function a command of `app`.
+    """Make a function a command of the program.
 
     Args:
         configuration: see `Spec`, as the others; not given for a stage of the pipeline (`sweet.runs.stages`).
-        summary: by default that of `sweet.cli.commands`.
+        specs: where it is put.
     """
     if configuration is None:
         configuration, is_stage = stage_named(name).config_reference, True  # type: ignore[union-attr]
 
     def register(function: Function) -> Function:
-        known = {name: text for members in SUMMARIES.values() for name, text in members.items()}
-        spec = Spec(
+        specs[name] = Spec(
             name=name,
             configuration=configuration,
             function=function,
-            summary=known[name] if summary is None else summary,
             text=text,
             examples=examples,
             is_stage=bool(is_stage),
             long_work=bool(is_stage if long_work is None else long_work),
         )
-
-        def callback(context: typer.Context, **_: Any) -> int:
-            from sweet.cli.calls import call
-
-            return call(spec, context)
-
-        parameters = list(_parameters(spec))
-        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        callback.__annotations__ = {one.name: one.annotation for one in parameters}
-        callback.spec = spec  # type: ignore[attr-defined]
-        app.command(name.split()[-1], cls=Command, short_help=spec.summary, context_settings=SETTINGS)(callback)
         return function
 
     return register
+
+
+def made_of(spec: Spec) -> Any:
+    """Return the command that Typer makes of what is declared."""
+
+    def callback(context: typer.Context, **_: Any) -> int:
+        from sweet.cli.calls import call
+
+        return call(spec, context)
+
+    parameters = list(_parameters(spec))
+    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    callback.__annotations__ = {one.name: one.annotation for one in parameters}
+    callback.spec = spec  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(spec.name.split()[-1], cls=Command, context_settings=SETTINGS)(callback)
+    return get_command(app)
 
 
 def _parameters(spec: Spec) -> Iterator[inspect.Parameter]:

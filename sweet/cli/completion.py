@@ -15,8 +15,9 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +36,10 @@ PLAIN_WORD = re.compile(r"[\w./:@%+=-]+")
 ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
 LARGEST_MANIFEST = 16 * 2**20
 """Bytes; a larger manifest would take too long to read."""
+LARGEST_RESPONSE = 2**20
+"""Bytes of a server's response that are read."""
+SERVER_TIMEOUT = 0.5
+"""Seconds in which a server must have answered."""
 MAX_CANDIDATES = 200
 """The largest number of candidates."""
 
@@ -145,11 +150,28 @@ def _comparable(context: typer.Context, incomplete: str) -> Iterable[str]:
 def _models(context: typer.Context, field: str) -> list[str]:
     """Return the models of the server at the first of the given addresses."""
     urls: Any = context.params.get(field) or ()
-    if not urls:
-        return []
-    from sweet.cli.server_models import models
+    found: list[str] = []
+    if urls:  # one request without a key; the look-up of a host's name takes its time, too
+        asked = threading.Thread(target=_ask, args=(str(urls[0]), found), daemon=True)
+        asked.start()
+        asked.join(SERVER_TIMEOUT)
+    return list(found)
 
-    return models(str(urls[0]))
+
+def _ask(url: str, found: list[str]) -> None:
+    """Append the ids that GET /models of an OpenAI-compatible server lists; none after any error."""
+    from contextlib import closing
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    with suppress(Exception):  # the user is typing: there is no place to report it
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
+        with closing(kind(parts.hostname or "", parts.port, timeout=SERVER_TIMEOUT)) as connection:
+            connection.request("GET", f"{parts.path.rstrip('/') or '/v1'}/models")
+            response = connection.getresponse()
+            if response.status == 200:
+                found.extend(str(model["id"]) for model in json.loads(response.read(LARGEST_RESPONSE))["data"])
 
 
 def _tasks(_: typer.Context, __: str) -> Iterable[str]:

@@ -64,9 +64,8 @@ def _console(*, stderr: bool) -> Console:
     return kind(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
 
 
-def can_redraw_output() -> bool:
-    """Return whether stdout is a terminal that can move its cursor."""
-    console = output_console()
+def can_redraw(console: Console) -> bool:
+    """Return whether it is a terminal that can move its cursor: FORCE_COLOR forces colours in a file, but not bars."""
     return console.file.isatty() and not console.is_dumb_terminal
 
 
@@ -127,33 +126,13 @@ def show_error(error: SweetError) -> None:
         rows.append(Text().append("where  ", "dim").append_text(safe_text(error.where)))
     fix = Text().append("try    ", "dim").append_text(safe_text(error.fix or "", "bold"))
     fits = fix.cell_len <= narration_console().width - PANEL_SIDES
-    _panel(error.title, [*rows, fix] if error.fix and fits else rows)
+    body = Text("\n").join([*rows, fix] if error.fix and fits else rows)
+    title = Text(error.title)
+    narration_console().print(
+        Panel(body, title=title, title_align="left", border_style="red", expand=False, padding=(0, 1))
+    )
     if error.fix and not fits:
         narration_console().print(fix, soft_wrap=True)
-
-
-BUG_FIX = "the same command with --debug, and report what it prints"
-
-
-def show_bug(error: BaseException) -> None:
-    """Print the panel for an unexpected exception."""
-    rows = [safe_text(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
-    rows.append(Text().append("try    ", "dim").append(BUG_FIX, "bold"))
-    _panel("This is a bug in sweet", rows)
-
-
-def print_error(error: BaseException, known: SweetError | None) -> None:
-    """Print a failure as a JSON object on stdout, together with what was found in spite of it.
-
-    Args:
-        known: the same as an error of `sweet`; None for a bug.
-    """
-    if known is None:
-        bug = {"error": f"{type(error).__name__}: {error}", "where": None, "fix": BUG_FIX}
-        print_json({**bug, "exit_code": SweetError.exit_code})
-    else:
-        shown = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
-        print_json({**(known.found or {}), **shown})
 
 
 def show_traceback(error: BaseException) -> None:
@@ -161,13 +140,6 @@ def show_traceback(error: BaseException) -> None:
     for chunk in traceback.format_exception(error):
         for line in chunk.splitlines():
             console.print(safe_text(line), soft_wrap=True)
-
-
-def _panel(title: str, rows: Iterable[Text]) -> None:
-    body = Text("\n").join(rows)
-    narration_console().print(
-        Panel(body, title=Text(title), title_align="left", border_style="red", expand=False, padding=(0, 1))
-    )
 
 
 def print_result(result: StageResult, *, as_json: bool, draw: Callable[[StageResult], None] | None = None) -> None:
@@ -181,13 +153,8 @@ def print_result(result: StageResult, *, as_json: bool, draw: Callable[[StageRes
 def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
     """Print a stage's metrics and artifacts as tables on stdout."""
     heading(f"{result.stage} · {result.run}")
-    metrics = Table(show_header=False)
-    metrics.add_column(style="bold")
-    metrics.add_column(justify="right")
-    shown = {name: value for name, value in result.as_json()["metrics"].items() if name not in hidden}
-    for name, value in metric_rows(shown):
-        metrics.add_row(safe_text(name), safe_text(value))
-    show(metrics)
+    metrics = result.as_json()["metrics"]
+    _show_metrics({name: value for name, value in metrics.items() if name not in hidden})
     if result.artifacts:
         made = [
             (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
@@ -199,23 +166,28 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
     """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout."""
     heading(title)
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    counted = {name: value for name, value in plan.items() if name not in ("memory", "assumed")}
-    for name, value in metric_rows(counted):
-        table.add_row(safe_text(name), safe_text(value))
-    for name, size in plan.get("memory", {}).items():
-        table.add_row(f"memory, {name}", format_bytes(size))
-    show(table)
+    memory = {f"memory, {name}": format_bytes(size) for name, size in plan.get("memory", {}).items()}
+    _show_metrics({name: value for name, value in plan.items() if name not in ("memory", "assumed")} | memory)
     for sentence in plan.get("assumed", []):
         show(safe_text(f"assumed: {sentence}"))
 
 
-def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table on stdout, under a title."""
-    heading(title)
-    show_rows(header, rows)
+def _show_metrics(metrics: Mapping[str, Any]) -> None:
+    """Print names and values. An interval follows its rate; a nested mapping is one line."""
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, value in metrics.items():
+        if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
+            continue
+        if isinstance(value, Mapping):
+            shown = ", ".join(f"{key} {format_metric(key, item)}" for key, item in value.items()) or "none"
+        elif isinstance(value, list | tuple):
+            shown = ", ".join(format_value(item) for item in value) or "none"
+        else:
+            shown = metric(metrics, name)
+        table.add_row(safe_text(metric_name(name)), safe_text(shown))
+    show(table)
 
 
 def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterable[str] = ()) -> None:
@@ -268,22 +240,6 @@ def show_page(renderable: RenderableType) -> None:
 def metric(metrics: Mapping[str, Any], name: str) -> str:
     """Return one of the metrics in its unit, with its interval if it has one."""
     return format_metric(name, metrics[name], metrics)
-
-
-def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the names and values to show. An interval follows its rate; a nested mapping is one line."""
-    rows = []
-    for name, value in metrics.items():
-        if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
-            continue
-        if isinstance(value, Mapping):
-            shown = ", ".join(f"{key} {format_metric(key, item)}" for key, item in value.items()) or "none"
-        elif isinstance(value, list | tuple):
-            shown = ", ".join(format_value(item) for item in value) or "none"
-        else:
-            shown = metric(metrics, name)
-        rows.append((metric_name(name), shown))
-    return rows
 
 
 def drop_output(stream: TextIO | None = None) -> None:

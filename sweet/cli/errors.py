@@ -69,8 +69,6 @@ def unknown_variables(program: Any, environment: Mapping[str, str] = os.environ)
     given = sorted(name for name in environment if name.startswith(PREFIX))
     if not given:
         return
-    from sweet.cli.reference import VARIABLES
-
     settings = [name for name in VARIABLES if name.startswith(PREFIX)]
     commands = {variable(command, ""): command for command in program.names()}
     for name in given:
@@ -82,3 +80,30 @@ def unknown_variables(program: Any, environment: Mapping[str, str] = os.environ)
         if name not in read and (prefix or alike):
             meant = f" Did you mean {alike}?" if alike else did_you_mean(name, read)
             yield f"The environment variable {name} is ignored: no command reads it.{meant}"
+
+
+VARIABLES: dict[str, str] = {
+    "OPENAI_API_KEY": "API key for every server that requires one",
+    "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
+    "SWEET_SIM_API_KEY": "the same for the simulated human, and for the model of `sweet data describe`",
+    "SWEET_JUDGE_API_KEY": "the same for the judge, and for `--check-model` of `sweet data describe`",
+    "OPENAI_BASE_URL": "address of a model that is given none and is not a directory of this machine",
+    "AZURE_OPENAI_ENDPOINT": "the same, at Azure",
+    "OPENAI_ADMIN_KEY": "not used; removed from what is shown and written, as all keys are",
+    "AZURE_OPENAI_API_KEY": "API key for Azure, where the role has none of its own",
+    "OPENAI_API_VERSION": "version of Azure's interface, where the address has none (`?api-version=…`)",
+    "SSL_CERT_FILE": "file of certificates that are trusted, as openai reads it",
+    "SSL_CERT_DIR": "folder of certificates that are trusted, as openai reads it",
+    "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
+    "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
+    "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities, "
+    "options of commands; default: the user's cache folder",
+    "SWEET_SANDBOX_IMAGE": "image of the sandbox tier `docker`",
+    "SWEET_FIREFOX": "path of the Firefox that renders pages",
+    "SWEET_BROWSER_DRIVER": "`playwright` or `direct`: how Firefox is controlled",
+    "HF_ENDPOINT": "address of the model hub",
+    "HF_HUB_OFFLINE": "1 disables requests to the hub",
+    "HF_TOKEN": "token of the hub, for gated models and datasets",
+    "NO_COLOR": "no colours",
+}
+"""Environment variables that do not belong to an option."""

@@ -50,26 +50,26 @@ def exit_code_of(work: Callable[[], int], *, debug: bool = False, as_json: bool 
         if debug:
             console.show_traceback(error)
         known = as_sweet_error(error)
-        if known is None:
-            console.show_bug(error)
-        else:
-            console.show_error(known)
-        if as_json and console.printed() == before:
-            console.print_error(error, known)
-        return SweetError.exit_code if known is None else known.exit_code
+        console.show_error(known)
+        if as_json and console.printed() == before:  # together with what was found in spite of it
+            shown = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
+            console.print_json({**(known.found or {}), **shown})
+        return known.exit_code
 
 
-def as_sweet_error(error: BaseException) -> SweetError | None:
-    """Return the error as one of `sweet`; None if it is a bug."""
+def as_sweet_error(error: BaseException) -> SweetError:
+    """Return the error as one of `sweet`, which may say that it is a bug."""
     if isinstance(error, SweetError):
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("Stopped.")
-    if (full := full_disk(error)) is not None:
-        return full
-    if isinstance(error, OSError):
-        return _from_os_error(error)
-    return None
+    known = full_disk(error) or (_from_os_error(error) if isinstance(error, OSError) else None)
+    if known is None:
+        known = SweetError(
+            f"{type(error).__name__}: {error}", fix="the same command with --debug, and report what it prints"
+        )
+        known.title = "This is a bug in sweet"
+    return known
 
 
 _FIXES = {
@@ -85,20 +85,12 @@ def _from_os_error(error: OSError) -> SweetError | None:
     """Return the error for an OSError that names a file or has a known fix; None otherwise, as that is a bug."""
     fix = _FIXES.get(error.errno or 0)
     if error.filename is None and fix is None:
-        return (
-            None
-            if _has_working_directory()
-            else UsageError("The current folder has been deleted.", fix="cd to another one")
-        )
+        try:
+            Path.cwd()
+        except OSError:
+            return UsageError("The current folder has been deleted.", fix="cd to another one")
+        return None
     return SweetError(f"{error.strerror or error}.", where=error.filename, fix=fix)
-
-
-def _has_working_directory() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return False
-    return True
 
 
 TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from rich.live import Live
 from rich.text import Text
@@ -37,17 +38,35 @@ def follow(run: Run, *, quiet: bool) -> AttemptStatus:
     """
     attempt = attempt_to_follow(run)
     found = followed(run, attempt)
-    screen = _Lines() if quiet or not console.can_redraw_output() else _Screen()
+    output = console.output_console()
+    redrawn = not quiet and console.can_redraw(output)
+    lines: dict[str, tuple[AttemptProgress | None, float]] = {}
     try:
-        with screen:
+        with Live(console=output, auto_refresh=False, transient=True) if redrawn else nullcontext() as screen:
             while found[0].status == "running":
-                if not quiet:
-                    screen.draw(found)
+                if screen is not None:
+                    screen.update(Text("\n").join(map(_line, found)), refresh=True)
+                elif not quiet:
+                    _print_changed(found, lines)
                 time.sleep(POLL_SECONDS)
                 found = followed(run, attempt)
     except KeyboardInterrupt:
         raise Interrupted(f"This command no longer follows {attempt}, which goes on.") from None
     return found[0]
+
+
+def _print_changed(found: Sequence[AttemptStatus], lines: dict[str, tuple[AttemptProgress | None, float]]) -> None:
+    """Print a line for each attempt that has changed.
+
+    Args:
+        lines: the progress that was shown of each attempt, and when the next line is due.
+    """
+    for one in found:
+        shown, due = lines.get(one.id, (None, 0.0))
+        begun = one is found[0] or (one.progress is not None and bool(one.progress.title))
+        if begun and (one.id not in lines or shown != one.progress) and time.monotonic() >= due:
+            lines[one.id] = one.progress, time.monotonic() + SECONDS_BETWEEN_LINES
+            console.show(_line(one))
 
 
 def raise_unless_done(found: AttemptStatus) -> None:
@@ -83,36 +102,3 @@ def _line(found: AttemptStatus) -> Text:
     if found.seconds is not None:
         text.append(f"{format_duration(found.seconds)}  ")
     return text if found.progress is None else text.append_text(progress_text(found.progress))
-
-
-class _Screen(Live):
-    """Redraws the lines in place."""
-
-    def __init__(self) -> None:
-        super().__init__(console=console.output_console(), auto_refresh=False, transient=True)
-
-    def draw(self, found: Sequence[AttemptStatus]) -> None:
-        self.update(Text("\n").join(map(_line, found)), refresh=True)
-
-
-class _Lines:
-    """Prints a line for each attempt that has changed."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, AttemptProgress | None] = {}
-        self._due: dict[str, float] = {}
-
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def draw(self, found: Sequence[AttemptStatus]) -> None:
-        for one in found:
-            begun = one is found[0] or (one.progress is not None and bool(one.progress.title))
-            changed = begun and (one.id not in self._shown or self._shown[one.id] != one.progress)
-            if changed and time.monotonic() >= self._due.get(one.id, 0.0):
-                self._shown[one.id] = one.progress
-                self._due[one.id] = time.monotonic() + SECONDS_BETWEEN_LINES
-                console.show(_line(one))

@@ -6,43 +6,51 @@ its help is asked for, or one of its words is completed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
 
 from sweet import collector
-from sweet.cli.options import Option
+from sweet.cli.options import SETTINGS, Option
 from sweet.cli.summaries import EXAMPLES, GROUPS, INTRODUCTION, SUMMARIES
-
-SETTINGS = {"help_option_names": ["-h", "--help"]}
-"""Settings of Typer's contexts."""
+from sweet.runs.stages import stage_named
 
 Words = tuple[str | None, Any, list[str]]
 """The name of a command, the command, and the words that follow its name."""
 
 
 class Group(TyperGroup):
-    """A group whose commands are there, as the functions of a `typer.Typer`."""
+    """The program, or those of its commands that have the same first word (`GROUPS`)."""
 
-    introduction = ""
-    examples: Sequence[tuple[str, str]] = ()
+    summaries: Mapping[str, Mapping[str, str]] = SUMMARIES
+    """The summary of each command of the program, by the title under which the help lists it."""
 
-    def panels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the summary of each command of the group, by the title under which the help lists it."""
-        return {"Commands": {name: command.short_help or "" for name, command in self.commands.items()}}
-
-    def load(self, word: str) -> Any:
-        """Return the command with a name; None if there is none."""
-        return self.commands.get(word)
+    def load(self, name: str) -> Any:
+        """Return the command of the program with a name; None if there is none."""
+        return load(name) if name in GROUPS or name in self.names() else None
 
     def names(self) -> list[str]:
         """Return the names of all commands of the program."""
-        return list(self.commands)
+        return [name for members in self.summaries.values() for name in members]
+
+    def panels(self) -> dict[str, dict[str, str]]:
+        """Return the summary of each command of the group, by the title under which the help lists it."""
+        panels: dict[str, dict[str, str]] = {}
+        for title, members in self.summaries.items():
+            for name, summary in members.items():
+                if name.startswith(self._first_word):
+                    word = name.removeprefix(self._first_word).split()[0]
+                    panel = panels.setdefault("Commands" if self._first_word else title, {})
+                    panel[word] = GROUPS.get(word, summary)
+        return panels
+
+    @property
+    def _first_word(self) -> str:
+        return f"{self.name} " if self.name in GROUPS else ""
 
     def options(self, name: str, *, common: bool = False) -> list[Option]:
         """Return the options of a command of the program.
@@ -77,7 +85,7 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Words:
         word, rest = args[0], args[1:]
-        command = self.load(word)
+        command = self.load(self._first_word + word)
         if command is None and not ctx.resilient_parsing:
             from sweet.cli.errors import unknown_command
 
@@ -90,61 +98,23 @@ class Group(TyperGroup):
 
         ctx.color = True  # those of the help are for this terminal already
         own = ((", ".join(one.opts), one.help or "") for one in self.get_params(ctx))
-        formatter.write(group_help(ctx.command_path, self.examples, self.introduction, self.panels(), own))
+        introduction, examples = GROUPS.get(self.name or "", INTRODUCTION), () if self._first_word else EXAMPLES
+        formatter.write(group_help(ctx.command_path, examples, introduction, self.panels(), own))
 
 
-class LazyGroup(Group):
-    """A group of the commands in `sweet.cli.commands`: all of the program, or those with the same first word."""
-
-    @property
-    def _first_word(self) -> str:
-        return f"{self.name} " if self.name in GROUPS else ""
-
-    @property
-    def introduction(self) -> str:  # type: ignore[override]
-        return GROUPS.get(self.name or "", INTRODUCTION)
-
-    @property
-    def examples(self) -> Sequence[tuple[str, str]]:  # type: ignore[override]
-        return () if self._first_word else EXAMPLES
-
-    def panels(self) -> Mapping[str, Mapping[str, str]]:
-        if prefix := self._first_word:
-            members = {name: text for texts in SUMMARIES.values() for name, text in texts.items()}
-            return {
-                "Commands": {name.removeprefix(prefix): s for name, s in members.items() if name.startswith(prefix)}
-            }
-        return {title: dict(map(_first, members.items())) for title, members in SUMMARIES.items()}
-
-    def load(self, word: str) -> Any:
-        name = self._first_word + word
-        return load(name) if name in GROUPS or name in self.names() else None
-
-    def names(self) -> list[str]:
-        return list(names())
-
-
-def _first(member: tuple[str, str]) -> tuple[str, str]:
-    """Return the first word of a command with its summary, or that of its group."""
-    word = member[0].split()[0]
-    return word, GROUPS.get(word, member[1])
-
-
-def names() -> Iterator[str]:
-    """Yield the names of the program's commands, in the order of the help."""
-    for members in SUMMARIES.values():
-        yield from members
+def names() -> list[str]:
+    """Return the names of the program's commands, in the order of the help."""
+    return [name for members in SUMMARIES.values() for name in members]
 
 
 @cache
 def load(name: str) -> Any:
     """Return the command or the group with a name, importing no other module of commands."""
     if name in GROUPS:
-        group = typer.Typer(name=name, cls=LazyGroup, add_completion=False)
-        group.callback()(lambda: None)
-        return get_command(group)
-    first, *rest = name.split()
+        return Group(name=name, context_settings=SETTINGS)
+    module = "stages" if stage_named(name) is not None else name.split()[0].replace("-", "_")
     with collector.paused():
-        module = import_module(f"sweet.cli.commands.{first.replace('-', '_')}")
-        found: Any = get_command(module.app)
-    return found.commands[rest[0]] if rest else found
+        import_module(f"sweet.cli.commands.{module}")
+        from sweet.cli.command import SPECS, made_of
+
+        return made_of(SPECS[name])

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from sweet.inspection.status import AttemptStatus, attempt_status
 from sweet.installation import VERSION
 from sweet.redaction import hide
 from sweet.regular import make_folder, open_descriptor, read_regular
-from sweet.runs.manifest import LOGS, Attempt, next_id, now
+from sweet.runs.manifest import LOGS, next_id, now
 from sweet.runs.process import host
 from sweet.runs.run import Run
 
@@ -47,42 +46,17 @@ LARGEST = 1 << 26
 """Most bytes of a result that is read."""
 
 
-@dataclass(frozen=True)
-class Detached:
-    """Work that goes on.
-
-    Attributes:
-        attempt: the id of its first attempt.
-        log: where its narration goes, and `result` what it prints.
-    """
-
-    run: Path
-    attempt: str
-    pid: int
-    log: Path
-    result: Path
-
-    @property
-    def follow(self) -> str:
-        return shlex.join(["sweet", "status", str(self.run), "--follow"])
-
-    @property
-    def stop(self) -> str:
-        return shlex.join(["sweet", "control", str(self.run), "stop"])
-
-    def as_json(self, stage: str) -> dict[str, Any]:
-        files = {"log": str(self.log), "result": str(self.result)}
-        shown = {"stage": stage, "run": str(self.run), "attempt": self.attempt, "pid": self.pid}
-        return {**shown, **files, "follow": self.follow, "metrics": {}, "artifacts": []}
-
-
-def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> Detached:
-    """Start `sweet WORDS`, which have `--json`, and return when it has begun its work in the run.
+def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Start `sweet WORDS`, which have `--json`, and return when it has begun its work in the run: the id of its first
+    attempt, its process, the files of its narration and result, and the commands that follow and stop it.
 
     Raises:
         SweetError: it ended before; the error and the exit code are its own.
     """
-    result, log = _new_files(run.path.absolute())
+    folder = run.path.absolute() / LOGS
+    make_folder(folder)
+    name = next_id(NAME, [entry.name.partition(".")[0] for entry in folder.iterdir()])
+    result, log = folder / f"{name}.json", folder / f"{name}.log"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited, and `sweet control RUN stop` ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
     began = now()
@@ -95,10 +69,15 @@ def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> De
     try:
         while True:
             ended = process.poll() is not None
-            attempt = _begun(run, process.pid, began)
-            if attempt is not None:
-                folder = run.path / LOGS
-                return Detached(run.path, attempt.id, process.pid, folder / log.name, folder / result.name)
+            for attempt in run.manifest().begun_by(process.pid, host(), began):  # the first; it may have ended already
+                return {
+                    "attempt": attempt.id,
+                    "pid": process.pid,
+                    "log": str(run.path / LOGS / log.name),
+                    "result": str(run.path / LOGS / result.name),
+                    "follow": shlex.join(["sweet", "status", str(run.path), "--follow"]),
+                    "stop": shlex.join(["sweet", "control", str(run.path), "stop"]),
+                }
             if ended:
                 raise _error(process.returncode, result, log)
             time.sleep(POLL_SECONDS)
@@ -108,20 +87,8 @@ def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> De
         raise
 
 
-def _new_files(root: Path) -> tuple[Path, Path]:
-    folder = root / LOGS
-    make_folder(folder)
-    name = next_id(NAME, [entry.name.partition(".")[0] for entry in folder.iterdir()])
-    return folder / f"{name}.json", folder / f"{name}.log"
-
-
 def _created(path: Path) -> int:
     return open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
-
-
-def _begun(run: Run, pid: int, since: datetime) -> Attempt | None:
-    """Return the first attempt of the process; it may have ended already."""
-    return next(iter(run.manifest().begun_by(pid, host(), since)), None)
 
 
 def _error(code: int, result: Path, log: Path) -> SweetError:
@@ -184,18 +151,21 @@ def notifying(call: Call[Any]) -> Iterator[None]:
 
 
 def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseException | None) -> None:
-    address, run, stage = call.notify, call.run, call.spec.name
+    address, run = call.notify, call.run
     if address == OFF or run is None:
         return
     if seconds >= LONG_SECONDS and not call.common.quiet:
-        _ring()
-    attempt = _attempt(run, stage, started)
+        with suppress(OSError, ValueError):
+            if sys.stderr.isatty():
+                sys.stderr.write("\a")
+                sys.stderr.flush()
+    attempt = _attempt(run, call.spec.name, started)
     if address is None or attempt is None:
         return
-    code = _exit_code(error)
+    code = 0 if error is None or isinstance(error, BrokenPipeError) else as_sweet_error(error).exit_code
     content = {
         "run": str(run),
-        "stage": stage,
+        "stage": call.spec.name,
         "attempt": attempt.id,
         "status": {0: "done", Interrupted.exit_code: "interrupted"}.get(code, "failed"),
         "exit_code": code,
@@ -207,29 +177,14 @@ def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseExcep
         call.reporter.warn(f"{urlsplit(address).hostname} was not notified: {failure}.")
 
 
-def _exit_code(error: BaseException | None) -> int:
-    if error is None or isinstance(error, BrokenPipeError):
-        return 0
-    known = as_sweet_error(error)
-    return SweetError.exit_code if known is None else known.exit_code
-
-
 def _attempt(run: Path, stage: str, since: datetime) -> AttemptStatus | None:
     """Return the attempt of this call; None if it has begun none."""
-    try:
+    with suppress(SweetError, OSError):
         found = Run(run)
         own = found.manifest().begun_by(os.getpid(), host(), since)
-    except (SweetError, OSError):
-        return None
-    first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
-    return None if first is None else attempt_status(found, first)
-
-
-def _ring() -> None:
-    with suppress(OSError, ValueError):
-        if sys.stderr.isatty():
-            sys.stderr.write("\a")
-            sys.stderr.flush()
+        first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
+        return None if first is None else attempt_status(found, first)
+    return None
 
 
 def _post(address: str, content: dict[str, Any]) -> str | None:

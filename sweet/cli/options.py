@@ -14,6 +14,8 @@ import typer
 
 from sweet.topics import TOPICS
 
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+"""Settings of Typer's contexts."""
 HELP_ALL = "--help-all"
 LONG = 15
 """Options of a command above which `--help` shows only the main ones."""

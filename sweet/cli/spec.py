@@ -14,6 +14,7 @@ import typer
 
 from sweet.cli.options import Option, common_options, parameter
 from sweet.cli.stored_options import options_of
+from sweet.cli.summaries import SUMMARIES
 
 if TYPE_CHECKING:
     from sweet.stages.base import Reporter
@@ -43,11 +44,15 @@ class Spec:
     name: str
     configuration: str
     function: Callable[..., None]
-    summary: str
     text: str
     examples: Sequence[tuple[str, str]]
     is_stage: bool
     long_work: bool
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the help."""
+        return next((members[self.name] for members in SUMMARIES.values() if self.name in members), "")
 
     @cached_property
     def options(self) -> list[Option]:

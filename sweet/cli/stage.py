@@ -7,8 +7,8 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from sweet.cli.long_work import VARIABLE, detach, given_address, notifying
 from sweet.cli.options import variable
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import Call
-from sweet.errors import NotPushed, ServerError, SweetError, TooManyFailures, UsageError
-from sweet.inspection.disk_use import size_below
+from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
 from sweet.inspection.next_commands import suggest_next, to_fill_in
+from sweet.inspection.status import size_below
 from sweet.paths import RUNS
-from sweet.publishing.after_training import TRAININGS, pushing
 from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
@@ -116,10 +115,24 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
     if call.common.dry_run:
         _preview(call, run, stage)
     elif call.common.detach:
-        _detach(call, run, stage)
+        with _opened(call, run, stage) as opened:
+            _detach(call, opened)
     else:
-        with notifying(call) if call.spec.long_work else nullcontext():
-            _work(call, run, stage)
+        with notifying(call) if call.spec.long_work else nullcontext(), _opened(call, run, stage) as opened:
+            _work(call, opened, stage)
+
+
+@contextmanager
+def _opened(call: Call[Any], given: Path | None, stage: Stage) -> Iterator[Run]:
+    """Open or create the run in this context. A new run that an error leaves without content is deleted."""
+    created = _creates(call, given, stage)
+    run = open_run(call, given, stage.new_run)
+    try:
+        yield run
+    except BaseException as error:
+        if created and _is_unused(run, error):
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def _resuming(call: Call[Any]) -> str | None:
@@ -153,16 +166,14 @@ def _preview(call: Call[Any], given: Path | None, stage: Stage) -> None:
         console.print_json(settings)
     if stage.plan is None:
         return
-    run = None if _creates(call, given, stage) else newest_run(given, call.reporter)
-    path, config = given if run is None else run.path, call.config
+    run, config = None if _creates(call, given, stage) else newest_run(given, call.reporter), call.config
+    path = given if run is None else run.path
     if run is not None:
         run, config = _with_settings(run, call)
     plan = stage.plan(run, config, call.reporter).as_json()
     if call.common.json:
         settings = config.model_dump(mode="json")
-        console.print_json(
-            {"stage": call.spec.name, "run": None if path is None else str(path), "config": settings, "plan": plan}
-        )
+        console.print_json({"stage": call.spec.name, "run": path and str(path), "config": settings, "plan": plan})
     else:
         console.show_plan(f"{call.spec.name} · {path or 'a new run'}, not run", plan)
 
@@ -181,52 +192,33 @@ def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None)
     return run
 
 
-def _detach(call: Call[Any], given: Path | None, stage: Stage) -> None:
-    created = _creates(call, given, stage)
-    run = open_run(call, given, stage.new_run)
+def _detach(call: Call[Any], run: Run) -> None:
     name = call.spec.name
     own = {variable(name, "detach"): "0", VARIABLE: call.notify or ""}
     kept = [f"--{name}" for name in ("quiet", "verbose", "debug") if getattr(call.common, name)]
-    try:
-        detached = detach(call.words([*kept, "--json"]), run, {**os.environ, **own})
-    except BaseException:
-        if created and not run.manifest().attempts:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
+    detached = detach(call.words([*kept, "--json"]), run, {**os.environ, **own})
     if call.common.json:
-        console.print_json(detached.as_json(name))
+        console.print_json({"stage": name, "run": str(run.path), **detached, "metrics": {}, "artifacts": []})
     else:
-        for line in (
-            f"{detached.attempt} goes on as process {detached.pid} in {run.path}.",
-            f"log: {detached.log}",
-            f"follow: {detached.follow}",
-            f"stop: {detached.stop}",
-        ):
+        begun = f"{detached['attempt']} goes on as process {detached['pid']} in {run.path}."
+        for line in (begun, *(f"{key}: {detached[key]}" for key in ("log", "follow", "stop"))):
             console.show(console.safe_text(line))
 
 
-def _work(call: Call[Any], given: Path | None, stage: Stage) -> None:
-    created = _creates(call, given, stage)
-    run = open_run(call, given, stage.new_run)
+def _work(call: Call[Any], run: Run, stage: Stage) -> None:
     try:
         run, config = _with_settings(run, call)
-        work = pushing(stage.work) if call.spec.name in TRAININGS else stage.work
-        result = work(run, config, call.reporter)
-    except (TooManyFailures, NotPushed) as error:
+        result = stage.work(run, config, call.reporter)
+    except TooManyFailures as error:
         if error.result is not None and call.common.json:
             error.found = error.result.as_json()
         elif error.result is not None:
             stage.show(error.result)
         raise
-    except BaseException as error:
-        if created and _is_unused(run, error):
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
     console.print_result(result, as_json=call.common.json, draw=stage.show)
-    then = [line.format(run=shlex.quote(str(run.path))) for line in stage.next_commands] or suggest_next(
-        run.manifest(), run.path
-    )
     if isinstance(call.reporter, ConsoleReporter):
+        named = [line.format(run=shlex.quote(str(run.path))) for line in stage.next_commands]
+        then = named or suggest_next(run.manifest(), run.path)
         for line in then[:2]:
             call.reporter.offer(f"next: {line}")
         for line in to_fill_in(then[:2]):

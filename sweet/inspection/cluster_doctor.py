@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from sweet.cluster.nodes import Node, open_cluster
+from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 from sweet.units import count
@@ -28,16 +28,15 @@ def run_cluster_doctor(address: str, config: DoctorConfig, say: Callable[[str], 
         open_cluster(address) as cluster,
         Scheduler[None, None](cluster, partial(_open, config), light=True, say=say) as scheduler,
     ):
-        nodes = {node.name: node for node in cluster.nodes()}
-        checks = {
-            name: [_node_check(nodes[name]), *info["checks"]]
-            for name, info in scheduler.node_info.items()
-            if name in nodes
-        }
+        checks: dict[str, list[Check]] = {}
+        for node in cluster.nodes():
+            found = f"contributes {count(node.cpus, 'core')} and {count(node.gpus, 'GPU')} to the cluster"
+            if node.name in scheduler.node_info:
+                own = Check("node", "ok", found, WHY, required=True)
+                checks[node.name] = [own, *scheduler.node_info[node.name]["checks"]]
+        fix = "install the same version of sweet on that node"
         for name, why in scheduler.excluded.items():
-            checks[name] = [
-                Check("node", "problem", why, WHY, "install the same version of sweet on that node", required=True)
-            ]
+            checks[name] = [Check("node", "problem", why, WHY, fix, required=True)]
         return dict(sorted(checks.items()))
 
 
@@ -48,16 +47,6 @@ def nodes_as_json(nodes: dict[str, list[Check]]) -> dict[str, Any]:
         "healthy": all(part["healthy"] for part in parts.values()),
         "nodes": {name: {"healthy": part["healthy"], "checks": part["checks"]} for name, part in parts.items()},
     }
-
-
-def _node_check(node: Node) -> Check:
-    return Check(
-        "node",
-        "ok",
-        f"contributes {count(node.cpus, 'core')} and {count(node.gpus, 'GPU')} to the cluster",
-        WHY,
-        required=True,
-    )
 
 
 @contextmanager

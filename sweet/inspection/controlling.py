@@ -88,12 +88,11 @@ def _checked(command: str, value: str | None) -> Action | None:
         what = f"{command} cannot be asked of a stage.{did_you_mean(command, COMMANDS)}"
         raise UsageError(what, where=command, fix=", ".join(COMMANDS))
     needed = _VALUES.get(command)
-    if needed is not None and not value:
-        raise UsageError(f"{command} needs {needed}.", where=command, fix="add it behind the command")
     if needed is None and value is not None:
         raise UsageError(f"{command} has no value.", where=value, fix="leave it out")
-    if value is not None and (len(value) > LONGEST_VALUE or not value.isprintable()):
-        raise UsageError(f"This is no value of {command}.", where=value[:LONGEST_VALUE], fix=f"give {needed}")
+    if needed is not None and (not value or len(value) > LONGEST_VALUE or not value.isprintable()):
+        what = f"This is no value of {command}." if value else f"{command} needs {needed}."
+        raise UsageError(what, where=(value or command)[:LONGEST_VALUE], fix=f"give {needed}")
     return action
 
 
@@ -106,10 +105,9 @@ def _choose(run: Run, action: Action | None, named: str | None) -> Attempt:
     running = [attempt for attempt in run.manifest().attempts if attempt.status == "running"]
     if named is not None:
         running = [attempt for attempt in running if attempt.id == named]
-        if not running:
-            raise UsageError(f"{named} does not run.", where=run.path, fix=_status(run))
     if not running:
-        raise UsageError("Nothing runs in this run.", where=run.path, fix=_status(run))
+        what = "Nothing runs in this run." if named is None else f"{named} does not run."
+        raise UsageError(what, where=run.path, fix=shlex.join(["sweet", "status", str(run.path)]))
     able = running if action is None else [attempt for attempt in running if action in _accepted(run, attempt)]
     if not able:
         names = ", ".join(attempt.id for attempt in running)
@@ -117,10 +115,6 @@ def _choose(run: Run, action: Action | None, named: str | None) -> Attempt:
         what = _CANNOT[str(action)].format(names)
         raise UsageError(what, where=run.path, fix=f"{stop} ends it; finished work is kept")
     return able[-1]
-
-
-def _status(run: Run) -> str:
-    return shlex.join(["sweet", "status", str(run.path)])
 
 
 def _accepted(run: Run, attempt: Attempt) -> list[str]:

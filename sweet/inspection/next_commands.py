@@ -15,6 +15,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from sweet.errors import SweetError
 from sweet.runs.commands import command_of
@@ -145,11 +146,13 @@ class _Suggestions:
         """Return the next step from dialogues to an actor, by the method of the actor that played them."""
         player = self._player(rollouts)
         learned = next((self.manifest.artifact(ref.id) for ref in player.inputs), None) if player else None
-        reads = "pairs" if learned is None else learned.kind
+        reads, method = "pairs", None
+        if player is not None and learned is not None and learned.kind in _ORDER:
+            reads, method = learned.kind, TrainedMeta.of(player).method
         for kind in reversed(_ORDER[: _ORDER.index(reads) + 1]):
             found = rollouts if kind == "rollouts" else self._newest(kind, rollouts)
             if found is not None and kind == reads:
-                return self._train("actor", found, rollouts, method=TrainedMeta.of(player).method if player else None)
+                return self._train("actor", found, rollouts, method)
             if found is not None:
                 return self._after(found, rollouts)
         raise AssertionError("dialogues are made of themselves")
@@ -176,30 +179,29 @@ class _Suggestions:
     def _train(self, kind: Kind, source: Artifact, rollouts: Artifact, method: str | None = None) -> str:
         """Return the training of a critic or actor on what the newest dialogues became, and those of earlier rounds."""
         stage = stage_making(kind).name
+        like = self._like(stage, source)
         by_round = {}
         for one in self.manifest.of_kind(source.kind, "done"):
             root = input_of(self.manifest, one, "rollouts")
             if root is not None and one.id not in self.stale and not self._evaluates(root):
                 by_round[root.id] = one
         several = self._player(rollouts) is not None and len(by_round) > 1
-        models = [RolloutsMeta.of(rollouts).agent or "micro"]
-        if several or not is_model(models[0]):
-            models = [TrainedMeta.of(one).base for one in self.manifest.artifacts if one.kind in ("critic", "actor")]
+        changes: dict[str, Any] = {}
+        given = None if like is None else like.config.get("model")
+        if given is None and (several or self._model(rollouts) is None):
+            bases = [TrainedMeta.of(one).base for one in self.manifest.artifacts if one.kind in ("critic", "actor")]
             first = self.manifest.artifact(next(iter(by_round)))
-            agent = None if first is None else RolloutsMeta.of(first).agent or "micro"
-            models = [*([agent] if agent and is_model(agent) else []), *filter(None, models), MODEL]
-            changes: dict[str, object] = {"model": models[0]}
-        else:
-            changes = {}
+            changes["model"] = next(filter(None, [first and self._model(first), *bases]), MODEL)
         if method not in (None, "sweet"):
             changes["method"] = method
         if several:
-            return self._call(stage, self._like(stage, source), **changes, from_=[one.id for one in by_round.values()])
-        return self._reading(stage, source, **changes)
+            return self._call(stage, like, **changes, from_=[one.id for one in by_round.values()])
+        return self._reading(stage, source, like, **changes)
 
-    def _rank(self, critic: Artifact, rollouts: Artifact, **changes: object) -> str:
-        agent = RolloutsMeta.of(rollouts).agent or "micro"
-        if not is_model(agent):
+    def _rank(self, critic: Artifact, rollouts: Artifact, **changes: Any) -> str:
+        if self._newest("candidates", rollouts) is None:  # else the same agent is asked again
+            changes |= {"agent": None, "agent_url": []}
+        if self._model(rollouts) is None:
             bases = [TrainedMeta.of(one).base for one in ancestors(self.manifest, critic) if one.kind == "critic"]
             changes["agent"] = next(filter(None, bases), MODEL)
         elif self._setting(rollouts, "agent_url"):
@@ -219,13 +221,15 @@ class _Suggestions:
         """Return what follows the training of an actor: its evaluation, that of the first agent, the comparison."""
         played = [one for one in current if self._player(one) == actor and self._evaluates(one)]
         others = sorted((one for one in current if self._player(one) is None), key=self._rank_of_split)
-        first = input_of(self.manifest, next(reversed(list(ancestors(self.manifest, actor)))), "rollouts")
-        agent: dict[str, object] = {"agent": str(self.run / actor.path), "agent_url": []}
+        first = min(
+            (one for one in ancestors(self.manifest, actor) if one.kind == "rollouts"), key=lambda one: one.created
+        )
+        agent = {"agent": str(self.run / actor.path), "agent_url": []}
         if not played:
             if others and self._rank_of_split(others[-1]) > 0:
                 return [self._call("rollout", self._maker(others[-1]), **agent)]
-            maker = None if first is None else self._maker(first)
-            split = {"split": TEST} if first is None or maker is None or self.has_splits(first) else {}
+            maker = self._maker(first)
+            split = {"split": TEST} if maker is None or self.has_splits(first) else {}
             return [self._call("rollout", maker, **agent, samples=1, **split)]
         ours = self._newest("scores", played[-1])
         if ours is None:
@@ -236,8 +240,8 @@ class _Suggestions:
         shown = [_line("report", self.run), _line("view", self.run), again]
         same = [one for one in others if _same_tasks(one, played[-1])]
         if not same:
-            base = None if first is None else RolloutsMeta.of(first).agent or "micro"
-            if first is None or base is None or not is_model(base):
+            base = self._model(first)
+            if base is None:
                 return shown
             urls = self._setting(first, "agent_url") or []
             return [self._call("rollout", self._maker(played[-1]), agent=base, agent_url=urls)]
@@ -249,9 +253,10 @@ class _Suggestions:
         return [_line("compare", *(f"{self.run}:{scores.id}" for scores in (theirs, ours))), *shown]
 
     def _eval(self, rollouts: Artifact) -> str:
-        return self._reading("eval", rollouts)
+        chooses = dict.fromkeys(("reference_context", "turn_tokens", "judge_model", "judge_prompt"))
+        return self._reading("eval", rollouts, judge_url=[], **chooses)  # what --best-of-by needs
 
-    def _reading(self, stage: str, source: Artifact, like: Attempt | None = None, **changes: object) -> str:
+    def _reading(self, stage: str, source: Artifact, like: Attempt | None = None, **changes: Any) -> str:
         """Return the call of a stage on an input, which is named if the stage might read another by default."""
         done = self.manifest.of_kind(source.kind, "done")
         if done[-1:] != [source]:
@@ -267,7 +272,7 @@ class _Suggestions:
         read = [(one, self.manifest.artifact(one.inputs[0].id)) for one in made]
         return next((one for one, first in reversed(read) if first is not None and first.kind == source.kind), None)
 
-    def _call(self, stage: str, like: Attempt | None, **changes: object) -> str:
+    def _call(self, stage: str, like: Attempt | None, **changes: Any) -> str:
         """Return the command line with the settings of an attempt, and changes of them, which differ from defaults."""
         known = valid_settings(like) if like is not None and like.stage == stage else None
         settings = {name: value for name, value in (known or {}).items() if name not in _OF_ONE_CALL} | changes
@@ -281,6 +286,11 @@ class _Suggestions:
         """Return the newest artifact of a kind that goes back to dialogues and is not stale."""
         done = [one for one in self.manifest.of_kind(kind, "done") if one.id not in self.stale]
         return next((one for one in reversed(done) if rollouts in ancestors(self.manifest, one)), None)
+
+    def _model(self, rollouts: Artifact) -> str | None:
+        """Return the model that played dialogues; None where it was none or is not known."""
+        agent = RolloutsMeta.of(rollouts).agent or "micro"
+        return agent if is_model(agent) else None
 
     def _player(self, rollouts: Artifact) -> Artifact | None:
         """Return the actor of the run that played dialogues; None for another agent."""

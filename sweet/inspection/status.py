@@ -1,40 +1,42 @@
-"""`sweet status`: the content of a run, its stale artifacts, and the next commands.
+"""`sweet status`: the content of a run, its stale artifacts, its disk use, the next commands; the runs of a folder.
 
 `report` reads the manifest and examines the artifacts' files. The next commands are those of
-`sweet.inspection.next_commands`.
+`sweet.inspection.next_commands`. The line of a run with a broken manifest says so.
 """
 
 from __future__ import annotations
 
 import shlex
-from datetime import datetime
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.errors import SweetError, UsageError
-from sweet.inspection.disk_use import DiskUse, disk_use
+from sweet.errors import SweetError, UsageError, first_line
 from sweet.inspection.next_commands import suggest_next
 from sweet.json_value import JsonValue
+from sweet.regular import files_below
+from sweet.render.store import SCREENSHOTS
 from sweet.runs.attempt import progress_path
-from sweet.runs.manifest import Artifact, Attempt, Manifest, json_schema, now
+from sweet.runs.manifest import LOGS, Artifact, Attempt, Manifest, now
 from sweet.runs.progress import AttemptProgress, read_progress
 from sweet.runs.run import Run
+from sweet.runs.stages import KINDS
+from sweet.runs.store import Store
 from sweet.stages.artifacts import agent_name
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import Spending, spending
 from sweet.stages.record import Record
 
-__all__ = [
-    "ArtifactStatus",
-    "AttemptStatus",
-    "StatusConfig",
-    "StatusReport",
-    "attempt_status",
-    "json_schema",
-    "report",
-]
+LOW_SPACE = 5_000_000_000
+"""Bytes of free space below which a warning is shown."""
 
+_RATES = ("success_rate", "cosine")
+"""Metrics that summarize a run, the most informative first."""
 _HEADLINES = (
     "best",
     "before",
@@ -106,6 +108,21 @@ class ArtifactStatus(_Plain):
     """Why it is stale; None if it is not."""
 
 
+class DiskUse(_Plain):
+    """The disk use of a run."""
+
+    bytes: int
+    by_kind: dict[str, int]
+    """Bytes of each kind of artifact, of screenshots, logs and the rest, the largest first."""
+    free: int
+    """Free bytes on the run's disk."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the free space may be too small for the next stage."""
+        return self.free < max(LOW_SPACE, self.bytes)
+
+
 class StatusMetrics(Record):
     attempts: int
     """attempts in the manifest"""
@@ -162,7 +179,7 @@ def report(run: Run) -> StatusReport:
         attempts=[attempt_status(run, attempt) for attempt in manifest.attempts],
         artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
-        disk=disk_use(run.path, manifest),
+        disk=disk_use(run.path),
         next=suggest_next(manifest, run.path, stale),
         spent=spent,
         problem=problem,
@@ -175,20 +192,14 @@ def attempt_status(run: Run, attempt: Attempt) -> AttemptStatus:
     died = attempt.status == "interrupted" and attempt.finished is None
     end = now() if running else attempt.finished
     return AttemptStatus(
-        id=attempt.id,
-        stage=attempt.stage,
+        **attempt.model_dump(include={"id", "stage", "started", "outputs", "error", "exit_code", "log"}),
         status="interrupted (died)" if died else attempt.status,
-        started=attempt.started,
         seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
         metrics={
             name: attempt.metrics[name]
             for name in _HEADLINES
             if isinstance(attempt.metrics.get(name), str | int | float)
         },
-        outputs=list(attempt.outputs),
-        error=attempt.error,
-        exit_code=attempt.exit_code,
-        log=attempt.log,
         progress=read_progress(progress_path(run.path.absolute(), attempt.id)) if running else None,
     )
 
@@ -197,13 +208,8 @@ def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | Non
     path = run.file(artifact)
     partial = artifact.status == "partial" and path.is_file()
     return ArtifactStatus(
-        id=artifact.id,
-        kind=artifact.kind,
-        path=artifact.path,
-        rows=artifact.rows,
+        **artifact.model_dump(include={"id", "kind", "path", "rows", "status", "attempt"}),
         bytes=path.stat().st_size if partial else artifact.bytes,
-        status=artifact.status,
-        attempt=artifact.attempt,
         inputs=[ref.id for ref in artifact.inputs],
         agent=agent_name(manifest, artifact),
         stale=stale,
@@ -251,3 +257,105 @@ def _is_within(inner: Attempt, outer: Attempt) -> bool:
     same = (inner.host, inner.pid, inner.process) == (outer.host, outer.pid, outer.process)
     lasted = outer.status == "running" or (outer.finished is not None and outer.finished >= inner.started)
     return same and lasted and outer.started <= inner.started
+
+
+def disk_use(root: Path) -> DiskUse:
+    """Measure the files of the run at `root`."""
+    by_kind: dict[str, int] = {}
+    for path, size in _sizes_below(root):
+        parts = path.relative_to(root).parts
+        kind = parts[0] if len(parts) > 1 and parts[0] in (*KINDS, SCREENSHOTS, LOGS) else "other"
+        by_kind[kind] = by_kind.get(kind, 0) + size
+    ordered = dict(sorted(by_kind.items(), key=lambda item: -item[1]))
+    return DiskUse(bytes=sum(by_kind.values()), by_kind=ordered, free=shutil.disk_usage(root).free)
+
+
+def size_below(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist."""
+    return path.lstat().st_size if path.is_file() else sum(size for _, size in _sizes_below(path))
+
+
+def _sizes_below(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the files below a folder with their sizes. Links are not followed, files that vanish meanwhile skipped."""
+    for path in files_below(folder):
+        with suppress(OSError):
+            yield path, path.lstat().st_size
+
+
+class RunSummary(_Plain):
+    """The line of one run."""
+
+    run: str
+    bytes: int
+    touched: datetime
+    """The time of the last activity."""
+    task: str | None = None
+    stage: str | None = None
+    """The last stage."""
+    status: str | None = None
+    """Its status: running, done, failed, interrupted."""
+    result: dict[str, float] = Field(default_factory=dict)
+    """The newest result: a metric, with its interval if it has one."""
+    problem: str | None = None
+    """Why the run cannot be read; None if it can."""
+
+
+class Overview(_Plain):
+    """The runs of a folder, the most recent first."""
+
+    folder: str
+    runs: list[RunSummary]
+    bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        broken = sum(run.problem is not None for run in self.runs)
+        metrics = {"runs": len(self.runs), "broken": broken, "bytes": self.bytes}
+        return {"stage": "status", "run": None, **self.model_dump(mode="json"), "metrics": metrics, "artifacts": []}
+
+
+def overview(folder: Path) -> Overview:
+    """Summarize the runs of a folder. Nothing is written.
+
+    Raises:
+        UsageError: there is no such folder, or it cannot be read.
+    """
+    try:
+        stores = [store for path in folder.iterdir() if (store := Store(path)).exists() or store.backup.is_file()]
+    except OSError as error:
+        what = f"The folder of runs cannot be read: {error.strerror}."
+        raise UsageError(what, where=folder, fix="sweet rollout makes a run under runs/") from error
+    runs = sorted((_summary(store.root) for store in stores), key=lambda run: (run.touched, run.run), reverse=True)
+    return Overview(folder=str(folder), runs=runs, bytes=sum(run.bytes for run in runs))
+
+
+def _summary(path: Path) -> RunSummary:
+    size = size_below(path)
+    try:
+        manifest = Run(path).manifest()
+    except (SweetError, OSError) as error:
+        touched = now()
+        with suppress(OSError):
+            touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        problem = error.what if isinstance(error, SweetError) else first_line(error)
+        return RunSummary(run=str(path), bytes=size, touched=touched, problem=problem)
+    last = manifest.attempts[-1] if manifest.attempts else None
+    if last is None:
+        return RunSummary(run=str(path), bytes=size, touched=manifest.created, task=manifest.task)
+    return RunSummary(
+        run=str(path),
+        bytes=size,
+        touched=now() if last.status == "running" else last.finished or last.started,
+        task=manifest.task,
+        stage=last.stage,
+        status=last.status,
+        result=next((found for attempt in reversed(manifest.attempts) if (found := _result(attempt))), {}),
+    )
+
+
+def _result(attempt: Attempt) -> dict[str, float]:
+    """Return the result of an evaluation; an empty one of any other attempt."""
+    values = {name: value for name, value in attempt.metrics.items() if isinstance(value, int | float)}
+    metric = next((name for name in _RATES if name in values), None)
+    if metric is None or (attempt.stage, attempt.status) != ("eval", "done"):
+        return {}
+    return {name: values[name] for name in (metric, f"{metric}_ci_low", f"{metric}_ci_high") if name in values}

@@ -71,7 +71,7 @@ M = TypeVar("M", bound=BaseModel)
 EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, TABLE: Prices}
 """The tables that are of no stage."""
 
-_ALWAYS = {"verify", "from_", "resume", "prices", "max_cost", "push"}
+_ALWAYS = {"verify", "from_", "resume", "prices", "max_cost"}
 _PLAYED = _ALWAYS | {
     *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "sim", "sim_url"),
     *("num_tasks", "samples", "new", "critic"),

@@ -164,24 +164,13 @@ def _dialogues(run: Run, rollouts: Artifact) -> Iterator[dict[str, Any]]:
 
 
 def _candidates(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
+    columns = {"text", "advantage", "logprob", "reference", "score", "ended"}
     for row in read_jsonl(run.file(artifact), CandidateRow):
         yield {
-            "trajectory_id": row.trajectory_id,
-            "task_id": row.task_id,
-            "turn": row.turn,
-            "basis": row.basis,
+            **row.model_dump(include={"trajectory_id", "task_id", "turn", "basis"}),
             "prompt": chat_rows(row.observation),
             "candidates": [
-                {
-                    "text": one.text,
-                    "advantage": one.advantage,
-                    "sampler": one.reply.mean_logprob,
-                    "logprob": one.logprob,
-                    "reference": one.reference,
-                    "score": one.score,
-                    "ended": one.ended,
-                }
-                for one in row.candidates
+                {**one.model_dump(include=columns), "sampler": one.reply.mean_logprob} for one in row.candidates
             ],
             "taken": None if row.taken is None else row.taken.text,
         }
@@ -195,10 +184,7 @@ def _preferences(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
 def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
     for row in read_jsonl(run.file(artifact), Pair):
         yield {
-            "id": row.id,
-            "task_id": row.task_id,
-            "trajectory_id": row.trajectory_id,
-            "turn": row.turn,
+            **row.model_dump(include={"id", "task_id", "trajectory_id", "turn"}),
             "prompt": chat_rows(row.observation),
             "chosen": [{"role": "assistant", "content": row.chosen.text}],
             "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected.text}],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from sweet.errors import ServerError, UsageError, first_line
 from sweet.hf import without_progress_bars
@@ -33,42 +33,6 @@ def check_name(name: str) -> None:
         else:
             return
     raise UsageError(f"{name!r:.100} cannot be a repository of the model hub: {why}.", where="ORG/NAME", fix="me/data")
-
-
-def check_writable(name: str, kind: RepoType) -> None:
-    """Check that the stored token may write to a repository, or create it, before hours of work are done for it.
-    Nothing is created.
-
-    Raises:
-        UsageError: the name is none, no token is stored, it may only read, or the repository is not the user's.
-        ServerError: the hub could not be reached, or answered with an error.
-    """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import RepositoryNotFoundError
-
-    check_name(name)
-    api, owner = HfApi(library_name="sweet"), name.split("/")[0]
-    with _reaching(name):
-        who = api.whoami()
-        user = str(who["name"])
-        role = _at(who, "auth", "accessToken", "role")
-        if role == "read":
-            raise UsageError("The stored token of the model hub may only read.", where=name, fix=_LOGIN)
-        try:
-            api.auth_check(name, repo_type=kind, write=True)
-        except RepositoryNotFoundError:  # it would be created
-            orgs: list[Any] = who.get("orgs") or []
-            roles = {str(_at(org, "name")).lower(): _at(org, "roleInOrg") for org in orgs}
-            if owner.lower() != user.lower() and roles.get(owner.lower(), "read") == "read":
-                what = f"{user:.100} cannot create repositories of {owner}, and there is none of this name to write to."
-                raise UsageError(what, where=name, fix=f"{user:.100}/{name.split('/')[1]}, or {_LOGIN}") from None
-
-
-def _at(value: Any, *keys: str) -> Any:
-    """Return what an answer of the hub has there; None if it has nothing there."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def push_files(files: Mapping[str, Path | bytes], name: str, kind: RepoType, *, public: bool, message: str) -> str:

@@ -34,13 +34,7 @@ ZERO = 3
 """The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
 
 
-class PushedConfig(StageConfig):
-    push: str | None = Field(default=None, json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
-    """Push the trained model (of sweet train the actor that it keeps), with its card, to this repository of the model
-    hub, ORG/NAME, when the training has ended; a new one is private. Name and token are checked before it begins."""
-
-
-class LoggedConfig(PushedConfig):
+class LoggedConfig(StageConfig):
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
     """Also log there the metrics of each step, and the results of each round of sweet train; may be given several
     times."""

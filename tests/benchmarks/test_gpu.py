@@ -23,8 +23,8 @@ from benchmarks.gpu.packed import PackedScorer
 from benchmarks.gpu.results import Result, Settings, read_progress, read_result
 from benchmarks.gpu.runner import environment, run_stage
 from benchmarks.gpu.stages import STAGES, Stage
+from docs.tools.commands import put_between
 from docs.tools.gpu import BEGIN, COLUMNS, END, PAGE, RESULTS, block, keep, read
-from sweet.cli.generated import put_between
 from sweet.errors import InputError
 from sweet.installation import DISTRIBUTION
 from sweet.learn.logprobs import Scorer, span_logprobs

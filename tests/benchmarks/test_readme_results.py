@@ -35,7 +35,7 @@ from benchmarks.readme_results import (
     table,
     update,
 )
-from sweet.cli.generated import put_between
+from docs.tools.commands import put_between
 from sweet.errors import InputError
 from tests.docs.pages import ROOT
 from tests.results.study_results import learned, method, study, study_dict

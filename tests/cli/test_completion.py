@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.tools.commands import COMPLETIONS
 from sweet.cli.completion import MAX_CANDIDATES, is_plain_word, join_words_of_bash
-from sweet.cli.generated import COMPLETIONS
 from tests.cli.completing import offered
 from tests.local_server import QuietHandler, serving
 

@@ -21,7 +21,7 @@ NOT_UTF_8 = "a\udcff"
 
 def given(*words: str, command: Any = None) -> dict[str, Any]:
     """The values that words of a call give to the parameters of a command, of which the toy is one."""
-    declared = command or get_command(program()).commands["play"]  # type: ignore[attr-defined]
+    declared = command or get_command(program()).load("play")  # type: ignore[attr-defined]
     with declared.make_context("play", list(words)) as context:
         tail = words_after_separator(context)
         values = {name: value for name, value in context.params.items() if given_as(context, name) == "COMMANDLINE"}

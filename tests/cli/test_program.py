@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.generated import COMPLETIONS, completion
+from docs.tools.commands import COMPLETIONS, completion
 from sweet.cli.group import load, names
 from tests import programs
 
@@ -102,4 +102,4 @@ def test_unknown_words_exit_with_2() -> None:
 @pytest.mark.parametrize("shell", sorted(COMPLETIONS))
 def test_completion_files_are_what_the_program_generates(shell: str) -> None:
     kept = ROOT / "completions" / COMPLETIONS[shell]
-    assert kept.read_text(encoding="utf-8") == completion(shell), "run: python -m sweet.cli.generated"
+    assert kept.read_text(encoding="utf-8") == completion(shell), "run: python -m docs.tools.commands"

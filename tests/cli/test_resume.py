@@ -15,7 +15,6 @@ import pytest
 
 import sweet as package
 from sweet.errors import Interrupted, TooManyFailures, UsageError
-from sweet.inspection.disk_use import disk_use
 from sweet.inspection.status import report
 from sweet.preferences.config import LabelConfig
 from sweet.ranking.config import RankConfig
@@ -94,16 +93,6 @@ def test_a_call_that_was_refused_does_not_hide_what_can_be_resumed(
     (command,) = report(run).next[:1]
     assert command == "sweet rollout runs/r --resume"
     assert sweet(*command.split()[1:]).code == 0
-
-
-def test_what_can_be_resumed_is_not_offered_for_deletion(run: Run) -> None:
-    rollouts = make(run, "rollout", "rollouts")
-    make(run, "eval", "scores", rollouts)
-    interrupt(run, "rank", "candidates", RankConfig())
-    interrupt(run, "train-critic", "critic", TrainCriticConfig())
-    interrupt(run, "eval", "scores", EvalConfig())
-    offered = {item.path: item.why for item in disk_use(run.path, run.manifest()).disposable}
-    assert offered == {"scores/scores-2.jsonl": "scores-2 is unfinished, eval-2 was interrupted; eval begins again"}
 
 
 def test_a_setting_that_would_change_the_result_is_named(sweet: Program, workplace: Path) -> None:
@@ -227,7 +216,6 @@ def test_a_stopped_rollout_prints_the_command_that_goes_on(tmp_path: Path, how: 
         assert command in narration
     run = Run(tmp_path / "runs/r")
     assert report(run).next[:1] == [f"sweet rollout {run.path} --resume"]
-    assert report(run).disk.disposable == []
 
 
 def test_what_failed_in_a_finished_rollout_is_played_again(run: Run) -> None:

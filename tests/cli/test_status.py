@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sweet.datasets.importing import DataImportConfig, run_data_import
-from sweet.inspection.disk_use import LOW_SPACE, DiskUse, disk_use
+from sweet.inspection.status import LOW_SPACE, DiskUse, disk_use
 from sweet.preferences.config import PairConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
-from sweet.stages.base import Silent, StageConfig
+from sweet.stages.base import Silent
 from tests.cli.conftest import Program
 from tests.cli.test_commands import row
 
@@ -38,41 +37,26 @@ def interrupted(run: Run) -> None:
         raise KeyboardInterrupt
 
 
-def test_disk_use_by_kind_and_deletable_files(scored: Run) -> None:
+def test_disk_use_by_kind(scored: Run) -> None:
     interrupted(scored)
     (scored.path / "screenshots" / "ab").mkdir(parents=True)
     (scored.path / "screenshots" / "ab" / "x.png").write_bytes(b"x" * 2000)
-    (scored.path / ".manifest-77").write_bytes(b"x" * 100)
-    used = disk_use(scored.path, scored.manifest())
+    used = disk_use(scored.path)
     assert (used.by_kind["pairs"], used.by_kind["screenshots"]) == (5000, 2000)
     assert (
         used.bytes == sum(used.by_kind.values()) == sum(p.stat().st_size for p in scored.path.rglob("*") if p.is_file())
     )
-    gone = {item.path: item.bytes for item in used.disposable}
-    assert gone == {"pairs/pairs-1.jsonl": 5000, "screenshots": 2000, ".manifest-77": 100}
-    for item in used.disposable:
-        path = scored.path / item.path
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert disk_use(scored.path, scored.manifest()).disposable == []
-
-
-def test_files_of_a_running_attempt_are_not_deletable(scored: Run) -> None:
-    with scored.attempt("rank", StageConfig()) as attempt:
-        draft = attempt.start_artifact("candidates")
-        draft.path.write_bytes(b"x" * 5000)
-        assert disk_use(scored.path, scored.manifest()).disposable == []
-        attempt.finish_artifact(draft, 0)
 
 
 def test_space_is_short_below_a_limit_or_the_size_of_the_run() -> None:
     for size, free, short in ((1, LOW_SPACE, False), (1, LOW_SPACE - 1, True), (2 * LOW_SPACE, LOW_SPACE, True)):
-        assert DiskUse(bytes=size, by_kind={}, disposable=[], free=free).is_short is short
+        assert DiskUse(bytes=size, by_kind={}, free=free).is_short is short
 
 
 def test_status_of_one_run(sweet: Program, scored: Run) -> None:
     interrupted(scored)
     shown = sweet("status")
-    for words in ("disk: ", "pairs 5.0 kB", "could be deleted: pairs/pairs-1.jsonl", "next: "):
+    for words in ("disk: ", "pairs 5.0 kB", "next: "):
         assert words in shown.out
     output = json.loads(sweet("status", "--json").out)
     assert output["disk"]["by_kind"]["pairs"] == 5000

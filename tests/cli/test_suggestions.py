@@ -81,8 +81,8 @@ def test_a_variable_that_no_command_reads_is_warned_of(
 def test_variables_of_every_command_and_setting_and_of_other_programs_are_not_warned_of(
     sweet: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from sweet.cli.errors import VARIABLES
     from sweet.cli.group import load, names
-    from sweet.cli.reference import VARIABLES
 
     for option in (option for name in names() for option in (*load(name).spec.options, *load(name).spec.common)):
         monkeypatch.setenv(option.envvar, "")

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 from pydantic import Field, model_validator
 
 from sweet.cli.app import sweet
-from sweet.cli.command import NewRun, OptionalRun, command
-from sweet.cli.group import SETTINGS, Group
-from sweet.cli.spec import Call
+from sweet.cli.command import NewRun, OptionalRun, command, made_of
+from sweet.cli.group import Group
+from sweet.cli.options import SETTINGS
+from sweet.cli.spec import Call, Spec
 from sweet.cli.stage import run_stage
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.record import Rate, Record
+
+SUMMARIES = {"Commands": {"play": "Play.", "learn": "Learn."}}
 
 
 class PlayConfig(StageConfig):
@@ -103,22 +106,24 @@ def program(
     work: Callable[..., StageResult] = play, next_commands: tuple[str, ...] = ("sweet learn {run}",)
 ) -> typer.Typer:
     """The program with a command that plays, and one that learns."""
-    app = typer.Typer(name="sweet", cls=Group, context_settings=SETTINGS)
-    app.callback()(sweet)
+    specs: dict[str, Spec] = {}
 
     @command(
-        app,
-        "play",
-        "tests.cli.toy:PlayConfig",
-        summary="Play.",
-        examples=[("sweet play RUN [x]", "an example")],
-        is_stage=True,
+        "play", "tests.cli.toy:PlayConfig", examples=[("sweet play RUN [x]", "an example")], is_stage=True, specs=specs
     )
     def run_play(call: Call[PlayConfig], run: NewRun = None) -> None:
         run_stage(call, run, work=work, plan=None, new_run=("code", "toy"), next_commands=next_commands)
 
-    @command(app, "learn", "tests.cli.toy:LearnConfig", summary="Learn.", is_stage=True)
+    @command("learn", "tests.cli.toy:LearnConfig", is_stage=True, specs=specs)
     def run_learn(call: Call[LearnConfig], run: OptionalRun = None) -> None:
         run_stage(call, run, work=learn)
 
+    class Toy(Group):
+        summaries = SUMMARIES
+
+        def load(self, name: str) -> Any:
+            return made_of(specs[name]) if name in specs else None
+
+    app = typer.Typer(name="sweet", cls=Toy, context_settings=SETTINGS)
+    app.callback()(sweet)
     return app

@@ -128,7 +128,7 @@ def test_built_in_names_are_reserved(install: Install) -> None:
     assert rule_class("grpo").__module__ == "sweet.credit.groups"
     [check] = check_rules()
     assert check.status == "problem"
-    assert "has the name of a built-in rule" in check.found
+    assert "has the name of a built-in one" in check.found
 
 
 @pytest.mark.parametrize(

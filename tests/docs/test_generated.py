@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from docs.tools.commands import RECORDS, command_pages, metrics_of
 from docs.tools.credit import with_rules
-from sweet.cli.generated import command_pages
+from sweet.cli.errors import VARIABLES
 from sweet.cli.group import load, names
-from sweet.cli.reference import RECORDS, VARIABLES, metrics_of
 from tests.docs.pages import ROOT
 
-AGAIN = "run: python -m sweet.cli.generated"
+AGAIN = "run: python -m docs.tools.commands"
 
 
 def test_the_command_reference_is_current() -> None:

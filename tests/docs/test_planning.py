@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools.commands import put_between
 from docs.tools.planning import BEGIN, END, INPUTS, MODELS, PAGE, Dialogues, block, memory, of, rows, update, work
-from sweet.cli.generated import put_between
 from tests.docs.pages import ROOT
 
 

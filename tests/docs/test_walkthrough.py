@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from docs.tools.commands import metrics_of
 from sweet.cli.app import run
-from sweet.cli.reference import metrics_of
 from sweet.tasks.registry import task_kind
 from tests.docs.command_lines import simple_commands
 from tests.docs.pages import PAGES, ROOT, Piece, read_page
@@ -41,7 +41,7 @@ def test_the_pipeline_of_the_docs_runs(
         assert code == 0, f"{command}: {captured.err}"
         output = json.loads(captured.out)
         seen.append(output["stage"])
-        assert _unknown(output) == [], "sweet/cli/reference.py describes each metric"
+        assert _unknown(output) == [], "docs/tools/commands.py describes each metric"
         assert not output["metrics"].get("warnings"), "the page compares comparable runs"
     assert " ".join(seen) == (
         "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.inspection.bug_report import bug_report, libraries
-from sweet.inspection.doctor import Check
+from sweet.inspection.doctor import Check, bug_report, libraries
 from sweet.installation import VERSION
 
 

@@ -141,7 +141,7 @@ def test_firefox_and_what_pages_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
     monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
-    firefox, assets = doctor.check_firefox()
+    (firefox,), (assets,) = doctor.check_firefox(), doctor.check_assets()
     assert (firefox.status, "apt install firefox" in firefox.fix) == ("missing", True)
     assert "playwright install firefox" in firefox.fix
     assert (assets.status, assets.fix) == ("missing", "sweet data assets")

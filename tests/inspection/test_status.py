@@ -11,10 +11,10 @@ import pytest
 
 from sweet.errors import ServerError
 from sweet.inspection.next_commands import suggest_next
-from sweet.inspection.status import StatusReport, json_schema, report
+from sweet.inspection.status import StatusReport, report
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.commands import command_of
-from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.manifest import Artifact, Kind, json_schema
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making
 from tests.runs.conftest import Settings, make

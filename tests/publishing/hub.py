@@ -38,8 +38,6 @@ class WritableHub:
     broken: bool = False
     full: bool = False
     """Whether it takes no commits any more."""
-    role: str = "write"
-    """Of the token."""
     strange: bytes | None = None
     """Answered to every request, as by another server at the address."""
 
@@ -47,23 +45,6 @@ class WritableHub:
 @contextmanager
 def serve_writable_hub() -> Iterator[WritableHub]:
     class Handler(QuietHandler):
-        def do_GET(self) -> None:
-            hub.requests.append(self.path)
-            if hub.strange is not None:
-                return self.send(200, hub.strange, {"Content-Type": "application/json"})
-            if hub.broken:
-                return self.answer(500, {"error": "out of order"})
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                return self.answer(401, {"error": "Invalid user token."})
-            if self.path == "/api/whoami-v2":
-                orgs = [{"name": "lab", "roleInOrg": "write"}, {"name": "club", "roleInOrg": "read"}]
-                token = {"accessToken": {"displayName": "test", "role": hub.role}, "type": "access_token"}
-                return self.answer(200, {"type": "user", "name": "me", "orgs": orgs, "auth": token})
-            found = re.fullmatch(r"/api/((?:models|datasets)/([^/]+)/[^/]+)/auth-check/write", self.path)
-            if found is None or found[1] not in hub.repositories:
-                return self.answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
-            return self.answer(*((200, {}) if found[2] in ("me", "lab") else (403, {"error": "Forbidden"})))
-
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             hub.requests.append(self.path)

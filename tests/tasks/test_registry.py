@@ -175,7 +175,7 @@ def test_built_in_names_are_reserved(install: Install) -> None:
     assert type(task_kind("code")).__module__ == "sweet.tasks.code.kind"
     (check,) = check_kinds()
     assert check.status == "problem"
-    assert "has the name of a built-in kind" in check.found
+    assert "has the name of a built-in one" in check.found
 
 
 def test_an_unknown_kind_suggests_the_nearest(install: Install) -> None:

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from sweet.scoring.results.compare import CompareConfig
     from sweet.stages.base import StageResult
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "compare",
     "sweet.scoring.results.compare:CompareConfig",
     examples=(

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
 
 ACTIONS = ("pause", "resume", "concurrency", "stop")
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "control",
     "sweet.inspection.controlling:ControlConfig",
     examples=(

@@ -4,8 +4,10 @@ agent."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,19 +20,14 @@ from sweet.units import count
 
 if TYPE_CHECKING:
     from sweet.datasets.checking import DataCheckConfig
-    from sweet.datasets.colbench import ColBenchConfig
     from sweet.datasets.describing import DescribeConfig
     from sweet.datasets.exporting import DataExportConfig
     from sweet.datasets.importing import DataImportConfig
     from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
     from sweet.datasets.micro_agent import MicroAgentConfig
-    from sweet.datasets.page_assets import AssetsConfig
     from sweet.datasets.skeletons import NewTaskConfig
-    from sweet.datasets.websight import WebSightConfig
     from sweet.publishing.config import PushConfig
     from sweet.stages.base import StageResult
-
-app = typer.Typer(add_completion=False)
 
 Tasks = Annotated[
     str | None,
@@ -45,20 +42,12 @@ _SHOWN = 20
 
 
 @command(
-    app,
     "data colbench",
     "sweet.datasets.colbench:ColBenchConfig",
     examples=(("sweet data colbench", "the tasks, training and test"),),
     text="They are stored in the user's data folder; sweet rollout --tasks colbench plays them.",
 )
-def colbench(call: Call[ColBenchConfig]) -> None:
-    from sweet.datasets.colbench import run_data_colbench
-
-    console.print_result(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
-
-
 @command(
-    app,
     "data websight",
     "sweet.datasets.websight:WebSightConfig",
     examples=(
@@ -69,14 +58,7 @@ def colbench(call: Call[ColBenchConfig]) -> None:
     text="Streams descriptions and pages, not the screenshots, into the user's data folder; sweet rollout --task "
     "html plays them. A split that is there is kept. Requires the extra data, except for JSONL files.",
 )
-def websight(call: Call[WebSightConfig]) -> None:
-    from sweet.datasets.websight import run_data_websight
-
-    console.print_result(run_data_websight(call.config, call.reporter), as_json=call.common.json)
-
-
 @command(
-    app,
     "data assets",
     "sweet.datasets.page_assets:AssetsConfig",
     examples=(
@@ -86,14 +68,19 @@ def websight(call: Call[WebSightConfig]) -> None:
     text="Tailwind's stylesheet and its script, from a CDN or through npm, each verified by its sha256. Pages are "
     "rendered without network access: these files are served from the user's data folder.",
 )
-def assets(call: Call[AssetsConfig]) -> None:
-    from sweet.datasets.page_assets import run_data_assets
+def download(call: Call[Any]) -> None:
+    run = resolve_name(_DOWNLOADS[call.spec.name])
+    console.print_result(run(call.config, call.reporter), as_json=call.common.json)
 
-    console.print_result(run_data_assets(call.config, call.reporter), as_json=call.common.json)
+
+_DOWNLOADS = {
+    "data colbench": "sweet.datasets.colbench:run_data_colbench",
+    "data websight": "sweet.datasets.websight:run_data_websight",
+    "data assets": "sweet.datasets.page_assets:run_data_assets",
+}
 
 
 @command(
-    app,
     "data check",
     "sweet.datasets.checking:DataCheckConfig",
     examples=(
@@ -124,15 +111,18 @@ def check(call: Call[DataCheckConfig], tasks: Tasks = None) -> None:
 def _show_check(result: StageResult[CheckMetrics]) -> None:
     console.show_result(result, hidden={"findings"})
     found = sorted(result.metrics.findings, key=lambda finding: not finding.unusable)
-    if found:
-        rows = [(one.line or "", one.task, one.problem, one.what, one.fix) for one in found[:_SHOWN]]
-        console.show_rows(["line", "task", "problem", "what", "fix"], rows, right=["line"])
-    if len(found) > _SHOWN:
-        console.show(console.safe_text(f"{len(found) - _SHOWN} more findings: --json lists all."))
+    rows = [(one.line or "", one.task, one.problem, one.what, one.fix) for one in found]
+    _show_first(["line", "task", "problem", "what", "fix"], rows, "findings")
+
+
+def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str) -> None:
+    if rows:
+        console.show_rows(header, rows[:_SHOWN], right=["line"])
+    if len(rows) > _SHOWN:
+        console.show(console.safe_text(f"{len(rows) - _SHOWN} more {what}: --json lists all."))
 
 
 @command(
-    app,
     "data describe",
     "sweet.datasets.describing:DescribeConfig",
     examples=(
@@ -164,16 +154,11 @@ def describe(call: Call[DescribeConfig], tasks: Tasks = None) -> None:
 
 def _show_described(result: StageResult[DescribeMetrics]) -> None:
     console.show_result(result, hidden={"undescribed"})
-    found = result.metrics.undescribed
-    if found:
-        rows = [(one.task, one.problem, one.what) for one in found[:_SHOWN]]
-        console.show_rows(["task", "problem", "what"], rows)
-    if len(found) > _SHOWN:
-        console.show(console.safe_text(f"{len(found) - _SHOWN} more tasks without one: --json lists all."))
+    rows = [(one.task, one.problem, one.what) for one in result.metrics.undescribed]
+    _show_first(["task", "problem", "what"], rows, "tasks without one")
 
 
 @command(
-    app,
     "data import",
     "sweet.datasets.importing:DataImportConfig",
     examples=(
@@ -203,7 +188,6 @@ def import_(
 
 
 @command(
-    app,
     "data export",
     "sweet.datasets.exporting:DataExportConfig",
     examples=(
@@ -256,7 +240,6 @@ def _export_environment(call: Call[DataExportConfig], run: Path | None) -> None:
 
 
 @command(
-    app,
     "data push",
     "sweet.publishing.config:PushConfig",
     examples=(
@@ -286,7 +269,6 @@ def push(
 
 
 @command(
-    app,
     "data new-task",
     "sweet.datasets.skeletons:NewTaskConfig",
     examples=(("sweet data new-task haiku-task --name haiku", "then pip install -e haiku-task"),),
@@ -303,7 +285,6 @@ def new_task(call: Call[NewTaskConfig], folder: NewFolder) -> None:
 
 
 @command(
-    app,
     "data micro-agent",
     "sweet.datasets.micro_agent:MicroAgentConfig",
     examples=(

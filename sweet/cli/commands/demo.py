@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from sweet.cli.command import NewRun, command
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
@@ -18,11 +16,8 @@ if TYPE_CHECKING:
 STUDY = RUNS / "study"
 """The default folder of a study. It is fixed, so that the same command resumes the study."""
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "demo",
     "sweet.study.settings:DemoConfig",
     examples=(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.text import Text
 
 from sweet.cli import console
@@ -19,11 +18,8 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "doctor",
     "sweet.inspection.doctor:DoctorConfig",
     examples=(
@@ -49,14 +45,13 @@ def doctor(call: Call[DoctorConfig]) -> None:
         _report(call, checks)
         return
     if not call.common.json:
-        console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
+        _show("sweet doctor", checks)
     _end(call, as_json(checks), _missing(checks))
 
 
 def _report(call: Call[DoctorConfig], checks: list[Check]) -> None:
     """Print the checks for a bug report. A requirement that is missing is part of it and no error."""
-    from sweet.inspection.bug_report import bug_report
-    from sweet.inspection.doctor import as_json
+    from sweet.inspection.doctor import as_json, bug_report
 
     report = bug_report(checks)
     if call.common.json:
@@ -72,7 +67,7 @@ def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
     nodes = run_cluster_doctor(address, call.config, call.reporter.say)
     if not call.common.json:
         for name, checks in nodes.items():
-            console.show_table(f"sweet doctor · {name}", ["", "", "found"], map(_row, checks))
+            _show(f"sweet doctor · {name}", checks)
     errors = (_missing(checks, name) for name, checks in nodes.items())
     _end(call, nodes_as_json(nodes), next(filter(None, errors), None))
 
@@ -94,6 +89,11 @@ def _missing(checks: list[Check], node: str = "") -> SweetError | None:
         return None
     where = ": ".join(filter(None, (node, broken.name, broken.found)))
     return SweetError("A requirement of the pipeline is missing.", where=where, fix=broken.fix)
+
+
+def _show(title: str, checks: list[Check]) -> None:
+    console.heading(title)
+    console.show_rows(["", "", "found"], map(_row, checks))
 
 
 def _row(check: Check) -> list[object]:

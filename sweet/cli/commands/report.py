@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from sweet.cli import console
 from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
@@ -14,11 +12,8 @@ from sweet.cli.spec import Call
 if TYPE_CHECKING:
     from sweet.results import ReportConfig
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "report",
     "sweet.results:ReportConfig",
     examples=(

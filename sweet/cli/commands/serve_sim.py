@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from sweet.cli import console
 from sweet.cli.command import command
 from sweet.cli.spec import Call
@@ -14,11 +12,8 @@ from sweet.cli.spec import Call
 if TYPE_CHECKING:
     from sweet.rollouts.serve_sim import ServeConfig
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "serve-sim",
     "sweet.rollouts.serve_sim:ServeConfig",
     examples=(

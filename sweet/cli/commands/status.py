@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from sweet.cli import console
@@ -14,20 +13,23 @@ from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
 from sweet.paths import RUNS
-from sweet.units import count, format_bytes, format_duration, format_metric, metric_name, rate
+from sweet.units import count, format_bytes, format_duration, format_metric, metric_name
 
 if TYPE_CHECKING:
-    from sweet.inspection.disk_use import DiskUse
-    from sweet.inspection.overview import Headline, Overview, RunSummary
-    from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport
+    from sweet.inspection.status import (
+        ArtifactStatus,
+        AttemptStatus,
+        DiskUse,
+        Overview,
+        RunSummary,
+        StatusConfig,
+        StatusReport,
+    )
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "status",
     "sweet.inspection.status:StatusConfig",
     examples=(
@@ -36,13 +38,13 @@ app = typer.Typer(add_completion=False)
         ("sweet status --all", "every run under runs/, one line each"),
         ("sweet status --schema", "the JSON Schema of manifest.json"),
     ),
-    text="Also shows its size on the disk, what could be deleted, and how far the attempts are that run.",
+    text="Also shows its size on the disk, and how far the attempts are that run.",
 )
 def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
     from sweet.cli.follow import follow, raise_unless_done
     from sweet.cli.stage import newest_run
-    from sweet.inspection.overview import overview
-    from sweet.inspection.status import json_schema, report
+    from sweet.inspection.status import overview, report
+    from sweet.runs.manifest import json_schema
 
     if call.config.follow and (call.config.schema_ or call.config.all_):
         other = "--schema" if call.config.schema_ else "--all"
@@ -103,8 +105,6 @@ def _show_spent(found: StatusReport) -> None:
 def _show_disk(disk: DiskUse) -> None:
     kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in disk.by_kind.items())
     console.show(console.safe_text(f"disk: {format_bytes(disk.bytes)} ({kinds})"))
-    for item in disk.disposable:
-        console.show(console.safe_text(f"could be deleted: {item.path}, {format_bytes(item.bytes)}: {item.why}"))
     if disk.is_short:
         console.show(Text("disk space is short: ", "yellow").append(f"{format_bytes(disk.free)} free"))
 
@@ -149,9 +149,6 @@ def _show_overview(found: Overview) -> None:
     for run in found.runs:
         if run.problem is not None:
             console.show(Text("broken: ", "red").append_text(console.safe_text(f"{run.run}: {run.problem}")))
-    if found.cached:
-        line = f"could be deleted: {found.cache}, {format_bytes(found.cached)}: recomputed when needed"
-        console.show(console.safe_text(line))
 
 
 def _run(run: RunSummary) -> list[object]:
@@ -160,11 +157,11 @@ def _run(run: RunSummary) -> list[object]:
     if run.problem is not None:
         return [name, "", Text("broken", "red"), "", size, age]
     stage = console.safe_text(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
-    return [name, run.task, stage, _headline(run.headline) if run.headline else "", size, age]
+    return [name, run.task, stage, _result(run.result), size, age]
 
 
-def _headline(result: Headline) -> str:
-    return f"{result.metric.removesuffix('_rate')} {rate(result.value, result.ci_low, result.ci_high)}"
+def _result(result: dict[str, float]) -> str:
+    return next((f"{name.removesuffix('_rate')} {console.metric(result, name)}" for name in result), "")
 
 
 def _age(since: datetime) -> str:

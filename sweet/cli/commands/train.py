@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.table import Table
 
 from sweet.cli import console
@@ -17,11 +16,8 @@ from sweet.cli.spec import Call
 if TYPE_CHECKING:
     from sweet.pipeline.config import LoopConfig
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "train",
     "sweet.pipeline.config:LoopConfig",
     is_stage=True,

@@ -6,8 +6,6 @@ import secrets
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from sweet.cli import console
 from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
@@ -19,11 +17,8 @@ if TYPE_CHECKING:
     from sweet.runs.run import Run
     from sweet.view.viewer import ViewConfig, Viewer
 
-app = typer.Typer(add_completion=False)
-
 
 @command(
-    app,
     "view",
     "sweet.view.viewer:ViewConfig",
     examples=(
