@@ -42,7 +42,7 @@ def work(method: str, how: str, pairs: int, gradients: Path) -> dict[str, float]
         recompute_layers(model)
     scorer = Scorer(model, share=method == "tree")
     if how == "segments":
-        scorer.replay_segments()
+        scorer.set_packing(replays_segments=True)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 

@@ -72,7 +72,7 @@ def test_log_probabilities_and_gradients(family: str, how: str, monkeypatch: pyt
     assert (scorer.flex_error, scorer.attention) == (None, "blocks" if by_blocks else "flex")
     if how == "segments":
         monkeypatch.setattr(blocks, "GPU_SEGMENT_BLOCKS", 1)
-        scorer.replay_segments()
+        scorer.set_packing(replays_segments=True)
     scores = scorer(rows)
     torch.autograd.backward([scores.sums.sum()])
     assert scores.sums.device == next(model.parameters()).grad.device == GPU

@@ -55,7 +55,7 @@ def scorer_of(model: Any, method: str) -> CountingScorer:
     attention: Any = {"plain": None, SEGMENTS: "blocks"}.get(method, method)
     scorer = CountingScorer(model, share=method != "plain", attention=attention)
     if method == SEGMENTS:
-        scorer.replay_segments()
+        scorer.set_packing(replays_segments=True)
     return scorer
 
 

@@ -146,31 +146,27 @@ class Scorer:
             UsageError: segments of trees were asked for.
         """
         self._vision = vision
-        self.max_shared_length = 0
-        if self.replays_segments:
-            self.replay_segments()
+        self.set_packing(share=False, replays_segments=self.replays_segments)
 
-    def set_packing(self, *, share: bool, replays_segments: bool = False) -> None:
-        """Compute trees, or each sequence separately if not `share`; with `replays_segments` as `replay_segments`."""
-        if not share:
-            self.max_shared_length = 0
-        if replays_segments:
-            self.replay_segments()
+    def set_packing(self, *, share: bool = True, replays_segments: bool = False) -> None:
+        """Compute each sequence separately from now on if not `share`.
 
-    def replay_segments(self) -> None:
-        """Keep the activations of one segment of a tree at a time from now on, and compute them again in the backward
-        pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.
+        Args:
+            replays_segments: keep the activations of one segment of a tree at a time, and compute them again in the
+                backward pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.
 
         Raises:
-            UsageError: the model cannot be computed as a tree.
+            UsageError: segments are asked for, and the model cannot be computed as a tree.
         """
-        if not self.max_shared_length:
+        if not share:
+            self.max_shared_length = 0
+        if replays_segments and not self.max_shared_length:
             raise UsageError(
                 "This model, or its pictures, cannot be computed as a tree.",
                 where="--packing segments",
                 fix="--packing plain, and --gradient-checkpointing on",
             )
-        self.replays_segments = True
+        self.replays_segments = replays_segments
 
     # Output layer ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ import torch
 
 from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
-from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.engine import Engine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
@@ -40,6 +39,7 @@ from sweet.learn.metrics import (
 from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
+from sweet.learn.weights import BestCheckpoint
 
 SMALLER_RATE = "a smaller --lr, then --resume"
 """What a user can do about a loss that is not finite."""
@@ -60,8 +60,8 @@ class LoopSettings:
         together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
             computes more shared prefixes once, and its examples are less varied.
         share: compute once what the sequences of a micro-batch share.
-        replays_segments: keep the activations of one segment of a tree (`Scorer.replay_segments`).
-        keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.best_checkpoint`) instead
+        replays_segments: keep the activations of one segment of a tree (`Scorer.set_packing`).
+        keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.weights`) instead
             of the last.
     """
 

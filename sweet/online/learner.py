@@ -8,7 +8,7 @@ The rule may ask for several models (`sweet.credit.base.Which`), all in this pro
     reward   a second model, trained in turns with the policy
     critic   that of the run; it does not change
 
-Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.average`). Several
+Start and average are exchanged with the policy's own weights while they are asked (`sweet.learn.weights`). Several
 ranks ask together, and each computes a share of the forward passes. Average and reward model change from step to step,
 so their state belongs to the checkpoint.
 
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn, Which
 from sweet.errors import UsageError
-from sweet.learn.average import WeightAverage
+from sweet.learn.weights import WeightAverage
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
 from sweet.learn.engine import CLIP, Engine

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweet.errors import Interrupted
-from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.metrics import Record, rounded
+from sweet.learn.weights import BestCheckpoint
 from sweet.llm.updates import Policy
 from sweet.online.config import SAVE_EVERY
 from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from sweet.credit.base import Hyperparameters
 from sweet.errors import UsageError
 from sweet.files import write_whole
-from sweet.learn.best_checkpoint import best_files
 from sweet.learn.components import Example
 from sweet.learn.job import checkpoint_path
+from sweet.learn.weights import best_files
 from sweet.regular import open_regular
 from sweet.stages.base import StageConfig, digest_of
 from sweet.training.examples import TrainingData

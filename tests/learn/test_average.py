@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sweet.learn.average import WeightAverage
 from sweet.learn.engine import Engine, trainable_weights
 from sweet.learn.lora import LoraSettings, add_lora
+from sweet.learn.weights import WeightAverage
 from tests.learn.builders import build_model
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.learn.best_checkpoint import best_files
 from sweet.learn.components import Example
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.losses import Reference
 from sweet.learn.metrics import Record
+from sweet.learn.weights import best_files
 from tests.learn.builders import build_model
 from tests.learn.test_loop import CRITIC, make_data
 

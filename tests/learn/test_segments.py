@@ -33,7 +33,7 @@ def gradients(model: Any, rows: list[TokenSequence], *, replays: bool) -> tuple[
     scorer = Scorer(model)
     assert scorer.max_shared_length
     if replays:
-        scorer.replay_segments()
+        scorer.set_packing(replays_segments=True)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -81,7 +81,7 @@ def test_any_tree_has_the_gradients_of_plain_sequences(ids: list[list[int]]) -> 
     for share in (False, True):
         scorer = Scorer(model, share=share)
         if share:
-            scorer.replay_segments()
+            scorer.set_packing(replays_segments=True)
         model.zero_grad()
         scores = scorer(rows)
         torch.autograd.backward([(scores.sums * torch.linspace(-1, 1, len(rows))).sum()])
@@ -93,10 +93,10 @@ def test_any_tree_has_the_gradients_of_plain_sequences(ids: list[list[int]]) -> 
 def test_a_model_that_cannot_be_computed_as_a_tree_is_refused() -> None:
     scorer = Scorer(build_model(VOCABULARY), share=False)
     with pytest.raises(UsageError, match="as a tree") as caught:
-        scorer.replay_segments()
+        scorer.set_packing(replays_segments=True)
     assert "--gradient-checkpointing on" in str(caught.value.fix)
     scorer = Scorer(build_model(VOCABULARY))
-    scorer.replay_segments()
+    scorer.set_packing(replays_segments=True)
     with pytest.raises(UsageError, match="as a tree"):
         scorer.require_images(VisionProcessor.__new__(VisionProcessor))
 

@@ -73,7 +73,6 @@ def test_a_resumed_training_learns_from_the_weights_of_its_first_attempt(
 
 
 def test_a_training_without_a_checkpoint_or_record_begins_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier versions recorded no examples."""
     with pytest.raises(_StoppedError):
         run_train_actor(run, config(), _Stopper(4))
     (run.path / "actor" / "actor-1" / EXAMPLES).unlink()
