@@ -96,7 +96,7 @@ VARIABLES: dict[str, str] = {
     "SSL_CERT_DIR": "folder of certificates that are trusted, as openai reads it",
     "SWEET_NOTIFY": "address that every stage notifies of its end; `off` for no notification",
     "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
-    "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities, "
+    "SWEET_CACHE": "folder for recomputable data: expected values of tests, "
     "options of commands; default: the user's cache folder",
     "SWEET_SANDBOX_IMAGE": "image of the sandbox tier `docker`",
     "SWEET_FIREFOX": "path of the Firefox that renders pages",

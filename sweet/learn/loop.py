@@ -22,7 +22,7 @@ import torch
 from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.components import Counts, Example, Objective
-from sweet.learn.engine import Engine, parameter_count, peak_flops, trainable_weights
+from sweet.learn.engine import Engine, parameter_count, peak_flops, scores_in_shares, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
 from sweet.learn.losses import Reference, losses
@@ -36,7 +36,6 @@ from sweet.learn.metrics import (
     rounded,
     speeds,
 )
-from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Work
 from sweet.learn.weights import BestCheckpoint
@@ -102,7 +101,6 @@ class Loop:
         on_step: called with the metrics of each step, as they are written to the metrics file. It may wait, which does
             not count as time of the training.
         make_engine: creates the engine from the model and the maximum gradient norm.
-        cache: the cache of reference log-probabilities.
 
     Raises:
         ValueError: `keep_best` without a checkpoint or held-out preferences.
@@ -120,7 +118,6 @@ class Loop:
     on_reference: Callable[[], None] = lambda: None
     on_step: Callable[[Record], None] = lambda _record: None
     make_engine: Callable[[Any, float], Engine] = Engine
-    cache: ReferenceCache | None = None
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
@@ -155,7 +152,7 @@ class Loop:
             return None
         with base_alone(self.model):
             budget = 2 * self.settings.token_budget
-            return reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
+            return scores_in_shares(self.engine, self.scorer, self.pool, budget, lambda scores: scores.sums)
 
     def run(self, *, resume: bool = False) -> Record:
         """Train to the end, starting from the checkpoint if `resume` is set and one exists.

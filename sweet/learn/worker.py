@@ -27,7 +27,6 @@ with collector.paused():
     from sweet.learn.job import Job, checkpoint_path
     from sweet.learn.loop import Loop
     from sweet.learn.metrics import Record
-    from sweet.learn.reference import ReferenceCache
     from sweet.learn.trainee import Trainee
     from sweet.learn.vision_processor import vision_processor
     from sweet.learn.zero import ZeroEngine, init_ranks, load_in_ranks
@@ -65,7 +64,6 @@ def run(folder: Path) -> None:
         checkpoint=checkpoint_path(folder),
         on_step=report,
         make_engine=make_engine,
-        cache=ReferenceCache(job.start.base),
     )
     summary = loop.run(resume=job.resume)
     weights = loop.final_weights()

@@ -29,18 +29,17 @@ from torch import Tensor
 
 from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn, Which
 from sweet.errors import UsageError
-from sweet.learn.weights import WeightAverage
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
-from sweet.learn.engine import CLIP, Engine
+from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.lora import base_alone
 from sweet.learn.metrics import MetricSums, Record, max_turns
-from sweet.learn.reference import reference_logprobs
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
+from sweet.learn.weights import WeightAverage
 from sweet.llm.pretrained import load_tokenizer
 from sweet.online.config import TrainOnlineConfig
 from sweet.tasks.scores import RewardRule
@@ -213,7 +212,8 @@ class Learner:
         reference = None
         if examples and self.objective.needs_reference:
             with self.models.open("start") as start:
-                reference = reference_logprobs(start, self.engine, pool, 2 * self.token_budget, None)
+                budget = 2 * self.token_budget
+                reference = scores_in_shares(self.engine, start, pool, budget, lambda scores: scores.sums)
         sums, norms = MetricSums(), []
         size, epochs = self.config.batch or max(len(examples), 1), self.config.epochs or 1
         for epoch in range(epochs if examples else 0):

@@ -16,7 +16,6 @@ from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
-from sweet.learn.reference import ReferenceCache
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
@@ -175,7 +174,6 @@ def _train_here(
         heldout=data.heldout,
         checkpoint=checkpoints.file,
         on_step=on_step,
-        cache=ReferenceCache(model.base),
     )
     if training.settings.share and not loop.scorer.max_shared_length and not model.sees_pages:
         reporter.say("Sequences are computed one by one: this model's attention does not support prefix trees.")

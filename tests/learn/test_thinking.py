@@ -18,8 +18,6 @@ from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import LoopSettings
 from sweet.learn.losses import losses
-from sweet.learn.reference import sequence_digest
-from sweet.learn.sequences import Span, TokenSequence
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Start
 from sweet.learn.tree import Forest, build_tree
@@ -391,14 +389,6 @@ def test_ranks_get_the_parts_of_turns(tokenizers: dict[str, Any], tmp_path: Any)
     )
     job.write(tmp_path / "job.pt")
     assert Job.read(tmp_path / "job.pt").pool == list(rows)
-
-
-def test_the_cached_reference_of_a_turn_in_two_parts_is_another_one() -> None:
-    """Spans without parts have the digests that they always had."""
-    ids = tuple(range(9))
-    plain, split = (TokenSequence(ids, (Span(2, 9, 1, split=place),)) for place in (None, 5))
-    assert sequence_digest(plain) != sequence_digest(split)
-    assert sequence_digest(plain).hex().startswith("9de59fe2b7d96a3f")
 
 
 def test_thoughts_that_were_kept_are_a_part_of_the_trunk(tokenizers: dict[str, Any]) -> None:
