@@ -58,7 +58,6 @@ NOT_FOREIGN = {
     "datasets/skeletons.py": "the name of the user's package",
     "learn/distributed.py": "the user's file of hosts",
     "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
-    "learn/reference.py": "a file name",
     "learn/slurm.py": "a variable's name",
     "llm/gpus.py": "a process's name",
     "llm/pretrained.py": "the name of the user's model",
