@@ -91,17 +91,17 @@ class VisionProcessor:
         Raises:
             SweetError: the file has changed.
         """
-        pixels, grid = self._cached(picture.path)
+        try:
+            pixels, grid = self._cached(picture.path, picture.path.stat().st_mtime_ns)
+        except OSError as error:
+            raise SweetError(f"A screenshot cannot be read: {error.strerror}.", where=picture.path) from error
         if int(grid.prod()) // self._patches_per_token != picture.tokens:
             raise SweetError("A screenshot changed while it was in use.", where=picture.path, fix="start again")
         return pixels, grid
 
-    def _prepare(self, path: Path) -> tuple[Tensor, Tensor]:
-        try:
-            png = path.read_bytes()
-        except OSError as error:
-            raise SweetError(f"A screenshot cannot be read: {error.strerror}.", where=path) from error
-        return self._process(read_image(png))
+    def _prepare(self, path: Path, _changed: int) -> tuple[Tensor, Tensor]:
+        """Read and process an image; `_changed` is when the file was, for the cache."""
+        return self._process(read_image(path.read_bytes()))
 
     def _process(self, image: Any) -> tuple[Tensor, Tensor]:
         prepared_image = self.processor(images=[image], return_tensors="pt")
