@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from sweet.cli.commands.train import show_rounds
+from sweet.cli.loops import show_rounds
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
