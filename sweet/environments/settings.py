@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError
-from sweet.humans.asking import TRIES
+from sweet.humans.base import TRIES
 from sweet.regular import read_regular
 from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig

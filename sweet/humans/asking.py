@@ -26,9 +26,6 @@ from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import HumanFault
 
-TRIES = 8
-"""Replies that a human is asked for at each turn until one does not leak, if nothing else is asked for."""
-
 TEMPERATURE = 0.7
 """Sampling temperature of all tries but the first."""
 

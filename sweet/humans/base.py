@@ -17,6 +17,9 @@ from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
+TRIES = 8
+"""Replies that a human is asked for at each turn until one does not leak, if nothing else is asked for."""
+
 PICTURES = 2
 """Screenshots that a human of pages gets at once: the agent's page and the reference page."""
 

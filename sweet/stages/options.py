@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import Field
 
 from sweet.device import Device
-from sweet.humans.asking import TRIES
+from sweet.humans.base import TRIES
 from sweet.llm.base import Effort
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
