@@ -33,9 +33,7 @@ from sweet.tasks.prompts import check_placeholders, fill, indented, placeholder_
 LIKELIEST = 20
 """Likeliest tokens requested at each position: the maximum of OpenAI's interface, and vllm's default maximum."""
 
-_REQUIRED = {False: ("dialogue", "reply"), True: ("dialogue",)}
-"""Placeholders of the prompt for a reply, and for a whole dialogue."""
-
+_REQUIRED = ("dialogue", "reply")
 _OPTIONAL = ("reference", "instructions")
 _SPEAKER = {"user": "Person:", "assistant": "Assistant:"}
 _RETRY = (
@@ -58,22 +56,18 @@ class JudgePrompt:
     text: str
 
     @classmethod
-    def of(cls, file: Path | None, *, whole: bool = False) -> JudgePrompt:
+    def of(cls, file: Path | None) -> JudgePrompt:
         """Read the prompt from a file, or the packaged one.
-
-        Args:
-            whole: whether whole dialogues are judged, and no single reply.
 
         Raises:
             InputError: the file cannot be read, or lacks a placeholder.
         """
         if file is None:
-            packaged = "judge_dialogue.txt" if whole else "judge.txt"
-            return cls((resources.files("sweet.judges") / "texts" / packaged).read_text("utf-8").strip())
+            return cls((resources.files("sweet.judges") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
         found = {placeholder_in(line) for line in text.split("\n")}
-        places = (*_REQUIRED[whole], *(place for place in _OPTIONAL if place in found))
-        required = " and ".join(f"{{{place}}}" for place in _REQUIRED[whole])
+        places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
+        required = " and ".join(f"{{{place}}}" for place in _REQUIRED)
         fix = f"{required} must be there, {{reference}} and {{instructions}} are optional"
         check_placeholders(text, places, file, whose="judge's", fix=fix)
         return cls(text)
@@ -87,8 +81,8 @@ class JudgePrompt:
         """Whether the prompt shows the training-time information."""
         return "reference" in map(placeholder_in, self.text.split("\n"))
 
-    def fill(self, observation: Sequence[Message], hidden: str, reply: str | None = None) -> str:
-        """Return the prompt for one reply to an observation, or for an observation as a whole where it is None."""
+    def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
+        """Return the prompt for one reply to an observation."""
         spoken = [m for m in observation if m.role != "system"]
         return fill(
             self.text,
@@ -96,7 +90,7 @@ class JudgePrompt:
                 "instructions": [_quoted(m.content) for m in observation if m.role == "system"],
                 "reference": [_quoted(hidden)],
                 "dialogue": [line for m in spoken for line in (_SPEAKER[m.role], _quoted(m.content))],
-                **({} if reply is None else {"reply": [_quoted(reply)]}),
+                "reply": [_quoted(reply)],
             },
         )
 
@@ -145,15 +139,6 @@ class LLMJudge:
         by_text, basis = dict(zip(texts, answers, strict=True)), common_basis(answers)
         scores = [by_text[reply.text] for reply in turn.all_replies]
         return above_mean(turn, basis, [score if isinstance(score, str) else score.value(basis) for score in scores])
-
-    async def score_dialogue(self, messages: Sequence[Message], hidden: str) -> Score | str:
-        """Return the score of a whole dialogue by a prompt for whole dialogues, or why it has none.
-
-        Args:
-            messages: with the agent's instructions in front.
-            hidden: the training-time information of the task.
-        """
-        return await self._score(self.prompt.fill(messages, hidden))
 
     async def _score(self, question: str) -> Score | str:
         """Return the score that the judge gives, or why it gives none."""

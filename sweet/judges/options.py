@@ -10,13 +10,12 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.stages.base import OPERATIONAL, about
+from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import (
     ConcurrencyConfig,
     DeviceConfig,
     SeedConfig,
     SequenceConfig,
-    TurnTokensConfig,
 )
 from sweet.tasks.base import ReferenceContext
 
@@ -36,8 +35,15 @@ JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
 """The options that the stages share and only some judges accept, with those judges."""
 
 
-class JudgeModelConfig(TurnTokensConfig):
-    """The options of a judge that scores dialogues or replies."""
+class ReferenceContextConfig(StageConfig):
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge"))
+    """What the critic's reference reads before a reply. hidden: the training-time information and the dialogue, as the
+    critic does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic
+    has learned nothing. Default: hidden with the protocol paper, dialogue with upstream."""
+
+
+class ReplyJudgeConfig(ReferenceContextConfig, SequenceConfig, ConcurrencyConfig, DeviceConfig, SeedConfig):
+    """The options of a judge that scores the replies to a turn."""
 
     judge_model: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The language model that judges: a directory or a hub id."""
@@ -48,15 +54,6 @@ class JudgeModelConfig(TurnTokensConfig):
     see the training-time information."""
     judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Judge"))
     """Tokens of the answer of --judge-model at most; a model that reasons first needs more."""
-    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=about("Judge"))
-    """What the critic's reference reads before a reply. hidden: the training-time information and the dialogue, as the
-    critic does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic
-    has learned nothing. Default: hidden with the protocol paper, dialogue with upstream."""
-
-
-class ReplyJudgeConfig(JudgeModelConfig, SequenceConfig, ConcurrencyConfig, DeviceConfig, SeedConfig):
-    """The options of a judge that scores the replies to a turn."""
-
     reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The frozen model that the critic is measured against; default: its starting model. For the judges untrained and
     lookahead the model that judges; default: the agent."""

@@ -69,7 +69,7 @@ def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageC
     """Return the configuration of a stage with the prices of the recipe and the limit of the run's cost, and with the
     logs of the run unless it has its own."""
     found: dict[str, object] = {}
-    if recipe.prices is not None and isinstance(stage, PricedConfig) and stage.asks_models:
+    if recipe.prices is not None and isinstance(stage, PricedConfig):
         found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
     if "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
         found["log_to"] = recipe.train.log_to

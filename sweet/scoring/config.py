@@ -6,23 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.judges.options import JudgeModelConfig
+from sweet.judges.options import ReferenceContextConfig
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import ComparisonConfig
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
-from sweet.stages.options import CriticConfig, DeviceConfig, RayConfig, ScoringConfig
-from sweet.stages.prices import PricedConfig
+from sweet.stages.options import CriticConfig, DeviceConfig, RayConfig, ScoringConfig, TurnTokensConfig
 
 
 class EvalConfig(
     PlannedConfig,
-    PricedConfig,
     RayConfig,
     DeviceConfig,
     ScoringConfig,
     ComparisonConfig,
     CriticConfig,
-    JudgeModelConfig,
+    ReferenceContextConfig,
+    TurnTokensConfig,
 ):
     main_options = ("scorer", "similarity", "from_", "compare", "best_of_by", "sandbox", "workers", "resume")
 
@@ -37,15 +36,11 @@ class EvalConfig(
     compare: str | None = Field(default=None, json_schema_extra=about("Comparison", OPERATIONAL))
     """The baseline to compare these scores with, task by task: RUN (its newest earlier scores), RUN:scores-2 or
     RUN:rollouts-1, as in sweet compare."""
-    best_of_by: Literal["critic", "llm"] | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
-    """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the critic, or
-    by a language model that scores each dialogue (--judge-model). sweet rollout --best-of chooses at each turn."""
+    best_of_by: Literal["critic"] | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
+    """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the critic.
+    sweet rollout --best-of chooses at each turn."""
 
     @classmethod
     def operational(cls) -> set[str]:
         """The choice among dialogues is no part of the scores."""
-        return super().operational() | {"critic", *JudgeModelConfig.model_fields}
-
-    @property
-    def asks_models(self) -> bool:
-        return self.best_of_by == "llm"
+        return super().operational() | {"critic", "reference_context", "turn_tokens"}

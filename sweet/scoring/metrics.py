@@ -17,10 +17,8 @@ class BestOfRates(Record):
 
     tasks: int
     """tasks with at least N dialogues"""
-    critic: Rate | None = None
+    critic: Rate
     """the critic chooses"""
-    llm: Rate | None = None
-    """with --best-of-by llm: the language model chooses"""
     random: Rate
     """chance chooses"""
     oracle: Rate
@@ -28,26 +26,18 @@ class BestOfRates(Record):
 
 
 class BestOfMetrics(Record):
-    """Best of N finished dialogues by a critic or a language model (sweet.scoring.best_of)."""
+    """Best of N finished dialogues by a critic (sweet.scoring.best_of)."""
 
-    critic: str | None = None
+    critic: str
     """id of the critic"""
-    judge_model: str | None = None
-    """with --best-of-by llm: the language model"""
-    judge_prompt: str | None = None
-    """digest of its prompt"""
-    informed: bool | None = None
-    """whether its prompt has the training-time information"""
     left_out: int
-    """dialogues that are too long for the critic, or that the language model gave no score"""
+    """dialogues that are too long for the critic"""
     n: dict[str, BestOfRates]
     """by N = 1, 2, 4, …"""
     reference_context: str | None = None
     """what the critic's reference reads, hidden or dialogue; null where the critic has none"""
     turn_tokens: str | None = None
     """the tokens of a turn that the means of the critic run over: both, reply or separate; null where it has none"""
-    cost: float | None = None
-    """with --prices: price of all tokens of the language model, those of earlier calls included; absent without"""
 
 
 class HumanRates(Record):
@@ -123,8 +113,7 @@ class EvalMetrics(Record):
     ] = Field(default_factory=dict)
     """What scored, and where, by the kind's scorer."""
     best_of: BestOfMetrics | None = None
-    """with --best-of: success of the best of 1, 2, 4, … finished dialogues, by critic or language model, chance and
-    oracle"""
+    """with --best-of-by: success of the best of 1, 2, 4, … finished dialogues, by critic, chance and oracle"""
     compare: ComparisonMetrics | None = None
     """with --compare: the metrics of sweet compare"""
     win_rate: Rate | None = None

@@ -57,23 +57,10 @@ def check_options(kind: TaskKind, config: EvalConfig) -> None:
     for name in SCORER_OPTIONS:
         if getattr(config, name) != EvalConfig.model_fields[name].default:
             check_scorer_option(kind, name)
-    for name, chosen_by in _CHOSEN_BY.items():
-        if getattr(config, name) not in (None, []) and config.best_of_by != chosen_by:
+    for name in ("reference_context", "turn_tokens"):
+        if getattr(config, name) is not None and config.best_of_by is None:
             raise UsageError(
-                f"{option(name)} is an option of {option('best_of_by', chosen_by)}.",
+                f"{option(name)} is an option of --best-of-by critic.",
                 where=option(name),
-                fix=f"omit {option(name)}, or {option('best_of_by', chosen_by)}",
+                fix=f"omit {option(name)}, or --best-of-by critic",
             )
-    if config.best_of_by == "llm" and config.judge_model is None:
-        raise UsageError(
-            "A language model chooses, and none is named.",
-            where="--best-of-by llm",
-            fix="--judge-model MODEL",
-        )
-
-
-_CHOSEN_BY = {
-    **dict.fromkeys(("reference_context", "turn_tokens"), "critic"),
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt", "prices", "max_cost"), "llm"),
-}
-"""Options of what chooses the best of N dialogues, and the value of `best_of_by` that they belong to."""

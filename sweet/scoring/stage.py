@@ -2,7 +2,7 @@
 
     request   the options of the scorer, and how pages look
     tally     what is counted of the scores
-    best_of   the best of N dialogues of a task, chosen by the critic or a language model
+    best_of   the best of N dialogues of a task, chosen by the critic
     results   comparisons of evaluations
 
 The scorer of the run's kind of task computes the rewards (sweet.tasks.scores): hidden tests in the sandbox, or a page's
@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
-from sweet.scoring.best_of import check_best_of, choose_best
+from sweet.scoring.best_of import check_best_of, measure_best_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalMetrics
 from sweet.scoring.request import check_options, open_scorer
@@ -74,7 +74,16 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         if (cost := cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
         if config.best_of_by is not None:
-            best_of = choose_best(frame, rollouts, tally.scores, config, rows.draft)
+            best_of = measure_best_of(
+                run,
+                rollouts,
+                tally.scores,
+                config.critic,
+                config.device,
+                frame,
+                reference_context=config.reference_context,
+                turn_tokens=config.turn_tokens,
+            )
             metrics = metrics.model_copy(update={"best_of": best_of})
         artifact = frame.finish(rows, metrics)
         if baseline is not None:

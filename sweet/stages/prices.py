@@ -42,11 +42,6 @@ class PricedConfig(StageConfig):
     """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,
     cost so much, and stop when what is under way has ended, as Ctrl-C does."""
 
-    @property
-    def asks_models(self) -> bool:
-        """Whether the stage asks models whose answers cost something."""
-        return True
-
 
 class Price(BaseModel):
     """The price of a million tokens, in any currency."""

@@ -18,7 +18,7 @@ from rich.text import Text
 from sweet.scoring.results.evaluation import distinct
 from sweet.scoring.results.statistics import TESTS, p_in_words
 from sweet.scoring.results.trained_on import of_both_in_words
-from sweet.units import count, metric_name, price, rate_bounds, rate_value
+from sweet.units import count, metric_name, rate_bounds, rate_value
 from sweet.view import safe_markdown
 from sweet.view.text import printable_line
 
@@ -195,22 +195,18 @@ def samples(metrics: Metrics) -> list[Section]:
 
 
 def _by_judge(best_of: Metrics) -> Section:
-    judge = "critic" if "critic" in best_of else "llm"
     rows = tuple(
-        (n, f"{row['tasks']:,}", *(interval(row, name) for name in (judge, "random", "oracle")))
+        (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
         for n, row in best_of["n"].items()
     )
     remarks = []
     if best_of["left_out"]:
-        why = "Too long for the critic" if judge == "critic" else "Without a score by the model"
-        remarks.append(f"{why} and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
-    if "cost" in best_of:
-        remarks.append(f"Cost of the model's answers: {price(best_of['cost'])}.")
+        remarks.append(f"Too long for the critic and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
     if best_of.get("reference_context") == "dialogue":
         remarks.append("The critic's reference reads the dialogue alone, without the training-time information.")
     return Section(
-        f"{CHOSEN}, {best_of['critic']}" if judge == "critic" else f"best of N dialogues by {best_of['judge_model']}",
-        ("N", "tasks", f"{'critic' if judge == 'critic' else 'model'} picks", "at random", "oracle"),
+        f"{CHOSEN}, {best_of['critic']}",
+        ("N", "tasks", "critic picks", "at random", "oracle"),
         rows,
         remarks=tuple(remarks),
     )
