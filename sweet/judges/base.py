@@ -7,6 +7,8 @@ turns with the replies sampled there, and with the reply that was really given i
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -39,6 +41,19 @@ class Judge(Protocol):
         Raises:
             sweet.errors.ServerError: the judge cannot be reached.
         """
+
+
+class TurnJudge(ABC):
+    """A judge of one turn after the other, in a thread (implements `Judge`)."""
+
+    batch_size, max_calls = CRITIC_BATCH, 1
+
+    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
+        return await asyncio.to_thread(lambda: [self.judged(turn) for turn in turns])
+
+    @abstractmethod
+    def judged(self, turn: CandidateTurn) -> Judged:
+        """Judge the replies of one turn."""
 
 
 def above_mean(turn: CandidateTurn, basis: Basis, scores: Sequence[float | str]) -> Judged:

@@ -8,14 +8,12 @@ critics start from; it scores how much likelier the training-time information ma
 
 from __future__ import annotations
 
-import asyncio
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet.errors import UsageError
-from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
+from sweet.judges.base import Judged, TurnJudge, above_mean
 from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -47,30 +45,18 @@ def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Seque
         )
 
 
-class _ControlJudge(ABC):
-    """Judges each turn separately (implements `sweet.ranking.judge.Judge`)."""
-
-    batch_size, max_calls = CRITIC_BATCH, 1
-
-    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
-        return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
-
-    @abstractmethod
-    def _judge(self, turn: CandidateTurn) -> Judged: ...
-
-
-class OracleJudge(_ControlJudge):
+class OracleJudge(TurnJudge):
     """The advantage of a reply is its credit minus the mean credit of the turn's sampled replies."""
 
     def __init__(self, scorer: CreditScorer) -> None:
         self.scorer = scorer
 
-    def _judge(self, turn: CandidateTurn) -> Judged:
+    def judged(self, turn: CandidateTurn) -> Judged:
         credits = self.scorer.score(turn.task, turn.observation, [reply.text for reply in turn.all_replies])
         return above_mean(turn, "oracle", [UNKNOWN if credit is None else credit.value for credit in credits])
 
 
-class RandomJudge(_ControlJudge):
+class RandomJudge(TurnJudge):
     """The advantage of a reply is a number from -1 to 1 that depends on the seed, the turn and the text.
 
     Args:
@@ -82,7 +68,7 @@ class RandomJudge(_ControlJudge):
     def __init__(self, seed: int, *, by_place: bool = False) -> None:
         self.seed, self.by_place = seed, by_place
 
-    def _judge(self, turn: CandidateTurn) -> Judged:
+    def judged(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
         names: list[str | int] = [place if self.by_place else reply.text for place, reply in enumerate(replies)]
         scored = zip(replies, names, strict=True)

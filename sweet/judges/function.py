@@ -6,12 +6,11 @@ advantage of a reply is its score minus the mean score of the turn's sampled rep
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 
 from sweet.errors import UsageError
-from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
+from sweet.judges.base import Judged, TurnJudge, above_mean
 from sweet.learn.rows import CandidateTurn
 from sweet.tasks.base import Message, Task
 from sweet.units import count
@@ -23,18 +22,13 @@ each reply, more for a better one; None for a reply that it cannot score."""
 NOT_SCORED = "the function returned no score"
 
 
-class FunctionJudge:
-    """Judges each turn separately (implements `sweet.judges.base.Judge`)."""
-
-    batch_size, max_calls = CRITIC_BATCH, 1
+class FunctionJudge(TurnJudge):
+    """Scores the replies of each turn by a function."""
 
     def __init__(self, function: ScoreReplies) -> None:
         self._function = function
 
-    async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
-        return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
-
-    def _judge(self, turn: CandidateTurn) -> Judged:
+    def judged(self, turn: CandidateTurn) -> Judged:
         replies = turn.all_replies
         scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):

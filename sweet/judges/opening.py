@@ -125,7 +125,7 @@ class ChosenJudge:
             judge = await self._opened(frame, scorer, ray, by_place, stack)
             yield judge
             if isinstance(judge, CriticJudge | RayJudge | LookaheadJudge):
-                warn_dropped_turns(judge, frame)
+                warn_dropped_turns(judge.dropped, judge.max_length, frame)
             if isinstance(judge, RayJudge):
                 frame.attempt.environment |= judge.environment
 

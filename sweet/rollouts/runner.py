@@ -43,45 +43,6 @@ MOST_AT_ONCE = 100_000
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
-@dataclass
-class Choices:
-    """Counts of the choices among candidates.
-
-    Attributes:
-        turns: with a choice. candidates: at all of them together. unjudged: of those, without an advantage.
-        unjudged_turns: turns with no other candidates.
-        gain: sum over the other turns of the highest advantage minus the mean one.
-    """
-
-    turns: int = 0
-    candidates: int = 0
-    unjudged: int = 0
-    unjudged_turns: int = 0
-    gain: float = 0.0
-
-    def add(self, advantages: Sequence[float | None]) -> None:
-        """Count a turn, by the advantages of its candidates."""
-        known = [advantage for advantage in advantages if advantage is not None]
-        self.turns += 1
-        self.candidates += len(advantages)
-        self.unjudged += len(advantages) - len(known)
-        self.unjudged_turns += not known
-        if known:
-            self.gain += max(known) - fmean(known)
-
-    def metrics(self) -> ChoiceMetrics | None:
-        """Return the metrics; None where no reply was chosen among several."""
-        judged = self.turns - self.unjudged_turns
-        if not self.turns:
-            return None
-        return ChoiceMetrics(
-            candidates=self.candidates,
-            unjudged_candidates=self.unjudged,
-            unjudged_turns=self.unjudged_turns,
-            mean_gain=round(self.gain / judged, 6) if judged else None,
-        )
-
-
 class FinishedDialogues:
     """The ids of the finished dialogues and their counts, those of earlier calls included.
 
@@ -96,7 +57,7 @@ class FinishedDialogues:
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
-        self.choices = Choices()
+        self.gain = 0.0
         self.humans: dict[str, Counter[str]] = {}
         self.leaks = LeakTally()
         for row in rows:
@@ -121,7 +82,26 @@ class FinishedDialogues:
             self.sums["turns"] += turn["role"] == "assistant"
             self.sums["thought_turns"] += turn.get("thought") is not None or bool(turn.get("thought_tokens"))
             if turn.get("choice"):
-                self.choices.add(turn["choice"]["advantages"])
+                self._add_choice(turn["choice"]["advantages"])
+
+    def _add_choice(self, advantages: Sequence[float | None]) -> None:
+        """Count a choice among candidates, by their advantages."""
+        known = [advantage for advantage in advantages if advantage is not None]
+        self.sums["choices"] += 1
+        self.sums["candidates"] += len(advantages)
+        self.sums["unjudged_candidates"] += len(advantages) - len(known)
+        self.sums["unjudged_turns"] += not known
+        self.gain += max(known) - fmean(known) if known else 0.0
+
+    def _choices(self) -> ChoiceMetrics | None:
+        """Return the metrics of the choices; None where no reply was chosen among several."""
+        if not self.sums["choices"]:
+            return None
+        judged = self.sums["choices"] - self.sums["unjudged_turns"]
+        return ChoiceMetrics(
+            **{name: self.sums[name] for name in ("candidates", "unjudged_candidates", "unjudged_turns")},
+            mean_gain=round(self.gain / judged, 6) if judged else None,
+        )
 
     def _add_human(self, row: dict[str, Any]) -> None:
         """Count a row for its human, if it names one."""
@@ -150,7 +130,7 @@ class FinishedDialogues:
             human_faults=dict(sorted(self.faults.items())),
             leaks=self.leaks.metrics(),
             failed=failed,
-            choices=self.choices.metrics(),
+            choices=self._choices(),
             thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
             seconds=round(seconds, 3),
             **named,

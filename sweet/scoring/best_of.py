@@ -100,7 +100,7 @@ def measure_best_of(
         for score in _scored(critic, dialogues, agent_system(run, rollouts)):
             scored.append(score)
             bar.advance()
-    warn_dropped_turns(critic.reader, reporter)
+    warn_dropped_turns(critic.reader.dropped, critic.reader.max_length, reporter)
     left_out = scored.count(None)
     if left_out:
         reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")

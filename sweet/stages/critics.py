@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sweet.device import Device
 from sweet.errors import UsageError
@@ -45,19 +45,6 @@ class CriticSettings:
     batch_tokens: int | None = None
     packing: Packing = "tree"
     turn_tokens: TurnTokens | None = None
-
-
-class BoundedReader(Protocol):
-    """Reads turns of bounded length.
-
-    Attributes:
-        dropped: number of early turns omitted so far. max_length: limit in tokens.
-    """
-
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def max_length(self) -> int | None: ...
 
 
 def load_critic(
@@ -268,7 +255,7 @@ def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
     }
 
 
-def warn_dropped_turns(reader: BoundedReader, reporter: Reporter) -> None:
+def warn_dropped_turns(dropped: int, max_length: int | None, reporter: Reporter) -> None:
     """Warn of early turns that the critic did not read."""
-    if reader.dropped:
-        reporter.warn(f"{reader.dropped} early turns were omitted to fit --max-length {reader.max_length}.")
+    if dropped:
+        reporter.warn(f"{dropped} early turns were omitted to fit --max-length {max_length}.")

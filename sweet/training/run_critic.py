@@ -82,7 +82,8 @@ class RunCritic:
             return found
         scores = self._critic.turn_scores(dialogues, None)
         if not self._warned:  # an online training asks at each step
-            warn_dropped_turns(self._critic.reader, self._reporter)
+            reader = self._critic.reader
+            warn_dropped_turns(reader.dropped, reader.max_length, self._reporter)
             self._warned = self._critic.reader.dropped > 0
         return {dialogue.id: of_turns for dialogue, of_turns in zip(dialogues, scores, strict=True)}
 
