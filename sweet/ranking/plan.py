@@ -8,27 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
-from sweet.learn.rows import CandidateRow, CandidateTurn
+from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import Reply
 from sweet.llm.weights import parameter_count
 from sweet.ranking.config import RankConfig
-from sweet.ranking.inputs import choose_ranking
+from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankWork
 from sweet.ranking.stage import say_left_out
 from sweet.runs.jsonl import read_jsonl
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan, begun_file, times
-from sweet.tasks.base import ProtocolName
-from sweet.tasks.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sweet.learn.critic import Reader
 
 
 def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork]:
@@ -41,15 +34,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     finished = set() if begun is None else {row.key for row in read_jsonl(begun, CandidateRow)}
     missing = [turn for turn in ranking.turns if turn not in finished]
     reader = ranking.judge.reader(run)
-    tokens = _count_tokens(
-        run,
-        reader or agent,
-        [(ranking.dialogues[name], index) for name, index in missing],
-        agent_system(run, ranking.rollouts),
-        ranking.critic,
-        protocol=config.protocol,
-        max_length=config.max_length,
-    )
+    tokens = _count_tokens(run, reader or agent, ranking, missing, config)
     sampled = len(missing) * config.candidates
     read: int | None = None if agent else 0
     written: int | None = read
@@ -93,56 +78,41 @@ class CountedTokens:
 
 
 def _count_tokens(
-    run: Run,
-    model: str | None,
-    turns: Iterable[tuple[Trajectory, int]],
-    system: str,
-    critic: Artifact | None,
-    *,
-    protocol: ProtocolName | None,
-    max_length: int | None,
+    run: Run, model: str | None, ranking: Ranking, turns: Iterable[TurnKey], config: RankConfig
 ) -> CountedTokens | None:
-    """Count the tokens of turns with the tokenizer of `model`.
-
-    Args:
-        system: the agent's system prompt.
-        critic: decides what is shown of a turn; None for one that sees everything.
-        protocol: the critic's own where None.
+    """Count the tokens of turns with the tokenizer of `model`, as the critic reads them; another judge is shown all.
 
     Returns:
         None where the model is not on this machine, or is shown screenshots.
     """
     from sweet.learn.critic import Reader
     from sweet.learn.tokens import ChatEncoder
+    from sweet.learn.tree import Forest
     from sweet.llm.pretrained import load_tokenizer
     from sweet.stages.screenshots import shows_pages
 
-    meta = TrainedMeta() if critic is None else TrainedMeta.of(critic)
+    meta = TrainedMeta() if ranking.critic is None else TrainedMeta.of(ranking.critic)
     if model is None or parameter_count(model) is None:
         return None
     if meta.variant == "regression" and shows_pages(run, model):
         return None
-    used_protocol = protocol or meta.protocol or "paper"
-    encoder, informed = ChatEncoder(load_tokenizer(model)), meta.variant != "no-info"
-    return _encode(Reader(encoder, informed=informed, protocol=used_protocol, max_length=max_length), turns, system)
-
-
-def _encode(reader: Reader, turns: Iterable[tuple[Trajectory, int]], system: str) -> CountedTokens:
-    from sweet.learn.tree import Forest
-
+    protocol, informed = config.protocol or meta.protocol or "paper", meta.variant != "no-info"
+    encoder, system = ChatEncoder(load_tokenizer(model)), agent_system(run, ranking.rollouts)
+    reader = Reader(encoder, informed=informed, protocol=protocol, max_length=config.max_length)
     prompts = plain = 0
     replies: list[int] = []
     forests: dict[str, Forest] = {}
-    for dialogue, index in turns:
+    for name, index in turns:
+        dialogue = ranking.dialogues[name]
         observation = tuple(dialogue.observation(index, system))
         reply = Reply.of(dialogue.dialogue_history[index])
-        given = CandidateTurn(dialogue.id, dialogue.task, index, observation, (reply,))
-        informed, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
-        if not informed or not without_hidden:
+        given = CandidateTurn(name, dialogue.task, index, observation, (reply,))
+        shown, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
+        if not shown or not without_hidden:
             continue
         prompts += without_hidden[0].spans[0].start
-        plain += len(informed[0].ids)
-        replies.append(informed[0].spans[0].stop - informed[0].spans[0].start)
-        forests.setdefault(dialogue.id, Forest()).add([informed[0].ids])
+        plain += len(shown[0].ids)
+        replies.append(shown[0].spans[0].stop - shown[0].spans[0].start)
+        forests.setdefault(name, Forest()).add([shown[0].ids])
     shared = sum(forest.slots for forest in forests.values())
     return CountedTokens(prompts, shared, plain, fmean(replies) if replies else None)
