@@ -45,8 +45,8 @@ from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.extraction.attacks import SCRIPTED, Attack, attacker, open_attacker
-from sweet.rollouts.extraction.conversation import Conversation
 from sweet.rollouts.extraction.decoding import words_of
+from sweet.rollouts.extraction.forms import Conversation
 from sweet.sandbox.program import TierChoice
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.kind import TaskKind

@@ -21,11 +21,10 @@ from sweet.errors import SweetError
 from sweet.runs.commands import command_of
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
-from sweet.runs.stages import stage_making, stage_named
+from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
 from sweet.runs.unfinished import resume_command, to_resume, valid_settings
 from sweet.stages.artifacts import is_model, own_actor
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
-from sweet.stages.rounds import RECIPE, ROUND_SEEDS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
 

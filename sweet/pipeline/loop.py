@@ -35,11 +35,11 @@ from sweet.preferences.label import NoPreference
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact
+from sweet.runs.stages import ROUND_SEEDS
 from sweet.runs.tokens import TokensByRole, total
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, StageConfig
 from sweet.stages.record import Rate
-from sweet.stages.rounds import ROUND_SEEDS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split

@@ -39,10 +39,9 @@ from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.tables import ServersTable
 from sweet.redaction import redacted
 from sweet.regular import read_regular
-from sweet.runs.stages import STAGES
+from sweet.runs.stages import RECIPE, STAGES
 from sweet.stages.base import StageConfig, option_key
 from sweet.stages.prices import TABLE, Prices, read_prices
-from sweet.stages.rounds import RECIPE
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED
 from sweet.toml_file import parse_toml, read_text, spelled, unknown_name

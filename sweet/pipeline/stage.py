@@ -18,10 +18,10 @@ from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
 from sweet.runs.manifest import now
 from sweet.runs.run import Run
+from sweet.runs.stages import RECIPE
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import PricedConfig, no_prices
-from sweet.stages.rounds import RECIPE
 from sweet.training.loggers import check_logs
 from sweet.units import count
 

@@ -37,7 +37,7 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
     from sweet.cli.stage import run_stage, slug
     from sweet.pipeline.recipe import resolve
     from sweet.pipeline.stage import run_train
-    from sweet.stages.rounds import RECIPE
+    from sweet.runs.stages import RECIPE
 
     if call.common.dry_run:
         _preview(call, run)

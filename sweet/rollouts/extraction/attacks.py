@@ -14,8 +14,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.humans.leaks.notations import INDENT
 from sweet.llm.scripted import ATTACK, ScriptedClient
-from sweet.rollouts.extraction.conversation import Conversation
-from sweet.rollouts.extraction.forms import FORMS, Form, filled, gathered, may_go_on
+from sweet.rollouts.extraction.forms import FORMS, Conversation, Form, filled, gathered, may_go_on
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
