@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+if TYPE_CHECKING:
+    from sweet.runs.manifest import Kind
+
 RECIPE = "recipe.toml"
 """The settings of `sweet train`, in its run."""
 
 ROUND_SEEDS = 1000
 """Difference between the seeds of two rounds, so large that runs with consecutive seeds share none."""
-
-
-if TYPE_CHECKING:
-    from sweet.runs.manifest import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
