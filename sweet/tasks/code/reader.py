@@ -9,7 +9,6 @@ process twice, is `Unreadable`; the next one gets a new process. All threads sha
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import json
 import os
@@ -18,7 +17,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -166,7 +164,7 @@ def _statements(*request: Any) -> tuple[Statement, ...]:
 
 
 class _Process:
-    """One process that reads, until it has `finished` or an exception other than `Unreadable` was raised."""
+    """One process that reads, until it has `finished` or an exception was raised."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -196,11 +194,10 @@ class _Process:
         except ConnectionError:
             raise _Lost(self._status()) from None
 
-    def reply(self) -> Reply:
-        """Return the value and the code of the next reply.
+    def reply(self) -> Reply | Unreadable:
+        """Return the value and the code of the next reply, or why the process cannot read the text.
 
         Raises:
-            Unreadable: the process says that it cannot read the text.
             _Lost: the process has ended.
             TimeoutError: the process does not answer.
         """
@@ -213,7 +210,7 @@ class _Process:
             raise _Lost(self._status()) from None
         reply = json.loads(text)
         if "fault" in reply:
-            raise Unreadable(str(reply["fault"]))
+            return Unreadable(str(reply["fault"]))
         pieces: list[bytes | None] = []
         for length in reply["sizes"]:
             pieces.append(None if length is None else code[:length])
@@ -271,10 +268,15 @@ class Reader:
 
     def _ask(self, request: bytes) -> Reply:
         for last in (False, True):
+            process = self._process = self._process or self._started()
+            in_step = False
             try:
-                with self._running() as process:
-                    process.send(request)
-                    return process.reply()
+                process.send(request)
+                reply = process.reply()
+                in_step = not process.finished
+                if isinstance(reply, Unreadable):
+                    raise reply
+                return reply
             except _Lost as lost:
                 if lost.status == -signal.SIGPROF:
                     why = f"reading it takes more than {CPU_SECONDS:g} s of processor time"
@@ -284,22 +286,10 @@ class Reader:
             except TimeoutError:
                 if last:
                     raise SweetError(f"The process that reads answers was silent for {_WAIT_SECONDS:g} s.") from None
+            finally:
+                if not in_step:  # it has grown or ended, or an error leaves its replies out of step
+                    self._close()
         raise AssertionError
-
-    @contextlib.contextmanager
-    def _running(self) -> Iterator[_Process]:
-        """Yield the process; close it at the end if it has finished, or if an error leaves its replies out of step."""
-        process = self._process = self._process or self._started()
-        try:
-            yield process
-        except Unreadable:
-            raise
-        except BaseException:
-            process.finished = True
-            raise
-        finally:
-            if process.finished:
-                self._close()
 
     @staticmethod
     def _started() -> _Process:
