@@ -55,46 +55,33 @@ class _ImportRecord(DataImportConfig):
 
 @dataclass
 class _Survey:
-    """What a file contains.
+    """What a file contains: the numbers of its rows by what they have, and of rows by the agent's system prompt."""
 
-    Attributes:
-        thoughtful: rows whose agent thinks before it speaks.
-        prompts: number of rows by the agent's system prompt.
-        without_prompt: rows that record no prompt.
-        unreadable: rows whose prompt cannot be read.
-        first_unreadable: the id of the first of these, and why.
-    """
-
-    trajectories: int = 0
-    rewards: int = 0
-    thoughtful: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
     prompts: Counter[str] = field(default_factory=Counter)
-    without_prompt: int = 0
-    unreadable: int = 0
     first_unreadable: str = ""
 
     def add(self, trajectory: Trajectory) -> None:
-        self.trajectories += 1
-        self.rewards += trajectory.reward is not None
-        self.thoughtful += any(turn.thought for turn in trajectory.dialogue_history)
+        thoughtful = any(turn.thought for turn in trajectory.dialogue_history)
+        self.rows += Counter(all=1, rewards=trajectory.reward is not None, thoughts=thoughtful)
         try:
             system = recorded_system(trajectory)
         except UnreadablePrompt as error:
-            self.unreadable += 1
+            self.rows["unreadable"] += 1
             self.first_unreadable = self.first_unreadable or f"{trajectory.id}: {error}"
             return
         if system is None:
-            self.without_prompt += 1
+            self.rows["without prompt"] += 1
         else:
             self.prompts[system] += 1
 
     def metrics(self) -> ImportMetrics:
         return ImportMetrics(
-            trajectories=self.trajectories,
-            scores=self.rewards,
+            trajectories=self.rows["all"],
+            scores=self.rows["rewards"],
             system_prompts={digest_of(text): rows for text, rows in self.prompts.most_common(MOST_PROMPTS)},
-            without_prompt=self.without_prompt,
-            unreadable_prompt=self.unreadable,
+            without_prompt=self.rows["without prompt"],
+            unreadable_prompt=self.rows["unreadable"],
         )
 
     def report(self, given: Path | None, reporter: Reporter) -> None:
@@ -105,19 +92,19 @@ class _Survey:
         """
         for text, rows in self.prompts.most_common(3):
             shown = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
-            reporter.say(f"System prompt of the agent in {rows} of {count(self.trajectories, 'row')}: {shown}.")
+            reporter.say(f"System prompt of the agent in {rows} of {count(self.rows['all'], 'row')}: {shown}.")
         if len(self.prompts) > 3:
             reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
-        if self.thoughtful:
-            reporter.say(f"Rows with thoughts of the agent, which are kept apart from its replies: {self.thoughtful}.")
+        if thoughtful := self.rows["thoughts"]:
+            reporter.say(f"Rows with thoughts of the agent, which are kept apart from its replies: {thoughtful}.")
         fallback = "the packaged one" if given is None else f"that of {given}"
-        if self.unreadable:
+        if unreadable := self.rows["unreadable"]:
             reporter.warn(
-                f"Rows whose recorded prompt cannot be read, for which {fallback} is taken: {self.unreadable}. The "
-                f"first is {self.first_unreadable}."
+                f"Rows whose recorded prompt cannot be read, for which {fallback} is taken: {unreadable}. The first is "
+                f"{self.first_unreadable}."
             )
-        if self.without_prompt:
-            reporter.say(f"Rows that record no prompt, for which {fallback} is taken: {self.without_prompt}.")
+        if without := self.rows["without prompt"]:
+            reporter.say(f"Rows that record no prompt, for which {fallback} is taken: {without}.")
 
 
 def run_data_import(
@@ -148,17 +135,17 @@ def run_data_import(
     record = _ImportRecord(task=config.task, prompts=config.prompts, file=str(file))
     with run.attempt("data-import", record) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json())
-        importing = LiveReporter(reporter, attempt).progress("importing", survey.trajectories)
+        importing = LiveReporter(reporter, attempt).progress("importing", survey.rows["all"])
         with JsonlWriter(draft.path) as writer, importing as bar:
             for trajectory in read_trajectories(file, format, config.score):
                 writer.write(dump(_with_system(trajectory)))
                 bar.advance()
-        rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)
+        rollouts = attempt.finish_artifact(draft, rows=survey.rows["all"])
         metrics = survey.metrics()
         attempt.metrics.update(metrics.as_json())
     artifacts = [rollouts]
-    if survey.rewards:
-        artifacts.append(_import_scores(run, record, rollouts, survey.rewards))
+    if survey.rows["rewards"]:
+        artifacts.append(_import_scores(run, record, rollouts, survey.rows["rewards"]))
     return StageResult("data import", run.path, metrics, artifacts)
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import html
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sweet.tasks.base import Message
 from sweet.tasks.html import words
@@ -154,22 +155,20 @@ def _with(page: View, part: Part) -> View:
 def _changed(part: Part, said: str, plain: str) -> Part:
     """Return the part with the changes that a sentence names; `plain` is `said` without quotations."""
     for aspect, pattern in words.READ_CHANGES.items():
-        match = pattern.search(said if aspect == "text" else plain)
-        if match is None:
-            continue
-        if aspect == "text":
-            part = replace(part, text=match[1])
-        elif aspect == "place":
-            part = replace(part, x=int(match[1]), y=int(match[2]))
-        elif aspect == "size":
-            part = replace(part, width=min(int(match[1]), _MOST_PIXELS), height=min(int(match[2]), _MOST_PIXELS))
-        elif aspect == "color":
-            part = replace(part, color=match[1])
-        elif aspect == "font":
-            part = replace(part, font_size=min(int(match[1]), _MOST_PIXELS))
-        else:
-            part = replace(part, bold=match[1] == "bold")
+        if match := pattern.search(said if aspect == "text" else plain):
+            part = replace(part, **_CHANGES[aspect](match))
     return part
+
+
+_CHANGES: dict[str, Callable[[re.Match[str]], dict[str, Any]]] = {
+    "text": lambda match: {"text": match[1]},
+    "place": lambda match: {"x": int(match[1]), "y": int(match[2])},
+    "size": lambda match: {"width": min(int(match[1]), _MOST_PIXELS), "height": min(int(match[2]), _MOST_PIXELS)},
+    "color": lambda match: {"color": match[1]},
+    "font": lambda match: {"font_size": min(int(match[1]), _MOST_PIXELS)},
+    "bold": lambda match: {"bold": match[1] == "bold"},
+}
+"""The fields of a part that a sentence about an aspect changes."""
 
 
 def _mixed_up(part: Part, slips: random.Random | None, rate: float) -> Part:
