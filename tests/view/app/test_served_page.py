@@ -108,10 +108,11 @@ def test_the_table_is_drawn_keys_work_and_faint_text_can_be_read(firefox: RealPa
 
 def wait_until_brighter(firefox: RealPage, box: tuple[float, float, float, float], least: int) -> None:
     """Wait until some pixel of this part of the window has at least this brightness: the page fades in."""
+    left, top, right, bottom = map(round, box)
     limit = time.monotonic() + SECONDS
     while True:
         with Image.open(io.BytesIO(picture(firefox))) as image:
-            pixels = image.convert("L").crop(tuple(map(round, box)))
+            pixels = image.convert("L").crop((left, top, right, bottom))
             found = max(value for value, count in enumerate(pixels.histogram()) if count)
         if found >= least:
             return
