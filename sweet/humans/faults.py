@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sweet.humans.leaks.base import Leak
-from sweet.humans.leaks.find import find_leak, is_source
+from sweet.humans.leaks.find import is_leak, is_source
 from sweet.humans.leaks.notations import are_answers
 from sweet.humans.leaks.process import search
 from sweet.tasks.base import Message, Task
@@ -32,7 +31,7 @@ _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
     """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None."""
     fault = _evident_fault(reply, dialogue)
-    return fault or ("leaked" if leak_of(reply, task, dialogue) else None)
+    return fault or ("leaked" if leaks(reply, task, dialogue) else None)
 
 
 async def find_fault(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
@@ -45,10 +44,9 @@ async def find_fault(reply: str, task: Task, dialogue: Sequence[Message]) -> Hum
     return None
 
 
-def leak_of(reply: str, task: Task, dialogue: Sequence[Message]) -> Leak | None:
-    """Return how `reply`, with the human's replies in `dialogue`, gives away the task's reference, or None."""
-    leaks = (find_leak(reference, task.problem_description, dialogue, reply) for reference in _references(task))
-    return next((leak for leak in leaks if leak is not None), None)
+def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:
+    """Return whether `reply`, with the human's replies in `dialogue`, gives away the task's reference."""
+    return any(is_leak(reference, task.problem_description, dialogue, reply) for reference in _references(task))
 
 
 def _evident_fault(reply: str, dialogue: Sequence[Message]) -> HumanFault | None:

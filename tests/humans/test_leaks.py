@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
-from sweet.humans.leaks.find import find_leak, is_source
+from sweet.humans.leaks.find import is_leak, is_source
 from sweet.tasks.base import Message
 
 REFERENCE = """\
@@ -31,12 +30,12 @@ BODY = REFERENCE.split("\n", 1)[1]
 LINES = [line.strip() for line in BODY.split("\n")]
 
 
-def leak(*replies: str, reference: str = REFERENCE, asked: str = "How is it calculated?") -> Leak | None:
-    """Return the leak of the last reply after the others."""
+def leak(*replies: str, reference: str = REFERENCE, asked: str = "How is it calculated?") -> bool:
+    """Return whether the last reply after the others is a leak."""
     dialogue = [Message(role="user", content=REQUEST)]
     for reply in replies[:-1]:
         dialogue += [Message(role="assistant", content=asked), Message(role="user", content=reply)]
-    return find_leak(reference, REQUEST, [*dialogue, Message(role="assistant", content=asked)], replies[-1])
+    return is_leak(reference, REQUEST, [*dialogue, Message(role="assistant", content=asked)], replies[-1])
 
 
 RENAMED = REFERENCE.replace("hours", "h").replace("member", "is_in").replace("base", "cost").replace("free", "f0")
@@ -94,10 +93,7 @@ NAMED = (
     ],
 )
 def test_a_reference_is_given_away_in_many_forms(reply: str) -> None:
-    found = leak(reply)
-    assert found is not None
-    assert found.share > 0.5
-    assert len(found.excerpt) <= LONGEST_EXCERPT
+    assert leak(reply)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +115,12 @@ def test_a_reference_is_given_away_in_many_forms(reply: str) -> None:
         "If the hours > 12, add 20 to it. If it is a member, return 80 percent of it, otherwise all of it.",
         "If it is long, return 'high'. If it is short, return 'low'. Otherwise, return 'medium', or return None.",
         "I can't say; don't you know? It's the member's fee.",
+        "The fee \u0131s at least 4.5.",
     ],
 )
 def test_what_a_person_says_gives_nothing_away(reply: str) -> None:
-    assert leak(reply) is None
-    assert leak(*[reply] * 5) is None
+    assert not leak(reply)
+    assert not leak(*[reply] * 5)
 
 
 def test_pieces_over_several_turns_add_up() -> None:
@@ -133,35 +130,35 @@ def test_pieces_over_several_turns_add_up() -> None:
         f"{LINES[2]} {LINES[3]}",
         "if member: return round(base * 0.8, 2)",
     ]
-    assert leak(said[0]) is None
-    assert leak(*said[:2]) is None
-    assert leak(*said[:3]) is not None
-    assert leak(*said[:3], "The members pay less.") is None, "a reply that gives nothing away is not at fault"
+    assert not leak(said[0])
+    assert not leak(*said[:2])
+    assert leak(*said[:3])
+    assert not leak(*said[:3], "The members pay less."), "a reply that gives nothing away is not at fault"
 
 
 def test_letters_over_many_turns_add_up() -> None:
-    assert leak(*f"{BODY}\n") is not None
+    assert leak(*f"{BODY}\n")
 
 
 def test_the_agent_own_code_may_be_repeated() -> None:
-    assert leak(f"Yes, that is right:\n{RENAMED}", asked=f"Is it this?\n```python\n{REFERENCE}\n```") is None
-    assert leak(f"Almost:\n{REFERENCE}", asked="Is it `base = base + 20`?") is not None
+    assert not leak(f"Yes, that is right:\n{RENAMED}", asked=f"Is it this?\n```python\n{REFERENCE}\n```")
+    assert leak(f"Almost:\n{REFERENCE}", asked="Is it `base = base + 20`?")
 
 
 def test_a_function_of_one_short_line_is_given_away_by_its_definition_only() -> None:
     tiny = "def ratio(a, b): return a / b"
-    assert leak("It is a / b.", reference=tiny) is None
-    assert leak("You return a / b there.", reference=tiny) is None
-    assert leak("def ratio(x, y): return x / y", reference=tiny) is not None
-    assert leak("`return a / b`", reference=tiny) is not None
-    assert leak("def same(x):\n    return x", reference="def f(a):\n    return a") is not None
-    assert leak("It should return x.", reference="def f(x):\n    return x") is None
+    assert not leak("It is a / b.", reference=tiny)
+    assert not leak("You return a / b there.", reference=tiny)
+    assert leak("def ratio(x, y): return x / y", reference=tiny)
+    assert leak("`return a / b`", reference=tiny)
+    assert leak("def same(x):\n    return x", reference="def f(a):\n    return a")
+    assert not leak("It should return x.", reference="def f(x):\n    return x")
 
 
 def test_a_query_is_given_away_by_its_lines() -> None:
     query = "SELECT name FROM people\nWHERE age > 30 AND city = 'Oslo'"
-    assert leak("Use SELECT name  FROM people WHERE age > 30 AND city = 'Oslo'", reference=query) is not None
-    assert leak("The names of people who are older than 30 and live in Oslo", reference=query) is None
+    assert leak("Use SELECT name  FROM people WHERE age > 30 AND city = 'Oslo'", reference=query)
+    assert not leak("The names of people who are older than 30 and live in Oslo", reference=query)
 
 
 def test_a_description_is_no_source() -> None:
@@ -202,10 +199,10 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     began = time.process_time()
-    assert leak(text, text[:-1]) is None
-    assert leak("4.5", reference=text) is None
-    assert leak("4.5", reference="def f():\n    return " + text) is None
-    assert leak("<p>", text, reference=f"<html>{text}") is None or "a" in text
+    assert not leak(text, text[:-1])
+    assert not leak("4.5", reference=text)
+    assert not leak("4.5", reference="def f():\n    return " + text)
+    assert not leak("<p>", text, reference=f"<html>{text}") or "a" in text
     assert time.process_time() - began < 20
 
 
@@ -248,8 +245,8 @@ def test_names_and_the_order_of_operands_change_no_verdict(
 ) -> None:
     plain, changed = _program(said), _program(said, names, swapped=True)
     found = [leak(f"```\n{text}\n```", reference=_program(reference)) for text in (plain, changed)]
-    assert len({one and one.share for one in found}) == 1
-    assert leak(f"```\n{changed}\n```", reference=plain) is not None, "it gives away what it is made from"
+    assert found[0] == found[1]
+    assert leak(f"```\n{changed}\n```", reference=plain), "it gives away what it is made from"
 
 
 PROSE = st.lists(
@@ -298,7 +295,7 @@ PROSE = st.lists(
 @given(PROSE, st.lists(PROSE, max_size=3))
 @settings(deadline=None)
 def test_prose_gives_nothing_away(reply: str, earlier: list[str]) -> None:
-    assert leak(*earlier, reply) is None
+    assert not leak(*earlier, reply)
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

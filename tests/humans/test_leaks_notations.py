@@ -8,8 +8,7 @@ import time
 import pytest
 
 from sweet.humans.faults import fault_of
-from sweet.humans.leaks.javascript import javascript_in
-from sweet.humans.leaks.notations import LEAST_ANSWERS, are_answers, closed, steps_in, tree_in
+from sweet.humans.leaks.notations import LEAST_ANSWERS, are_answers, closed, javascript_in, steps_in, tree_in
 from sweet.tasks.base import Message, Task
 
 TASK = Task(

@@ -1,25 +1,45 @@
-"""`find_leak`: does a reply of the human, with all its earlier ones, give the reference away as source?
+"""`is_leak`: does a reply of the human, with all its earlier ones, give the reference away as source?
 
 Facts in prose, numbers and short expressions never do: telling them is what the human is for. Source does, in whatever
 form: code, as a whole or in fragments over several turns, with other names or another layout, spelled out in words, or
 encoded. The texts are split and parsed by this package and never executed; a text is read up to
 `sweet.humans.leaks.variants.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time proportional to
 them.
+
+The body of a program is a sequence of statements and first lines of branches and loops, each a normalised tree
+(sweet.humans.leaks.tree). A tree of the reference that the human has given in any turn counts with all its parts; of
+others the trees inside that were given. What the request shows is no part of the body, and what the agent had written
+before is not given by the human who repeats it.
+
+A reference that is neither Python nor a page (a query, a formula, a text) is given away by its lines, copied: one that
+is long enough not to be written by chance counts if the human has written it, whatever the white space. Words of the
+lines in another order are no leak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
-from sweet.humans.leaks import lines, pages
-from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak
-from sweet.humans.leaks.fragments import Source, shown_in, source_in
-from sweet.humans.leaks.programs import LEAST, SHARE, Program, program_of
+from sweet.humans.leaks import pages
+from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
+from sweet.humans.leaks.tree import Node
+from sweet.humans.leaks.variants import LONGEST, dense, variants_of
 from sweet.tasks.base import Message
 
+SHARE = 0.5
+"""The share of the reference from which it is given away."""
+LEAST = 4
+"""Parts that must have been given; a smaller body is given away with the first line of its function only."""
+LEAST_LINE = 16
+"""Characters, without white space, from which a line is too long to be written by chance."""
+_LEAST_PROGRAM = 0.5
+"""The share of a text's characters that must be lines of statements for it to be a program without a function."""
 
-def find_leak(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
-    """Return how `reply` gives away the reference, together with the human's earlier replies; None if it does not.
+
+def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
+    """Return whether `reply` gives away the reference, together with the human's earlier replies.
 
     Args:
         reference: a Python program, a page, or any other text; which, is found by its form.
@@ -27,11 +47,11 @@ def find_leak(reference: str, request: str, dialogue: Sequence[Message], reply: 
         dialogue: what was said before the reply; the human's messages have the role `user`, the agent's `assistant`.
     """
     if pages.is_page(reference):
-        return pages.find(reference, request, dialogue, reply)
+        return pages.is_leak(reference, request, dialogue, reply)
     program = program_of(reference)
     if program is None:
-        return lines.find(reference, request, dialogue, reply)
-    return _find(program, request, dialogue, reply)
+        return _copies_lines(reference, request, dialogue, reply)
+    return _gives_program(program, request, dialogue, reply)
 
 
 def is_source(text: str) -> bool:
@@ -39,13 +59,50 @@ def is_source(text: str) -> bool:
     return pages.is_page(text) or program_of(text) is not None
 
 
-def _find(program: Program, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
+@dataclass(frozen=True)
+class Program:
+    """The body of a reference, as its statements."""
+
+    statements: tuple[Node, ...]
+
+    def given(self, keys: Set[bytes], known: Set[bytes]) -> tuple[int, int]:
+        """Return the size of what was given, and of the body without what is `known` anyway."""
+        given = total = 0
+        waiting = list(self.statements)
+        while waiting:
+            found = waiting.pop()
+            if found.key in known and found.kind not in ("name", "literal"):
+                continue
+            if found.key in keys:
+                given += found.size
+                total += found.size
+            else:
+                total += found.size - sum(child.size for child in found.children)
+                waiting.extend(found.children)
+        return given, total
+
+
+@functools.lru_cache(maxsize=256)
+def program_of(reference: str) -> Program | None:
+    """Return the program of a reference; None if it is none in Python."""
+    text = reference[:LONGEST]
+    fragments = fragments_of(text, inside=True)
+    lines = (part for part in fragments if part.form != "expression" and part.marked)
+    read = sum(len(dense(text[part.start : part.end])) for part in lines)
+    is_function = any(fragment.form == "definition" for fragment in fragments)
+    if read < _LEAST_PROGRAM * len(dense(text)) and not is_function:
+        return None
+    body = (fragment.node for fragment in fragments if fragment.node is not None)
+    return Program(tuple(found for found in body if found.kind not in ("literal", "name", "import")))
+
+
+def _gives_program(program: Program, request: str, dialogue: Sequence[Message], reply: str) -> bool:
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
     now = list(source_in(reply))
     if earlier:
         now += [source for text in _joined([*earlier, reply]) for source in source_in(text)]
     if not now:  # most replies; what was shown before is then of no importance
-        return None
+        return False
     known = shown_in(request)
     before: set[bytes] = set()
     shown: set[bytes] = set()
@@ -58,18 +115,10 @@ def _find(program: Program, request: str, dialogue: Sequence[Message], reply: st
                 before |= source.keys - shown
                 defined |= source.defines
     had, _ = program.given(before, known)
-    keys = before.union(*(source.keys - shown for source in now))
-    given, total = program.given(keys, known)
-    if given <= had or given < (LEAST if total >= LEAST else total) or given < SHARE * total:
-        return None
+    given, total = program.given(before.union(*(source.keys - shown for source in now)), known)
     if total < LEAST and not defined:
-        return None
-
-    def gives(source: Source) -> int:
-        return program.given(source.keys - shown, known)[0]
-
-    most = max(now, key=gives)
-    return Leak(most.kind, given / total, most.excerpt[:LONGEST_EXCERPT])
+        return False
+    return given > had and given >= min(LEAST, total) and given >= SHARE * total
 
 
 def _joined(texts: Sequence[str]) -> list[str]:
@@ -79,3 +128,17 @@ def _joined(texts: Sequence[str]) -> list[str]:
     if len(short) >= 8:
         joined += ["".join(short), "".join(text.strip(" \"'`") or " " for text in short)]
     return joined
+
+
+def _copies_lines(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
+    shown = dense(request + "\n" + "\n".join(message.content for message in dialogue if message.role == "assistant"))
+    body = [line for text in reference[:LONGEST].splitlines() if (line := dense(text))]
+    if len(body) > 1 and body[0] in shown:
+        body = body[1:]
+    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
+    before = [dense(variant.text) for text in earlier for variant in variants_of(text)]
+    now = [dense(variant.text) for variant in variants_of(reply)]
+    open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown]
+    had = [line for line in open_lines if any(line in said for said in before)]
+    given = [line for line in open_lines if line in had or any(line in said for said in now)]
+    return len(given) > len(had) and sum(map(len, given)) >= SHARE * sum(map(len, body))

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweet.humans.leaks.base import LeakKind
 from sweet.humans.leaks.expressions import KEYWORDS
 from sweet.humans.leaks.grammar import Form, Parser
 from sweet.humans.leaks.tokens import END, Token, tokens_of
@@ -46,16 +45,12 @@ class Source:
     """The source in one variant of a text.
 
     Attributes:
-        kind: what it is called.
         keys: the keys of the trees that count.
         defines: whether the first line of a function is among it.
-        excerpt: its largest fragment.
     """
 
-    kind: LeakKind
     keys: frozenset[bytes]
     defines: bool
-    excerpt: str
 
 
 def fragments_of(text: str, *, inside: bool = False) -> list[Fragment]:
@@ -121,7 +116,12 @@ def counted(fragments: Sequence[Fragment], *, spelled: bool = False) -> list[Fra
     if spelled and not _is_program(fragments):
         return []
     statements = any(_counts(fragment) and _is_line_of_code(fragment) for fragment in fragments)
-    return [fragment for fragment in fragments if _counts(fragment) or (statements and _is_called(fragment))]
+    return [
+        fragment
+        for fragment in fragments
+        if _counts(fragment)
+        or (statements and fragment.marked and fragment.node is not None and fragment.node.kind == "call")
+    ]
 
 
 def _is_program(fragments: Sequence[Fragment]) -> bool:
@@ -158,10 +158,6 @@ def said_size(expression: Node) -> int:
     return expression.size
 
 
-def _is_called(fragment: Fragment) -> bool:
-    return fragment.marked and fragment.node is not None and fragment.node.kind == "call"
-
-
 def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
     """Return the keys of a statement, if `whole`, and of those trees in it that say something by themselves."""
     keys = {
@@ -187,14 +183,10 @@ def subtrees(statement: Node, *, whole: bool = True) -> set[bytes]:
 def source_in(text: str) -> tuple[Source, ...]:
     """Return the source that counts in each variant of a text."""
     found = []
-    for kind, variant in variants_of(text):
-        fragments = counted(fragments_of(variant), spelled=kind == "pseudo-code")
-        if not fragments:
-            continue
-        largest = max(fragments, key=lambda fragment: fragment.node.size if fragment.node else 0)
-        keys = frozenset(key for fragment in fragments if fragment.node for key in subtrees(fragment.node))
-        defines = any(fragment.form == "definition" for fragment in fragments)
-        found.append(Source(kind, keys, defines, variant[largest.start : largest.end]))
+    for variant in variants_of(text):
+        if fragments := counted(fragments_of(variant.text), spelled=variant.spelled):
+            keys = frozenset(key for fragment in fragments if fragment.node for key in subtrees(fragment.node))
+            found.append(Source(keys, any(fragment.form == "definition" for fragment in fragments)))
     return tuple(found)
 
 
@@ -203,8 +195,8 @@ def shown_in(text: str) -> frozenset[bytes]:
     """Return the keys of all trees in a text, short expressions included: who repeats them gives nothing away."""
     return frozenset(
         key
-        for _, variant in variants_of(text)
-        for fragment in fragments_of(variant)
+        for variant in variants_of(text)
+        for fragment in fragments_of(variant.text)
         if fragment.node is not None
         for key in subtrees(fragment.node, whole=fragment.form != "expression")
     )

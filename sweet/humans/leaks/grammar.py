@@ -108,17 +108,14 @@ class Parser(ExpressionParser):
 
     def _clause(self, word: str) -> tuple[Form, Node | None]:
         self.at += 1
-        if self._take(":"):
-            return "header", None
-        parts = [self._expression()]
-        if self._take("as"):
-            self._name()
-        while word == "with" and self._take(","):
+        parts: list[Node] = []
+        while not self._take(":"):
+            if parts:
+                self._need("," if word == "with" else ":")
             parts.append(self._expression())
             if self._take("as"):
                 self._name()
-        self._need(":")
-        return "header", node(word, parts)
+        return "header", node(word, parts) if parts else None
 
     def _import(self) -> tuple[Form, Node | None]:
         first = self._peek().text

@@ -15,9 +15,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from sweet.humans.leaks.base import LONGEST_EXCERPT, Leak, LeakKind
-from sweet.humans.leaks.lines import dense
-from sweet.humans.leaks.variants import cleaned, decodings
+from sweet.humans.leaks.variants import cleaned, decodings, dense
 from sweet.tasks.base import Message
 
 LONGEST = 100_000
@@ -70,36 +68,26 @@ def is_page(reference: str) -> bool:
     return _IS_PAGE.match(reference) is not None
 
 
-def find(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
-    """Return the leak of a page; the arguments are those of `sweet.humans.leaks.find.find_leak`."""
+def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
+    """Return whether a page is given away; the arguments are those of `sweet.humans.leaks.find.is_leak`."""
     source = _source(reference)
     shown_tags, shown = _shown(request, dialogue)
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
-    had = {
-        fragment for text in earlier for _, variant in _variants(text) for fragment in _small(variant)
-    } & source.small
+    had = {part for one in earlier for text, _ in _variants(one) for part in _small(text)} & source.small
     agent = "\n".join([request, *(turn.content for turn in dialogue if turn.role == "assistant")])[-LONGEST:]
     shown_text = dense(agent) + dense(cleaned(agent))
-    total = max(len(source.small - shown), 1)
-    variants = [*_variants(reply), *(_variants(" ".join([*earlier, reply])) if earlier else ())]
-    for kind, variant in variants:
-        tags = _tags(variant)
-        if kind == "encoded":
-            tags = [tag for tag in tags if dense(tag) in source.tags]
-        given = (had | (_small(variant) & source.small)) - shown
-        share = min(len(given) / total, 1.0)
-        for tag in tags:
-            if len(dense(tag)) >= LEAST_TAG and dense(tag) in source.tags and dense(tag) not in shown_tags:
-                return Leak(kind, share, tag[:LONGEST_EXCERPT])
-        if len(tags) > MOST_TAGS and _is_new(variant, shown_tags, shown_text):
-            return Leak(kind, share, "".join(tags)[:LONGEST_EXCERPT])
-        block = next((block for block in _blocks(variant) if dense(block) not in shown_tags), None)
-        if block is not None:
-            return Leak(kind, share, block[:LONGEST_EXCERPT])
-        new = (_small(variant) & source.small) - had - shown
-        if new and len(given) >= LEAST_FRAGMENTS:
-            return Leak(kind, share, " ".join(sorted(new))[:LONGEST_EXCERPT])
-    return _copied(reference, request, dialogue, earlier, reply)
+    for text, encoded in [*_variants(reply), *(_variants(" ".join([*earlier, reply])) if earlier else ())]:
+        tags = _tags(text)
+        of_page = [tag for tag in tags if dense(tag) in source.tags]
+        new = (_small(text) & source.small) - had - shown
+        if (
+            any(len(dense(tag)) >= LEAST_TAG and dense(tag) not in shown_tags for tag in of_page)
+            or (len(of_page if encoded else tags) > MOST_TAGS and _is_new(text, shown_tags, shown_text))
+            or any(dense(block) not in shown_tags for block in _blocks(text))
+            or (new and len(new | (had - shown)) >= LEAST_FRAGMENTS)
+        ):
+            return True
+    return _is_copied(reference, request, dialogue, earlier, reply)
 
 
 def _tags(text: str) -> list[str]:
@@ -143,54 +131,43 @@ def _small(text: str) -> set[str]:
     """Return the small fragments of source in a text, each in one spelling."""
     found = {f"{name.lower()}={_spaced(first or second)}" for name, first, second in _ATTRIBUTE.findall(text)}
     for name, value in _DECLARATION.findall(text):
-        if name.lower().split("-")[0] in _STYLED and ("-" in name or _is_styled(value)):
+        if name.lower().split("-")[0] in _STYLED and (
+            "-" in name or any(char.isdigit() or char == "#" for char in value)
+        ):
             found.add(f"{name.lower()}:{_spaced(value)}")
     found.update(_CLASS.findall(text) if "-" in text else ())
     found.update(_ADDRESS.findall(text))
     return found
 
 
-def _is_styled(value: str) -> bool:
-    return any(char.isdigit() or char == "#" for char in value)
-
-
 def _spaced(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _variants(text: str) -> Iterator[tuple[LeakKind, str]]:
+def _variants(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the ways to read a text, and whether it was encoded."""
     text = text[:LONGEST]
-    yield "page", text
+    yield text, False
     plain = cleaned(text)
-    yield "page", plain
-    for decoded in _decoded(plain):
-        yield "encoded", decoded
+    yield plain, False
+    if "&" in plain:
+        yield html.unescape(plain), True
+    if "\\" in plain:
+        yield plain.replace("\\n", "\n").replace('\\"', '"'), True
+    for decoded in decodings(plain):
+        yield decoded, True
 
 
-def _decoded(text: str) -> Iterator[str]:
-    if "&" in text:
-        yield html.unescape(text)
-    if "\\" in text:
-        yield text.replace("\\n", "\n").replace('\\"', '"')
-    yield from decodings(text)
-
-
-def _copied(
-    reference: str, request: str, dialogue: Sequence[Message], earlier: Sequence[str], reply: str
-) -> Leak | None:
-    """Return the leak of a page whose words were copied at length."""
+def _is_copied(reference: str, request: str, dialogue: Sequence[Message], earlier: Sequence[str], reply: str) -> bool:
+    """Return whether the words of a page were copied at length."""
     words = _words(_HIDDEN.sub(" ", reference[:LONGEST]))
-    runs = {tuple(words[i : i + LEAST_RUN]): i for i in range(len(words) - LEAST_RUN + 1)}
-    shown = [request, *(message.content for message in dialogue if message.role == "assistant")]
     if len(words) < LEAST_WORDS:
-        return None
-    known = _places(shown, runs)
+        return False
+    runs = {tuple(words[i : i + LEAST_RUN]): i for i in range(len(words) - LEAST_RUN + 1)}
+    known = _places([request, *(message.content for message in dialogue if message.role == "assistant")], runs)
     had = _places(earlier, runs) - known
     now = _places([reply], runs) - known
-    given = had | now
-    if now <= had or len(given) < max(LEAST_WORDS, WORDS_SHARE * len(words)):
-        return None
-    return Leak("text", len(given) / len(words), reply[:LONGEST_EXCERPT])
+    return not now <= had and len(had | now) >= max(LEAST_WORDS, WORDS_SHARE * len(words))
 
 
 def _places(texts: Sequence[str], runs: dict[tuple[str, ...], int]) -> set[int]:

@@ -16,16 +16,13 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 from sweet.device import allowed_threads
-from sweet.humans.leaks.base import Leak
-from sweet.humans.leaks.find import find_leak
+from sweet.humans.leaks.find import is_leak
 from sweet.installation import child_environment
 from sweet.tasks.base import Message
 
@@ -35,20 +32,20 @@ MOST_WORKERS = 4
 EXIT_TIMEOUT = 5.0
 """Seconds that a worker gets to end."""
 
-Search = tuple[str, str, list[dict[str, Any]], str]
-"""The arguments of `find_leak`, the messages by their fields."""
+Search = tuple[str, str, list[Message], str]
+"""The arguments of `is_leak`."""
 
 
-async def search(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> Leak | None:
-    """Return what `find_leak` returns for these arguments, without holding up the event loop for long."""
+async def search(reference: str, request: str, dialogue: Sequence[Message], reply: str) -> bool:
+    """Return what `is_leak` returns for these arguments, without holding up the event loop for long."""
     if _pool.spent < INLINE_SECONDS:
         began = time.perf_counter()
         try:
-            return find_leak(reference, request, dialogue, reply)
+            return is_leak(reference, request, dialogue, reply)
         finally:
             _pool.spent += time.perf_counter() - began
-    said = [{"role": message.role, "content": message.content} for message in dialogue]
-    return await asyncio.wrap_future(_pool.worker(reference).submit((reference, request, said, reply)))
+    said = [Message.model_construct(role=message.role, content=message.content) for message in dialogue]
+    return await asyncio.wrap_future(_pool.worker(reference).search((reference, request, said, reply)))
 
 
 class _Worker:
@@ -58,10 +55,10 @@ class _Worker:
         self._thread = ThreadPoolExecutor(1, "leaks")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def submit(self, asked: Search) -> Future[Leak | None]:
+    def search(self, asked: Search) -> Future[bool]:
         return self._thread.submit(self._search, asked)
 
-    def _search(self, asked: Search) -> Leak | None:
+    def _search(self, asked: Search) -> bool:
         try:
             if self._process is None:
                 self._process = subprocess.Popen(
@@ -75,25 +72,20 @@ class _Worker:
             assert self._process.stdout is not None
             pickle.dump(asked, self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
-            leak: Leak | None = pickle.load(self._process.stdout)  # noqa: S301 - see above
-            return leak
+            found: bool = pickle.load(self._process.stdout)  # noqa: S301 - see above
+            return found
         except (OSError, EOFError, pickle.UnpicklingError):
             self._stop()
-            return _found(asked)
+            return is_leak(*asked)
 
     def _stop(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        try:
-            process.wait(EXIT_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process.communicate(timeout=EXIT_TIMEOUT)
+        process.kill()
+        process.wait()
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
@@ -106,28 +98,19 @@ class _Pool:
     def __init__(self) -> None:
         self.spent = 0.0
         self._workers: list[_Worker] = []
-        self._lock = threading.Lock()
 
     def worker(self, reference: str) -> _Worker:
-        with self._lock:
-            if not self._workers:
-                self._workers = [_Worker() for _ in range(max(1, min(allowed_threads() - 1, MOST_WORKERS)))]
-            return self._workers[hash(reference) % len(self._workers)]
+        if not self._workers:
+            self._workers = [_Worker() for _ in range(max(1, min(allowed_threads() - 1, MOST_WORKERS)))]
+        return self._workers[hash(reference) % len(self._workers)]
 
     def close(self) -> None:
-        with self._lock:
-            while self._workers:
-                self._workers.pop().close()
+        while self._workers:
+            self._workers.pop().close()
 
 
 _pool = _Pool()
 atexit.register(_pool.close)
-
-
-def _found(asked: Search) -> Leak | None:
-    reference, request, said, reply = asked
-    dialogue = [Message.model_construct(**fields) for fields in said]
-    return find_leak(reference, request, dialogue, reply)
 
 
 def main() -> None:
@@ -135,10 +118,10 @@ def main() -> None:
     answers = sys.stdout.buffer
     while True:
         try:
-            asked = pickle.load(sys.stdin.buffer)  # noqa: S301 - see above
+            asked: Search = pickle.load(sys.stdin.buffer)  # noqa: S301 - see above
         except EOFError:
             return
-        pickle.dump(_found(asked), answers, pickle.HIGHEST_PROTOCOL)
+        pickle.dump(is_leak(*asked), answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 

@@ -12,11 +12,10 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from urllib.parse import unquote
 
-from sweet.humans.leaks.base import LeakKind
-from sweet.humans.leaks.javascript import javascript_in
-from sweet.humans.leaks.notations import written_out
+from sweet.humans.leaks.notations import javascript_in, steps_in, tree_in
 from sweet.humans.leaks.words import spelled_out
 
 LONGEST = 12_000
@@ -29,20 +28,8 @@ _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _NAMED = re.compile(r"(?<!`)`([\w.]{1,60}|'[^'`\n]{0,60}'|\"[^\"`\n]{0,60}\")`(?!`)")
 _BACKTICKS = re.compile(r"`+")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_QUOTES = str.maketrans(
-    {
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u201c": '"',
-        "\u201d": '"',
-        "\u00d7": "*",
-        "\u00f7": "/",
-        "\u2212": "-",
-        "\u2264": "<=",
-        "\u2265": ">=",
-        "\u2260": "!=",
-        "\u00a0": " ",
-    }
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u00d7\u00f7\u2212\u00a0", "''\"\"*/- ") | str.maketrans(
+    {"\u2264": "<=", "\u2265": ">=", "\u2260": "!="}
 )
 _CODE_TAG = re.compile(r"</?(?:code|pre|br|p|li|ul|ol|div|span|kbd|tt)\b[^<>\n]{0,100}>", re.IGNORECASE)
 _MARKER = re.compile(
@@ -63,35 +50,44 @@ _SPACED_OUT = re.compile(r"(?:.[ ]){10,}.|(?:\S[-.,|_]){10,}\S", re.DOTALL)
 _HEX_DIGITS = re.compile(r"0x|\\x|[^0-9a-fA-F]")
 
 
-def variants_of(text: str) -> list[tuple[LeakKind, str]]:
-    """Return each variant of a text once, with what the source is called if it is found there."""
-    return list(_unique(text))
+@dataclass(frozen=True)
+class Variant:
+    """One way to read a text.
+
+    Attributes:
+        spelled: whether operators were words, which prose has too.
+    """
+
+    text: str
+    spelled: bool = False
 
 
-def _unique(text: str) -> Iterator[tuple[LeakKind, str]]:
-    seen = set()
-    for kind, variant in _variants(text[:LONGEST]):
-        if variant.strip() and variant not in seen:
-            seen.add(variant)
-            yield kind, variant[:LONGEST]
-
-
-def _variants(text: str) -> Iterator[tuple[LeakKind, str]]:
+def variants_of(text: str) -> list[Variant]:
+    """Return each variant of a text once."""
+    text = text[:LONGEST]
     plain = cleaned(text)
-    yield "code", plain
+    read = [plain]
     if sum(line.lstrip()[:1] in ("+", "-") for line in plain.split("\n")) >= 2:
-        yield "code", _DIFF.sub("", plain)
-    unescaped = _unescaped(plain)
-    if unescaped != plain:
-        yield "code", cleaned(unescaped)
-    for spelled in spelled_out(plain):
-        yield "pseudo-code", spelled
-    for written in written_out(text):
-        yield "encoded", written
-    if foreign := javascript_in(text.replace("```", "\n")):
-        yield "code", foreign
-    for decoded in decodings(text):
-        yield "encoded", cleaned(decoded)
+        read.append(_DIFF.sub("", plain))
+    if (unescaped := _unescaped(plain)) != plain:
+        read.append(cleaned(unescaped))
+    spelled = list(spelled_out(plain))
+    written = [tree_in(text), steps_in(text), javascript_in(text.replace("```", "\n"))]
+    found = [
+        *((part, False) for part in read),
+        *((part, True) for part in spelled),
+        *((part, False) for part in (*written, *map(cleaned, decodings(text)))),
+    ]
+    unique: dict[str, Variant] = {}
+    for part, is_spelled in found:
+        if part.strip():
+            unique.setdefault(part, Variant(part[:LONGEST], is_spelled))
+    return list(unique.values())
+
+
+def dense(text: str) -> str:
+    """Return a text without white space."""
+    return "".join(text.split())
 
 
 def cleaned(text: str) -> str:
@@ -114,14 +110,10 @@ def _unescaped(text: str) -> str:
         lines = text.split("\n")
         # The quotation marks around an escaped text, as in JSON, are not part of its first and last line.
         if len(lines) > 1:
-            text = "\n".join(_without_odd_quotes(line) for line in lines)
+            text = "\n".join(line.replace('"', "\n") if line.count('"') % 2 else line for line in lines)
     if "&" in text:
         text = html.unescape(text)
     return text
-
-
-def _without_odd_quotes(line: str) -> str:
-    return line.replace('"', "\n") if line.count('"') % 2 else line
 
 
 def decodings(text: str) -> Iterator[str]:

@@ -10,79 +10,45 @@ from collections.abc import Iterator
 
 from sweet.humans.leaks.tokens import tokens_of
 
-_SYMBOLS = {
-    "is greater than or equal to": ">=",
-    "greater than or equal to": ">=",
-    "is less than or equal to": "<=",
-    "less than or equal to": "<=",
-    "is at least": ">=",
-    "is at most": "<=",
-    "at least": ">=",
-    "at most": "<=",
-    "is not equal to": "!=",
-    "not equal to": "!=",
-    "does not equal": "!=",
-    "is different from": "!=",
-    "is equal to": "==",
-    "equal to": "==",
-    "is greater than": ">",
-    "greater than": ">",
-    "is more than": ">",
-    "is larger than": ">",
-    "is above": ">",
-    "exceeds": ">",
-    "is less than": "<",
-    "less than": "<",
-    "is smaller than": "<",
-    "is below": "<",
-    "is one of": "in",
-    "is contained in": "in",
-    "is in": "in",
-    "is not in": "not in",
-    "to the power of": "**",
-    "raised to": "**",
-    "integer divided by": "//",
-    "floor divided by": "//",
-    "divided by": "/",
-    "multiplied by": "*",
-    "times": "*",
-    "modulo": "%",
-    "mod": "%",
-    "plus": "+",
-    "minus": "-",
-    "double equals": "==",
-    "equals sign": "=",
-    "open parenthesis": "(",
-    "close parenthesis": ")",
-    "open paren": "(",
-    "close paren": ")",
-    "left parenthesis": "(",
-    "right parenthesis": ")",
-    "open bracket": "[",
-    "close bracket": "]",
-    "left bracket": "[",
-    "right bracket": "]",
-    "open brace": "{",
-    "close brace": "}",
-    "new line": "\n",
-    "newline": "\n",
-    "semicolon": "\n",
-    "colon": ":",
-    "comma": ",",
-    "underscore": "_",
-    "dot": ".",
-    "quote": "'",
-    "indent": " ",
-    "dedent": " ",
+_WORDS = {
+    ">=": "is greater than or equal to|greater than or equal to|is at least|at least",
+    "<=": "is less than or equal to|less than or equal to|is at most|at most",
+    "!=": "is not equal to|not equal to|does not equal|is different from",
+    "==": "is equal to|equal to|double equals",
+    ">": "is greater than|greater than|is more than|is larger than|is above|exceeds",
+    "<": "is less than|less than|is smaller than|is below",
+    "in": "is one of|is contained in|is in",
+    "not in": "is not in",
+    "**": "to the power of|raised to",
+    "//": "integer divided by|floor divided by",
+    "/": "divided by",
+    "*": "multiplied by|times",
+    "%": "modulo|mod",
+    "+": "plus",
+    "-": "minus",
+    "=": "equals sign",
+    "(": "open parenthesis|open paren|left parenthesis",
+    ")": "close parenthesis|close paren|right parenthesis",
+    "[": "open bracket|left bracket",
+    "]": "close bracket|right bracket",
+    "{": "open brace",
+    "}": "close brace",
+    "\n": "new line|newline|semicolon",
+    ":": "colon",
+    ",": "comma",
+    "_": "underscore",
+    ".": "dot",
+    "'": "quote",
+    " ": "indent|dedent",
 }
+_SYMBOLS = {phrase: f" {symbol} " for symbol, phrases in _WORDS.items() for phrase in phrases.split("|")}
 _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 )
-_NUMBERS = {word: str(value) for value, word in enumerate(_COUNTED.split())}
+_SYMBOLS |= {word: str(value) for value, word in enumerate(_COUNTED.split())}
 _PHRASE = re.compile(
-    r"\b(?:" + "|".join(sorted((*_SYMBOLS, *_NUMBERS), key=len, reverse=True)).replace(" ", r"[ \t]+") + r")\b",
-    re.IGNORECASE,
+    r"\b(?:" + "|".join(sorted(_SYMBOLS, key=len, reverse=True)).replace(" ", r"[ \t]+") + r")\b", re.IGNORECASE
 )
 _EQUALS = re.compile(r"\bequals\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t]+")
@@ -94,43 +60,39 @@ _TARGETS = r"([\w.,'\ue000-\uf8ff ]{1,60}?)"
 _PART = r"([^;\n]{1,150}?)"
 _ENDS = r"(?=[;\n]|[.,:](?:\s|$)|$|\s(?:and[ \t])?then\b)"
 _BODY = r"(?:,?[ ](?:then|do)\b:?|:|,(?=\s)|$|(?=[;\n]))"
-_FLAGS = re.IGNORECASE | re.MULTILINE
-_STATEMENTS = [
+_RULES = (
     (
-        re.compile(
-            rf"\b(?:for (?:each|every|all|any)|loop over (?:each|every))[ ]{_TARGETS}[ ]in[ ]{_PART}{_BODY}", _FLAGS
-        ),
+        rf"\b(?:for (?:each|every|all|any)|loop over (?:each|every))[ ]{_TARGETS}[ ]in[ ]{_PART}{_BODY}",
         r"\nfor \1 in \2:\n",
     ),
-    (re.compile(rf"\b(?:otherwise|else)[, ]{{1,2}}if[ ]{_PART}{_BODY}", _FLAGS), r"\nelif \1:\n"),
-    (re.compile(rf"\bif[ ]{_PART}{_BODY}", _FLAGS), r"\nif \1:\n"),
-    (re.compile(rf"\bwhile[ ]{_PART}{_BODY}", _FLAGS), r"\nwhile \1:\n"),
-    (re.compile(r"\b(?:otherwise|else)\b[,:]?", _FLAGS), "\nelse:\n"),
-    (re.compile(rf"\b(?:set|initiali[sz]e)[ ]{_TARGETS}[ ](?:to|as|=)[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 = \2\n"),
-    (re.compile(rf"\blet[ ]{_TARGETS}[ ](?:be|=|equal)[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 = \2\n"),
-    (
-        re.compile(rf"\b(?:assign|store|put|save)[ ]{_PART}[ ](?:to|in|into|as)[ ]{_TARGET}{_ENDS}", _FLAGS),
-        r"\n\2 = \1\n",
-    ),
-    (re.compile(rf"\bappend[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2.append(\1)\n"),
-    (re.compile(rf"\badd[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2 += \1\n"),
-    (re.compile(rf"\bsubtract[ ]{_PART}[ ]from[ ]{_TARGET}{_ENDS}", _FLAGS), r"\n\2 -= \1\n"),
-    (re.compile(rf"\b(?:increase|increment)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 += \2\n"),
-    (re.compile(rf"\b(?:decrease|decrement|reduce)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 -= \2\n"),
-    (re.compile(rf"\bmultiply[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 *= \2\n"),
-    (re.compile(rf"\bdivide[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", _FLAGS), r"\n\1 /= \2\n"),
-    (re.compile(r"\b(?:then[ ])?(?:returns?|give back|output|yields?)[ ]", _FLAGS), "\nreturn "),
-    (re.compile(r"[ ]is[ ](?=[\d'\"\ue000-\uf8ff]|True\b|False\b|None\b)", _FLAGS), " == "),
-    (re.compile(r"[ \t](?:becomes|:=|<-|\u2190)[ \t]", _FLAGS), " = "),
-    (re.compile(r"(?:,|\band)?[ ]then\b|,[ ]and\b(?=[ ]*\n)|\bend (?:if|for|while)\b", _FLAGS), "\n"),
-]
+    (rf"\b(?:otherwise|else)[, ]{{1,2}}if[ ]{_PART}{_BODY}", r"\nelif \1:\n"),
+    (rf"\bif[ ]{_PART}{_BODY}", r"\nif \1:\n"),
+    (rf"\bwhile[ ]{_PART}{_BODY}", r"\nwhile \1:\n"),
+    (r"\b(?:otherwise|else)\b[,:]?", "\nelse:\n"),
+    (rf"\b(?:set|initiali[sz]e)[ ]{_TARGETS}[ ](?:to|as|=)[ ]{_PART}{_ENDS}", r"\n\1 = \2\n"),
+    (rf"\blet[ ]{_TARGETS}[ ](?:be|=|equal)[ ]{_PART}{_ENDS}", r"\n\1 = \2\n"),
+    (rf"\b(?:assign|store|put|save)[ ]{_PART}[ ](?:to|in|into|as)[ ]{_TARGET}{_ENDS}", r"\n\2 = \1\n"),
+    (rf"\bappend[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", r"\n\2.append(\1)\n"),
+    (rf"\badd[ ]{_PART}[ ]to[ ]{_TARGET}{_ENDS}", r"\n\2 += \1\n"),
+    (rf"\bsubtract[ ]{_PART}[ ]from[ ]{_TARGET}{_ENDS}", r"\n\2 -= \1\n"),
+    (rf"\b(?:increase|increment)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", r"\n\1 += \2\n"),
+    (rf"\b(?:decrease|decrement|reduce)[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", r"\n\1 -= \2\n"),
+    (rf"\bmultiply[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", r"\n\1 *= \2\n"),
+    (rf"\bdivide[ ]{_TARGET}[ ]by[ ]{_PART}{_ENDS}", r"\n\1 /= \2\n"),
+    (r"\b(?:then[ ])?(?:returns?|give back|output|yields?)[ ]", "\nreturn "),
+    (r"[ ]is[ ](?=[\d'\"\ue000-\uf8ff]|True\b|False\b|None\b)", " == "),
+    (r"[ \t](?:becomes|:=|<-|\u2190)[ \t]", " = "),
+    (r"(?:,|\band)?[ ]then\b|,[ ]and\b(?=[ ]*\n)|\bend (?:if|for|while)\b", "\n"),
+)
+_STATEMENTS = [(re.compile(pattern, re.IGNORECASE | re.MULTILINE), statement) for pattern, statement in _RULES]
 _MASKED = re.compile("[\ue000-\uf8ff]")
 _FIRST, _LAST = 0xE000, 0xF8FF
 
 
 def spelled_out(text: str) -> Iterator[str]:
     """Yield the text with words for operators and statements replaced; both variants of `equals`, if it occurs."""
-    plain = _PHRASE.sub(_symbol, _BLANKS.sub(" ", _MASKED.sub(" ", text)))
+    plain = _BLANKS.sub(" ", _MASKED.sub(" ", text))
+    plain = _PHRASE.sub(lambda match: _SYMBOLS.get(match.group().lower(), match.group()), plain)
     plain, groups = _masked(plain)
     for pattern, statement in _STATEMENTS:
         plain = pattern.sub(statement, plain)
@@ -158,10 +120,3 @@ def _masked(text: str) -> tuple[str, list[str]]:
             groups.append(text[begin : token.end])
             done = token.end
     return "".join([*parts, text[done:]]), groups
-
-
-def _symbol(match: re.Match[str]) -> str:
-    phrase = _BLANKS.sub(" ", match.group().lower())
-    if phrase in _NUMBERS:
-        return _NUMBERS[phrase]
-    return f" {_SYMBOLS[phrase]} "

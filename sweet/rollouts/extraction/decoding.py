@@ -12,8 +12,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from sweet.humans.leaks.javascript import javascript_in
-from sweet.humans.leaks.notations import INDENT, spans, steps_in, tree_in
+from sweet.humans.leaks.notations import INDENT, javascript_in, spans, steps_in, tree_in
 
 LONGEST_LINE = 400
 """A longer line is not taken for code."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from sweet.errors import SweetError
 from sweet.humans.base import Human, ReferenceFailed
-from sweet.humans.faults import leak_of
+from sweet.humans.faults import leaks
 from sweet.llm.base import ChatClient
 from sweet.render.page import Renderer
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
@@ -201,4 +201,4 @@ class _Playing:
 
     def _leaks(self, text: str) -> bool:
         """Return whether a person's reply as the human looks like the reference."""
-        return leak_of(text, self.assignment.task, self._person.dialogue) is not None
+        return leaks(text, self.assignment.task, self._person.dialogue)
