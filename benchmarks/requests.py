@@ -3,7 +3,7 @@
     python -m benchmarks.requests [--requests 3000] [--concurrency 64] [--rounds 3]      (from the project's folder)
 
 Prints one JSON object: microseconds of CPU (user and system, of this process alone) for each request, the median over
-the rounds, whose order alternates. `sweet` is `RemoteClient.chat` with all it does: limits, hedging, validation.
+the rounds, whose order alternates. `sweet` is `RemoteClient.chat` with all it does: limits, retries, validation.
 `channel` is the request alone (`sweet.llm.http`), `aiohttp` what it is built on, with nothing around it. `openai` is
 `chat.completions.create` of the package with its default models over its own aiohttp transport. The server
 (tests/rollouts/mock_server.py) is another process; `--token-ids` has it answer with ids and log-probabilities.

@@ -216,9 +216,9 @@ class Export:
         agent = recorded_model(self._run, self._rollouts, "agent")
         if not agent or not is_model(agent):
             return None, f"the agent was {agent}, which is no model" if agent else "the agent is not recorded"
-        from sweet.llm.weights import parameter_count
+        from sweet.llm.pretrained import is_here
 
-        if parameter_count(agent) is None:
+        if not is_here(agent):
             return None, f"the agent {agent} is not a model on this machine"
         try:
             return _template(agent), ""

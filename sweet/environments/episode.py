@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from sweet.humans.base import Human
 from sweet.llm.base import Completion, Reply, Sampling
-from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.tasks.base import Message
 from sweet.tasks.kind import TaskKind
@@ -28,10 +27,6 @@ class _External:
     def __init__(self) -> None:
         self.asked: asyncio.Queue[list[Message]] = asyncio.Queue()
         self.replies: asyncio.Queue[Reply] = asyncio.Queue()
-
-    @property
-    def limiter(self) -> AdaptiveLimiter | None:
-        return None
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self.asked.put_nowait(list(messages))

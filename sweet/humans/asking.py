@@ -14,17 +14,15 @@ replies are no evidence of the opposite.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from sweet.humans.base import HumanReply
 from sweet.humans.faults import find_fault
 from sweet.humans.personas import PLAIN, Persona
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, Sampling
+from sweet.llm.base import ChatClient, ContextOverflow, Sampling
 from sweet.tasks.base import Message, ProtocolName, Task
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.trajectory import HumanFault
 
 TEMPERATURE = 0.7
 """Sampling temperature of all tries but the first."""
@@ -73,9 +71,39 @@ class AskedHuman:
     async def ask(
         self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
     ) -> HumanReply:
-        """Ask the model for its reply to `dialogue`, with the prompt `messages`; raises what `ask` raises."""
-        limit, fault = self.kind.human_reply_limit, partial(find_fault, task=task, dialogue=dialogue)
-        return await ask(self.client, messages, sampling, limit=limit, fault=fault, tries=self.tries)
+        """Return the model's first reply to `dialogue` that does not leak, or the last of `tries` replies. Its tokens
+        are those of all.
+
+        Args:
+            messages: the prompt of the human.
+
+        Raises:
+            RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the
+                model's context, the reply before it is returned, with its fault.
+        """
+        reply = HumanReply("", tries=0)
+        while reply.tries == 0 or (reply.fault == "leaked" and reply.tries < self.tries):
+            if reply.tries:
+                asked = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
+                sampling = replace(sampling, temperature=TEMPERATURE, seed=_seed(messages, reply.tries))
+            else:
+                asked = list(messages)
+            try:
+                completion = await self.client.chat(asked, sampling)
+            except ContextOverflow:
+                if reply.tries == 0:
+                    raise
+                break
+            text = completion.replies[0].text.strip()[: self.kind.human_reply_limit].rstrip()
+            reply = HumanReply(
+                text,
+                reply.prompt_tokens + completion.prompt_tokens,
+                reply.completion_tokens + completion.completion_tokens,
+                reply.retries + completion.retries,
+                await find_fault(text, task, dialogue),
+                reply.tries + 1,
+            )
+        return reply
 
 
 class LLMHuman(AskedHuman):
@@ -87,55 +115,6 @@ class LLMHuman(AskedHuman):
         *before, last = self.kind.human_prompt(task, dialogue)
         asked = Message(role=last.role, content=self.persona.added_to(last.content))
         return await self.ask([*system, *before, asked], SAMPLING, task, dialogue)
-
-
-async def ask(
-    client: ChatClient,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    *,
-    limit: int,
-    fault: Callable[[str], Awaitable[HumanFault | None]],
-    tries: int,
-) -> HumanReply:
-    """Return the first reply that does not leak, or the last of `tries` replies. Its tokens are those of all tries.
-
-    Args:
-        messages: the prompt of the human.
-        limit: a reply is cut to this many characters.
-        fault: returns the fault of a reply, None for a good one.
-
-    Raises:
-        RequestFailed: the server failed a request. Where only the prompt of a later try does not fit into the model's
-            context, the reply before it is returned, with its fault.
-    """
-    reply = await _read(await client.chat(messages, sampling), limit, fault)
-    while reply.fault == "leaked" and reply.tries < tries:
-        again = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
-        seed = _seed(messages, reply.tries)
-        try:
-            completion = await client.chat(again, replace(sampling, temperature=TEMPERATURE, seed=seed))
-        except ContextOverflow:
-            return reply
-        reply = _after(reply, await _read(completion, limit, fault))
-    return reply
-
-
-async def _read(completion: Completion, limit: int, fault: Callable[[str], Awaitable[HumanFault | None]]) -> HumanReply:
-    text = completion.replies[0].text.strip()[:limit].rstrip()
-    tokens = completion.prompt_tokens, completion.completion_tokens
-    return HumanReply(text, *tokens, completion.retries, await fault(text))
-
-
-def _after(before: HumanReply, reply: HumanReply) -> HumanReply:
-    """Return the reply with the tokens and the tries of those that were withheld before it."""
-    return replace(
-        reply,
-        prompt_tokens=before.prompt_tokens + reply.prompt_tokens,
-        completion_tokens=before.completion_tokens + reply.completion_tokens,
-        retries=before.retries + reply.retries,
-        tries=before.tries + 1,
-    )
 
 
 def _seed(messages: Sequence[Message], tries: int) -> int:

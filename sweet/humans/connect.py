@@ -83,21 +83,3 @@ async def open_humans(
             else VLMHuman(player.client, kind, opened, protocol, tries, player.persona)
             for player in players
         ]
-
-
-@asynccontextmanager
-async def open_human(
-    kind: TaskKind,
-    client: ChatClient | None,
-    screenshots: Path,
-    protocol: ProtocolName,
-    ray: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
-    settings: RenderSettings | None = None,
-    tries: int = 1,
-    persona: Persona = PLAIN,
-) -> AsyncIterator[Human]:
-    """Open one human, played by `client`, or scripted if there is no client; see `open_humans`."""
-    players = [Player(client, persona)]
-    async with open_humans(kind, players, screenshots, protocol, ray, say, settings, tries) as humans:
-        yield humans[0]

@@ -3,14 +3,11 @@
 Without a model it also plays these personas:
 
     terse       one fact a reply
-    talkative   small talk around the facts
     unsure      hedges, and at a quarter of the questions asks to be asked again
-    slips       at a quarter of the questions with a number in the answer it says another number, and corrects itself in
-                its next reply
 
-All decisions are drawn by a hash of the task and of the dialogue so far, not by a seed: the same human says the same in
+Its decisions are drawn by a hash of the task and of the dialogue so far, not by a seed: the same human says the same in
 the same dialogue, in this process or served, and is compared with others at the same questions. What it said before is
-read in the dialogue, so it holds no state, and corrects only what it really said.
+read in the dialogue, so it holds no state.
 """
 
 from __future__ import annotations
@@ -33,23 +30,9 @@ SERVED_NAME = "scripted-human"
 server."""
 
 SHARE = 0.25
-"""Share of the questions at which a human slips, or asks to be asked again."""
+"""Share of the questions at which an unsure human asks to be asked again."""
 
 ASK_AGAIN = "I am not certain, I would have to look. Could you ask me that once more?"
-SORRY = "Sorry, what I said before was wrong."
-
-_OPENINGS = (
-    "Thanks for asking, I was about to mention that.",
-    "Oh, we talked about this in the office only yesterday.",
-    "Good that you ask, my colleagues always forget it.",
-    "Let me think, I have it somewhere in my notes.",
-)
-_CLOSINGS = (
-    "I hope that helps, it has been a long day here.",
-    "Tell me if I am talking too much.",
-    "I am really looking forward to seeing this work.",
-    "Thank you for your patience with me.",
-)
 
 
 class ScriptedHuman:
@@ -77,7 +60,6 @@ class ScriptedResponder:
     """
 
     context = None
-    limiter = None
 
     def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = SERVED_NAME) -> None:
         self.kind, self.model = kind, model
@@ -151,46 +133,17 @@ def _terse(task: Task, dialogue: Sequence[Message]) -> str:
     return facts[0].answer if facts else _answer(task, dialogue)
 
 
-def _talkative(task: Task, dialogue: Sequence[Message]) -> str:
-    opening = _OPENINGS[int(_draw("opening", task, dialogue) * len(_OPENINGS))]
-    closing = _CLOSINGS[int(_draw("closing", task, dialogue) * len(_CLOSINGS))]
-    return f"{opening} {_answer(task, dialogue)} {closing}"
-
-
 def _unsure(task: Task, dialogue: Sequence[Message]) -> str:
-    put_off = _said_before(dialogue) == ASK_AGAIN
-    if not put_off and _draw("unsure", task, dialogue) < SHARE:
+    put_off = next((said.content for said in reversed(dialogue[1:]) if said.role == "user"), None) == ASK_AGAIN
+    if not put_off and _draw(task, dialogue) < SHARE:
         return ASK_AGAIN
     answer = _answer(task, dialogue)
     return answer if answer == UNKNOWN else f"If I remember well: {answer} At least I think so."
 
 
-def _slips(task: Task, dialogue: Sequence[Message]) -> str:
-    said, before = _said_before(dialogue), dialogue[: _place_before(dialogue)]
-    if said and said == _slip(task, before):
-        return f"{SORRY} {_answer(task, before)} {_answer(task, dialogue)}"
-    return _slip(task, dialogue) or _answer(task, dialogue)
-
-
-STYLES: Mapping[str, Callable[[Task, Sequence[Message]], str]] = {
-    "terse": _terse,
-    "talkative": _talkative,
-    "unsure": _unsure,
-    "slips": _slips,
-}
+STYLES: Mapping[str, Callable[[Task, Sequence[Message]], str]] = {"terse": _terse, "unsure": _unsure}
 """The packaged personas that need no model. Each maps a task and a dialogue, which ends with the agent's message, to
 the reply."""
-
-
-def _slip(task: Task, dialogue: Sequence[Message]) -> str:
-    """Return the wrong reply to a dialogue; empty where the human does not slip."""
-    answer = _answer(task, dialogue)
-    start = next((place for place, sign in enumerate(answer) if sign in "0123456789"), None)
-    if start is None or _draw("slip", task, dialogue) >= SHARE:
-        return ""
-    end = next((place for place in range(start, len(answer)) if answer[place] not in "0123456789"), len(answer))
-    wrong = int(answer[start:end][:15]) + 1 + int(_draw("by", task, dialogue) * 3)
-    return f"{answer[:start]}{wrong}{answer[end:]}"
 
 
 def _answer(task: Task, dialogue: Sequence[Message]) -> str:
@@ -201,20 +154,9 @@ def _question(dialogue: Sequence[Message]) -> str:
     return next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
 
 
-def _place_before(dialogue: Sequence[Message]) -> int:
-    """Return the index of the human's last reply; 0 if there is none after the request."""
-    return next((place for place in range(len(dialogue) - 1, 0, -1) if dialogue[place].role == "user"), 0)
-
-
-def _said_before(dialogue: Sequence[Message]) -> str:
-    """Return the human's last reply; empty if it has said nothing but its request."""
-    place = _place_before(dialogue)
-    return dialogue[place].content if place else ""
-
-
-def _draw(what: str, task: Task, dialogue: Sequence[Message]) -> float:
+def _draw(task: Task, dialogue: Sequence[Message]) -> float:
     """Return a number in [0, 1) that depends on the task and the dialogue so far."""
-    digest = hashlib.sha256(f"{what}\0{task.id}".encode(errors="replace"))
+    digest = hashlib.sha256(f"unsure\0{task.id}".encode(errors="replace"))
     for message in dialogue:
         digest.update(f"\0{message.role}\0{message.content}".encode(errors="replace"))
     return int.from_bytes(digest.digest()[:6], "big") / 2**48

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from sweet.errors import UsageError
 from sweet.humans.base import Human
-from sweet.humans.connect import open_human
+from sweet.humans.connect import Player, open_humans
 from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
 from sweet.judges.control import CreditScorer
 from sweet.learn.rows import CandidateTurn
@@ -266,7 +266,8 @@ async def open_lookahead(
     kind, folder = scorer.kind.with_specifications() if human.specified else scorer.kind, frame.run.path
     request = ScoringRequest(run=folder.absolute(), say=frame.say, sandbox=human.sandbox, device=settings.device)
     async with AsyncExitStack() as stack:
-        asked = await stack.enter_async_context(open_human(kind, client, folder / SCREENSHOTS, "paper", say=frame.say))
+        opening = open_humans(kind, [Player(client)], folder / SCREENSHOTS, "paper", say=frame.say)
+        [asked] = await stack.enter_async_context(opening)
         answers = await stack.enter_async_context(open_async_scorer(kind, request))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)
         yield LookaheadJudge(solution_logprob, asked, answers, kind, scorer.max_turns, concurrency)

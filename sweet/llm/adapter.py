@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,9 +27,6 @@ class _Written(BaseModel):
     base_model_name_or_path: str | None = None
     r: int = Field(default=8, ge=1)
     rank_pattern: dict[str, int] = Field(default_factory=dict)
-    use_dora: bool = False
-    modules_to_save: list[str] | None = None
-    bias: str = "none"
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,12 @@ class Adapter:
         base: its base model: a directory or a hub id.
         rank: the highest rank of its matrices.
         own_tokenizer: whether its folder has a tokenizer; trainers save one there, peft itself does not.
-        unservable: why vllm cannot serve it, if that is known.
     """
 
     path: Path
     base: str
     rank: int
     own_tokenizer: bool = False
-    unservable: str | None = None
 
 
 def find_adapter(name: str) -> Adapter | None:
@@ -89,7 +83,6 @@ def find_adapter(name: str) -> Adapter | None:
         base,
         max([written.r, *written.rank_pattern.values()]),
         own_tokenizer=any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")),
-        unservable=_unservable(written),
     )
 
 
@@ -111,14 +104,3 @@ def _base(name: str, written: str | None, folder: Path) -> str:
             fix="write the base's current directory or hub id there",
         )
     return written
-
-
-def _unservable(written: _Written) -> str | None:
-    found: dict[str, Any] = {
-        "weight-decomposed matrices (use_dora)": written.use_dora,
-        "whole modules (modules_to_save)": written.modules_to_save,
-        f"biases (bias: {written.bias})": written.bias != "none",
-    }
-    return next(
-        (f"the adapter holds {what}, which vllm does not serve" for what, present in found.items() if present), None
-    )

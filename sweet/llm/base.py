@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, Field
 
 from sweet.errors import SweetError
-from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Turn
 
@@ -135,10 +134,6 @@ class ChatClient(Protocol):
     """A client that samples replies. The code that opens it must close it with `aclose`."""
 
     model: str
-
-    @property
-    def limiter(self) -> AdaptiveLimiter | None:
-        """The limit of requests at once; None where the client has none, as an engine in this process."""
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies.

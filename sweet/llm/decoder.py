@@ -7,8 +7,8 @@ are appended to them. New tokens are padded on the right, where causal attention
 numbers, which mean something else in this cache. If all rows start at column 0, no mask is needed.
 
 That a model accepts positions and masks this way is verified: `Decoder` compares its logits once with plain forward
-passes of single sequences. A model that fails (for example because it derives positions from the padding mask) is run
-one row at a time without masks, and is refused if even that does not match.
+passes of single sequences, and refuses a model that fails (for example because it derives positions from the padding
+mask).
 
 A token is sampled for each row by the inverse of the cumulative distribution at one uniform number, drawn from the
 row's own generator, so a request's seed determines its reply whatever else is in the batch. Softmax, cumulative sum and
@@ -31,7 +31,6 @@ class Decoder:
     """Runs the model. Must be used by one thread at a time.
 
     Attributes:
-        batched: whether rows of different lengths can share a forward pass; otherwise every call must be for one row.
         context: the maximum sequence length in tokens; None if the model does not define one.
 
     Raises:
@@ -56,7 +55,6 @@ class Decoder:
         self._last: torch.Tensor | None = None
         head = model.get_output_embeddings()
         self._hook = head.register_forward_pre_hook(self._select_last) if head is not None else None
-        self.batched = True
         self._verify()
 
     def close(self) -> None:
@@ -84,7 +82,7 @@ class Decoder:
         attended = width if empty else max(cached) + longest
         self.cache.set_window(Window(first, rows, None if empty else positions, attended))
         settings: dict[str, Any] = {self._cache_argument: self.cache}
-        if self.batched and (not empty or self._window):
+        if not empty or self._window:
             settings["attention_mask"] = self._mask(positions, attended)
         if self._accepts_positions:
             # Padding beyond the maximum context length would have no valid position.
@@ -127,16 +125,13 @@ class Decoder:
 
     @torch.inference_mode()
     def _verify(self) -> None:
-        """Compare with plain forward passes; fall back to one row at a time; refuse the model if that differs too."""
-        reason, cause = "", None
-        for self.batched in (True, False):
-            try:
-                if self._agrees():
-                    return
-                reason = "its logits with a cache differ from those without one"
-            except Exception as error:
-                reason, cause = str(error) or type(error).__name__, error
-            self.cache.clear()
+        """Compare with plain forward passes; refuse the model if they differ."""
+        reason, cause = "its logits with a cache differ from those without one", None
+        try:
+            if self._agrees():
+                return
+        except Exception as error:
+            reason, cause = str(error) or type(error).__name__, error
         self.close()
         raise UsageError(
             f"The embedded engine cannot run the model {self.name}: {reason}.",
@@ -153,14 +148,12 @@ class Decoder:
         for text in texts:
             logits = self.model(input_ids=torch.tensor([text], device=self.device), use_cache=False).logits[0]
             expected.append((logits[-2], logits[-1]))
-        groups = [[0, 1]] if self.batched else [[0], [1]]
-        for group in groups:
-            before = self.extend(0, [texts[i][:-1] for i in group], [0] * len(group))
-            after = self.extend(0, [texts[i][-1:] for i in group], [len(texts[i]) - 1 for i in group])
-            for row, i in enumerate(group):
-                if not (_close(before[row], expected[i][0]) and _close(after[row], expected[i][1])):
-                    return False
-        return True
+        before = self.extend(0, [text[:-1] for text in texts], [0, 0])
+        after = self.extend(0, [text[-1:] for text in texts], [len(text) - 1 for text in texts])
+        return all(
+            _close(before[row], last_but_one) and _close(after[row], last)
+            for row, (last_but_one, last) in enumerate(expected)
+        )
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweet import collector
 from sweet.device import Device
-from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, Completion, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import Marks, marks_of, separate_ids
@@ -28,8 +28,6 @@ class EmbeddedClient:
         context: the maximum number of tokens of prompt and reply together; None if the model does not define one.
         on_completion: called with each completion of a chat.
     """
-
-    limiter = None
 
     def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any) -> None:
         self.model = model
@@ -63,10 +61,6 @@ class EmbeddedClient:
         """Whether the engine accepts requests."""
         return self.engine.alive
 
-    def reads(self, effort: Effort) -> bool:
-        """Return whether the model's template tells this effort from others."""
-        return self.template.reads(effort)
-
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""
         if any(isinstance(message, ImageMessage) for message in messages):
@@ -78,32 +72,26 @@ class EmbeddedClient:
         opened = self.template.opened(sampling.effort)
         limit = self._thought_limit(sampling, opened)
         generated = await asyncio.wrap_future(self.engine.submit(ids, sampling, limit))
-        completion = self._completion(ids, generated, [self._chat_reply(sequence, opened) for sequence in generated])
-        self.on_completion(completion)
-        return completion
-
-    def _completion(self, prompt: Sequence[int], generated: Sequence[Generated], replies: list[Reply]) -> Completion:
-        return Completion(
-            replies=tuple(replies),
-            prompt_tokens=len(prompt),
+        replies = tuple(self._reply(sequence, opened) for sequence in generated)
+        completion = Completion(
+            replies=replies,
+            prompt_tokens=len(ids),
             completion_tokens=sum(len(sequence.ids) for sequence in generated),
             model=self.model,
-            prompt_token_ids=tuple(prompt),
+            prompt_token_ids=tuple(ids),
             thought_tokens=sum(reply.thought_tokens or 0 for reply in replies),
             version=max(sequence.version for sequence in generated),  # all have the same
         )
+        self.on_completion(completion)
+        return completion
 
     def _thought_limit(self, sampling: Sampling, opened: Marks | bool) -> ThoughtLimit | None:
         if sampling.max_thought_tokens is None:
             return None
         marks = opened if isinstance(opened, Marks) else self._marks
         forced = self.tokenizer(marks.forced, add_special_tokens=False)["input_ids"]
-        closing = self.tokenizer(marks.closing, add_special_tokens=False)["input_ids"]
-        has_ended: Callable[[Sequence[int]], bool] = partial(self._writes, marks.closing)
-        if len(closing) == 1:
-            has_ended = partial(_ends_with, closing[0])
         has_begun = None if isinstance(opened, Marks) else partial(self._begins, marks.opening)
-        return ThoughtLimit(sampling.max_thought_tokens, tuple(forced), has_ended, has_begun)
+        return ThoughtLimit(sampling.max_thought_tokens, tuple(forced), partial(self._writes, marks.closing), has_begun)
 
     def _writes(self, mark: str, ids: Sequence[int]) -> bool:
         """Whether the last of these ids completes a mark, which has at most as many tokens as bytes."""
@@ -122,13 +110,10 @@ class EmbeddedClient:
         """Stop the engine and free its memory."""
         await asyncio.to_thread(self.engine.close)
 
-    def _body(self, sequence: Generated) -> tuple[int, ...]:
-        """The ids without the one that ended the reply."""
-        return sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
-
-    def _chat_reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
+    def _reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
         """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
-        parts, count = separate_ids(self._body(sequence), self._decode, opened)
+        body = sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
+        parts, count = separate_ids(body, lambda ids, plain: self.decode(ids, skip_special=plain), opened)
         reply = Reply(
             parts.spoken, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
         )
@@ -136,9 +121,6 @@ class EmbeddedClient:
             return reply
         tokens = len(sequence.ids) if not parts.closing else count
         return replace(reply, thought=parts.thought.strip(), thought_tokens=tokens)
-
-    def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
-        return self.decode(ids, skip_special=skip_special)
 
     def _alternatives(self, sequence: Generated) -> tuple[Alternatives, ...] | None:
         if not any(sequence.top_logprobs):
@@ -154,10 +136,6 @@ class EmbeddedClient:
             list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
         )
         return text
-
-
-def _ends_with(token: int, ids: Sequence[int]) -> bool:
-    return ids[-1] == token
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

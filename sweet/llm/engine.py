@@ -184,8 +184,7 @@ class EmbeddedEngine:
         self.name = name
         self.ends = frozenset(ends)
         self.limits = limits or Limits()
-        rows = self.limits.rows if self.decoder.batched else 1
-        self._rows_allowed = max(1, rows)
+        self._rows_allowed = max(1, self.limits.rows)
         self._tokens_allowed = self.limits.cache_bytes // max(1, self.decoder.cache.bytes_per_token)
         self._prefixes = PrefixStore(self.limits.prefix_bytes)
         self.version = 0
@@ -325,10 +324,11 @@ class EmbeddedEngine:
             return not self._closing
 
     def _drop_cancelled(self) -> None:
+        """Drop the requests that were cancelled or have failed, and their rows."""
         with self._changed:
             if any(request.future.done() for request in self._waiting):
                 self._waiting = deque(request for request in self._waiting if not request.future.done())
-        self._remove_done()
+        self._remove_rows([slot for slot, row in enumerate(self._rows) if row.request.future.done()])
 
     def _fail_on_error(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
         """Run `work`; if it raises, fail these requests and remove their rows."""
@@ -339,9 +339,7 @@ class EmbeddedEngine:
                 failed = EngineFailed(f"The model {self.name} failed: {first_line(error)}", where=self.name)
                 failed.__cause__ = error
                 _fail(request, failed)
-            with self._changed:
-                self._waiting = deque(request for request in self._waiting if not request.future.done())
-            self._remove_done()
+            self._drop_cancelled()
 
     def _update_weights(self) -> None:
         """Do the updates that wait, once all replies that have begun have ended."""
@@ -393,7 +391,7 @@ class EmbeddedEngine:
             # One token is always computed: its logits give the first token of the reply.
             entry.cached = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
             longest = max(longest, len(entry.request.prompt) - entry.cached)
-            if size and (not self.decoder.batched or (size + 1) * longest > self.limits.prefill_tokens):
+            if size and (size + 1) * longest > self.limits.prefill_tokens:
                 break
             if found is not None:
                 self.decoder.cache.write_row(first + size, found[0].tensors, entry.cached)
@@ -470,10 +468,6 @@ class EmbeddedEngine:
         if len(request.done) == request.sampling.n:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
-    def _remove_done(self) -> None:
-        """Remove the rows of requests that were cancelled or have failed."""
-        self._remove_rows([slot for slot, row in enumerate(self._rows) if row.request.future.done()])
-
     def _remove_rows(self, slots: Sequence[int]) -> None:
         """Move the last rows into the slots of removed ones, all at once."""
         count = len(self._rows) - len(slots)
@@ -487,7 +481,7 @@ class EmbeddedEngine:
         del self._rows[count:]
 
     def _store_prefix(self, slot: int, ids: list[int]) -> None:
-        if self.decoder.batched and not self._prefixes.covers(ids):
+        if not self._prefixes.covers(ids):
             self._prefixes.add(ids, self.decoder.cache.read_row(slot, len(ids)))
 
 

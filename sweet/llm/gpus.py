@@ -1,49 +1,21 @@
-"""Detects the installed vllm build and the GPUs that it would see, without importing torch.
-
-Like vllm itself, a CPU build is recognised by the version of its distribution, read with the Python that the program
-belongs to, which may be in another environment. GPUs are listed as CUDA does: those that nvidia-smi reports, filtered
-by CUDA_VISIBLE_DEVICES.
-"""
+"""Lists the GPUs as CUDA does, without importing torch: those of nvidia-smi, filtered by CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
 import csv
 import os
-import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 PROBE_TIMEOUT = 20.0
-"""Time-out in seconds of each probe; a faulty driver can hang."""
+"""Time-out in seconds; a faulty driver can hang."""
 
 _IN_USE: ContextVar[frozenset[str]] = ContextVar("_IN_USE", default=frozenset())
 
-_VERSION = "import importlib.metadata as m; print(m.version('vllm'))"
 _QUERY = "--query-gpu=index,uuid,memory.free,memory.total"
-
-
-@dataclass(frozen=True)
-class Build:
-    """An installed vllm: the program, and its version if known."""
-
-    program: str
-    version: str | None
-
-    @property
-    def needs_gpu(self) -> bool:
-        """Whether it requires a GPU, as far as known; the rules are those of vllm."""
-        if os.environ.get("VLLM_TARGET_DEVICE") == "cpu" or sys.platform == "darwin":
-            return False
-        return "cpu" not in (self.version or "")
-
-    def __str__(self) -> str:
-        return f"vllm {self.version}" if self.version else "vllm"
 
 
 @dataclass(frozen=True)
@@ -60,33 +32,15 @@ class Gpu:
     word: str = field(default="", compare=False)
 
 
-def find_build(program: str) -> Build:
-    """The build of the vllm that `program` belongs to."""
-    python = _python_of(Path(program))
-    output = _run_command(python, "-c", _VERSION) if python else None
-    return Build(program, output.strip() if output and output.strip() else None)
-
-
-def _python_of(program: Path) -> str | None:
-    """The Python in the program's shebang line, otherwise the one in its folder."""
-    try:
-        with program.open("rb") as file:
-            first = file.readline(4096).decode(errors="replace")
-    except OSError:
-        return None
-    words = first.removeprefix("#!").split() if first.startswith("#!") else []
-    if words and re.match(r"python[\d.]*$", Path(words[0]).name):
-        return words[0]
-    sibling = program.resolve().parent / "python"
-    return str(sibling) if os.access(sibling, os.X_OK) else None
-
-
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     """The NVIDIA GPUs that CUDA would see in this environment; none if nvidia-smi is missing or fails."""
-    program = shutil.which("nvidia-smi")
-    output = _run_command(program, _QUERY, "--format=csv,noheader,nounits") if program else None
+    command = ("nvidia-smi", _QUERY, "--format=csv,noheader,nounits")
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=True).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return []
     gpus: dict[str, Gpu] = {}
-    for row in csv.reader((output or "").splitlines(), skipinitialspace=True):
+    for row in csv.reader(output.splitlines(), skipinitialspace=True):
         if len(row) == 4 and row[0].isdecimal():
             gpus[row[0]] = Gpu(row[1], _share(row[2], row[3]), row[0])
     allowed = environment.get("CUDA_VISIBLE_DEVICES")
@@ -134,11 +88,3 @@ def _share(free: str, total: str) -> float | None:
         return float(free) / float(total)
     except (ValueError, ZeroDivisionError):  # "[N/A]" where GPU and CPU share one memory
         return None
-
-
-def _run_command(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=True)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None
-    return done.stdout

@@ -10,8 +10,8 @@ there is no proxy.
 A server decides neither how much memory nor how much time a request takes. Each request has a time limit, from the
 connection to the last byte, however slowly the bytes come. The caller bounds the bytes of the response; they are
 counted as they arrive and again as they are decompressed, and reading stops at the bound. Of an error's response only
-the beginning is read. A redirect is followed on the same host; to another host, which would get the dialogue, only if
-the caller allows it, and never with the key. Failures are one of three errors.
+the beginning is read. A redirect is followed on the same host, and never to another one, which would get the dialogue.
+Failures are one of three errors.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ _ENCODINGS = ("gzip", "x-gzip", "deflate")
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """Makes zlib read the headers of both gzip and deflate."""
 _PORTS = {"http": 80, "https": 443}
-_SECRET_HEADERS = frozenset({"authorization", "api-key", "openai-organization", "openai-project"})
-"""Headers that another host does not get."""
 _NOT_SENT = re.compile(r"x-stainless-|connection$|host$|content-length$|accept-encoding$")
 """Headers that are not sent as they come from openai: those about this machine, and those that aiohttp writes."""
 
@@ -139,7 +137,6 @@ class Channel:
         role: of the model, which names the variable of its key.
         connections: maximum number of open connections.
         timeout: seconds for one request and its response.
-        follow_redirects: whether redirects to other hosts are followed.
 
     Attributes:
         azure: the parts of an address of Azure, else None.
@@ -148,20 +145,12 @@ class Channel:
         UsageError: a variable of the environment is missing or cannot be used for this address.
     """
 
-    def __init__(
-        self,
-        url: str,
-        role: Role,
-        connections: int,
-        *,
-        timeout: float = REQUEST_TIMEOUT,
-        follow_redirects: bool = False,
-    ) -> None:
+    def __init__(self, url: str, role: Role, connections: int, *, timeout: float = REQUEST_TIMEOUT) -> None:
         self._timeout = timeout
         # The time limit of a request begins when it has a connection, so the queue for them is here.
         self._places = asyncio.Semaphore(max(connections, 8))
         self.azure = azure_address(url)
-        self._transport = _Transport(url, follow_redirects=follow_redirects)
+        self._transport = _Transport(url)
         self._client = _openai_client(url, role, self.azure, _HttpClient(self._transport))
 
     def chat_path(self, model: str) -> str:
@@ -314,9 +303,8 @@ def _openai_client(
 class _Transport(httpx2.AsyncBaseTransport):
     """Sends the requests of one client by aiohttp, within the bounds that the module describes."""
 
-    def __init__(self, url: str, *, follow_redirects: bool) -> None:
-        self._url, self._follow_redirects = url, follow_redirects
-        self._connection = _connection(url)
+    def __init__(self, url: str) -> None:
+        self._url, self._connection = url, _connection(url)
         self._session: aiohttp.ClientSession | None = None
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -332,12 +320,12 @@ class _Transport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises AnswerError and TransportError."""
         sent: _Sent = request.extensions["sent"]
-        url, headers, connection = sent.url, sent.headers, self._connection
+        url, connection = sent.url, self._connection
         body = await request.aread()
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 async with self._opened().request(
-                    request.method, url, data=body or None, headers=headers, allow_redirects=False, **connection
+                    request.method, url, data=body or None, headers=sent.headers, allow_redirects=False, **connection
                 ) as answer:
                     if answer.status < 300:
                         return _Response(answer.status, await _read(answer, _most_bytes.get()))
@@ -349,8 +337,6 @@ class _Transport(httpx2.AsyncBaseTransport):
                     if target is None:
                         return _Response(answer.status, f"it redirects to {answer.headers['location']}".encode())
                     url, connection = target, _connection(target)
-                    if not _same_host(self._url, url):
-                        headers = {name: headers[name] for name in headers if name not in _SECRET_HEADERS}
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(error) from error
         return _Response(answer.status, b"it redirects again and again")
@@ -361,8 +347,7 @@ class _Transport(httpx2.AsyncBaseTransport):
             target = urljoin(url, location)
             parts = urlsplit(target)
             is_usable = parts.scheme in _PORTS and bool(parts.hostname) and not parts.username
-            same_host = _same_host(self._url, target)  # where an address is none, this raises
-            return target if is_usable and (self._follow_redirects or same_host) else None
+            return target if is_usable and _same_host(self._url, target) else None
         except ValueError:  # not an address
             return None
 
@@ -381,8 +366,10 @@ def _same_host(url: str, other: str) -> bool:
 
 def _connection(url: str) -> dict[str, Any]:
     """Return the arguments of a request for its proxy and its certificates."""
-    proxy = proxy_of(url)
-    return ({"proxy": proxy} if proxy else {}) | ({"ssl": _ssl_context()} if url.startswith("https:") else {})
+    found: dict[str, Any] = {"proxy": proxy} if (proxy := proxy_of(url)) else {}
+    if url.startswith("https:"):
+        found["ssl"] = _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return found
 
 
 def proxy_of(url: str) -> str | None:
@@ -408,12 +395,8 @@ def proxy_of(url: str) -> str | None:
     return proxy
 
 
-def _ssl_context() -> ssl.SSLContext:
-    return _ssl_context_for(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
 @functools.cache
-def _ssl_context_for(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+def _ssl_context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     """Return what `httpx` and openai trust where the variables have these values."""
     return httpx2.create_ssl_context()
 

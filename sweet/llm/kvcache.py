@@ -52,31 +52,15 @@ class Window:
         return torch.arange(self.first, self.first + self.rows, device=device)
 
 
-class _Capacity:
-    """Sizes shared by all layers: the requested capacity, and the window of the current forward pass."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.columns = 0
-        self.window = Window()
-
-    def reserve(self, rows: int, columns: int) -> None:
-        """Request at least so many rows and columns."""
-        if rows > self.rows:
-            self.rows = max(rows + _ROW_STEP, rows * 5 // 4)
-        if columns > self.columns:
-            self.columns = max(columns + _COLUMN_STEP, columns * 5 // 4)
-
-
 class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer's buffers, [rows, heads, columns, head size]."""
 
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(self, capacity: _Capacity) -> None:
+    def __init__(self, cache: SlotCache) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.capacity = capacity
+        self.cache = cache
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -87,7 +71,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.lazy_initialization(key, value)
             self.keys, self.values = (t.new_empty((0, t.shape[1], 0, t.shape[3])) for t in (key, value))
         self.grow()
-        window = self.capacity.window
+        window = self.cache.window
         last = window.first + window.rows
         if window.columns is None:
             self.keys[window.first : last, :, : key.shape[2]] = key
@@ -105,13 +89,13 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def grow(self) -> None:
         """Allocate all rows and columns that were requested."""
-        rows, columns = self.capacity.rows, self.capacity.columns
+        rows, columns = self.cache.rows, self.cache.columns
         if rows > self.keys.shape[0] or columns > self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys, rows, columns), _grown(self.values, rows, columns)
 
     def get_seq_length(self) -> int:
         """Columns before the new tokens, from which the library derives the width of a mask."""
-        window = self.capacity.window
+        window = self.cache.window
         return 0 if window.columns is None else window.width - window.columns.shape[1]
 
 
@@ -119,8 +103,9 @@ class SlotCache(Cache):
     """The cache that is passed to the model. `set_window` must be called before each forward pass."""
 
     def __init__(self) -> None:
-        self.capacity = _Capacity()
-        make: Any = lambda: SlotLayer(self.capacity)  # noqa: E731
+        self.rows = self.columns = 0
+        self.window = Window()
+        make: Any = lambda: SlotLayer(self)  # noqa: E731
         super().__init__(layer_class_to_replicate=make)
 
     @property
@@ -130,13 +115,20 @@ class SlotCache(Cache):
 
     def set_window(self, window: Window) -> None:
         """Set the window of the next forward pass and reserve space for it."""
-        self.capacity.reserve(window.first + window.rows, window.width)
-        self.capacity.window = window
+        self.reserve(window.first + window.rows, window.width)
+        self.window = window
+
+    def reserve(self, rows: int, columns: int) -> None:
+        """Have all layers grow to at least so many rows and columns when they are written next."""
+        if rows > self.rows:
+            self.rows = max(rows + _ROW_STEP, rows * 5 // 4)
+        if columns > self.columns:
+            self.columns = max(columns + _COLUMN_STEP, columns * 5 // 4)
 
     def copy_rows(self, sources: int | list[int], targets: slice | list[int], length: int) -> None:
         """Copy the first `length` columns of one row to new ones, or of some rows to as many existing others."""
         if isinstance(targets, slice):
-            self.capacity.reserve(targets.stop, length)
+            self.reserve(targets.stop, length)
         for layer in self.slots:
             layer.grow()
             for buffer in (layer.keys, layer.values):
@@ -148,7 +140,7 @@ class SlotCache(Cache):
 
     def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
         """Write the first `length` columns of what `read_row` returned into a row."""
-        self.capacity.reserve(row + 1, length)
+        self.reserve(row + 1, length)
         tensors = iter(saved)
         for layer in self.slots:
             layer.grow()
@@ -158,7 +150,7 @@ class SlotCache(Cache):
     def clear(self) -> None:
         """Free the memory."""
         self.layers.clear()
-        self.capacity.rows = self.capacity.columns = 0
+        self.rows = self.columns = 0
 
     @property
     def bytes_per_token(self) -> int:

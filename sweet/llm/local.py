@@ -24,11 +24,10 @@ from typing import Any, Literal
 
 from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
-from sweet.hf import cached_file
 from sweet.hints import option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
-from sweet.llm.gpus import Build, Gpu, find_build, free_gpus, restricted_to, visible_gpus
+from sweet.llm.gpus import Gpu, free_gpus, restricted_to, visible_gpus
 from sweet.llm.servers import URL_OPTIONS, urls_of
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, not_installed, option_value
 from sweet.tasks.micro import PACKAGED
@@ -55,10 +54,10 @@ _UNUSED_SHARE = 0.95
 
 @dataclass(frozen=True)
 class Choice:
-    """How a model is run. `build` is None for the embedded engine."""
+    """How a model is run, and why."""
 
     why: str
-    build: Build | None = None
+    engine: Literal["embedded", "vllm"] = "embedded"
 
 
 @dataclass
@@ -105,12 +104,6 @@ class LocalServing:
     def gpus(self) -> list[Gpu]:
         return free_gpus()
 
-    @cached_property
-    def build(self) -> Build | None:
-        """The installed vllm."""
-        program = find_vllm()
-        return None if program is None else find_build(program)
-
     def plan(self, models: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Declare the models, with their addresses, that will be opened; called before anything is started.
 
@@ -118,7 +111,7 @@ class LocalServing:
             UsageError: vllm is requested and cannot be used, or options for vllm were given and it will not be used.
         """
         alone = [model for model, urls in models if not urls_of(model, urls)]
-        self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).build]
+        self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).engine == "vllm"]
         if not self.options:
             return
         reserved = next((name for name in RESERVED_OPTIONS if option_value(self.options, name) is not None), None)
@@ -153,25 +146,21 @@ class LocalServing:
         adapter = find_adapter(model)
         if self.engine == "embedded":
             return Choice("as --local-engine says")
-        build = self.build
+        is_installed = find_vllm() is not None
         if self.engine == "vllm":
-            if build is None:
+            if not is_installed:
                 raise not_installed("local_engine")
-            return Choice("as --local-engine says", build)
-        if build is None:
+            return Choice("as --local-engine says", "vllm")
+        if not is_installed:
             return Choice("no vllm is installed")
-        if build.needs_gpu and self.device == "cpu":
-            return Choice(f"--device cpu, and {build} is no CPU build")
-        if build.needs_gpu and not self.gpus:
-            return Choice(f"{build} is no CPU build, and there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show")
-        if not build.needs_gpu and self.device == "cuda":
-            return Choice(f"--device cuda, and {build} is a CPU build")
+        if self.device == "cpu":
+            return Choice("as --device says")
+        if not self.gpus:
+            return Choice("there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show")
         weights = _weights(adapter.base if adapter else model)
         if weights is not None and weights <= SMALL_MODEL_BYTES and model not in self.images:
             return Choice("it is so small that a server would take longer to start")
-        if adapter is not None and adapter.unservable:
-            return Choice(adapter.unservable)
-        return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
+        return Choice(f"{len(self.gpus)} GPU(s)", "vllm")
 
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
         """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.refusals`).
@@ -185,9 +174,8 @@ class LocalServing:
     def announce(self, model: str, role: Role) -> Choice:
         """Print and record how `model` is run."""
         choice = self.choose(model)
-        engine = "embedded" if choice.build is None else "vllm"
-        self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
-        engine_text = f"by {choice.build}" if choice.build else "in this process (embedded engine)"
+        self.record |= {f"{role}_engine": choice.engine, f"{role}_engine_why": choice.why}
+        engine_text = "by vllm" if choice.engine == "vllm" else "in this process (embedded engine)"
         self.say(f"{ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
         return choice
 
@@ -228,8 +216,10 @@ class LocalServing:
             await server.wait_until_ready(self.startup_timeout, self.say)
             version = await server.version()
         except BaseException as error:
+            from sweet.llm.pretrained import is_here
+
             await server.stop()
-            if isinstance(error, SweetError) and not _is_here(model):
+            if isinstance(error, SweetError) and not is_here(model):
                 error.fix = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves the model; or {error.fix or ''}"
             raise
         self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
@@ -239,7 +229,7 @@ class LocalServing:
     def _settings(self, model: str) -> VllmSettings:
         options = list(DEFAULT_OPTIONS)
         gpus_per_replica = math.prod(_count(self.options, *names) for names in PARALLEL_OPTIONS)
-        replicas = len(self.gpus) // gpus_per_replica if self.build and self.build.needs_gpu else 1
+        replicas = len(self.gpus) // gpus_per_replica
         if replicas > 1 and option_value(self.options, "--data-parallel-size", "-dp") is None:
             options += ["--data-parallel-size", str(replicas)]
         if option_value(self.options, "--gpu-memory-utilization") is None:
@@ -256,17 +246,11 @@ class LocalServing:
 
     def _environment(self) -> dict[str, str]:
         """The environment of a vllm, which takes every GPU that it sees."""
-        free = self.gpus if self.build and self.build.needs_gpu else []
-        return (
-            server_environment()
-            | dict(self.variables)
-            | (restricted_to(free) if free and len(free) < len(visible_gpus()) else {})
-        )
+        seen = restricted_to(self.gpus) if self.gpus and len(self.gpus) < len(visible_gpus()) else {}
+        return server_environment() | dict(self.variables) | seen
 
     def _memory(self, model: str) -> list[str]:
         """Options that divide the GPUs' memory: by default vllm takes nearly all of it."""
-        if self.build is None or not self.build.needs_gpu:
-            return []
         # Models planned before this one have their share already; this one and the later ones divide the rest.
         remaining = len(self._planned) - self._planned.index(model) if model in self._planned else 1
         free = [gpu.free for gpu in free_gpus() if gpu.free is not None]
@@ -282,11 +266,6 @@ PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-siz
 def _count(options: Sequence[str], *names: str) -> int:
     text = option_value(options, *names) or "1"
     return max(int(text), 1) if text.isdecimal() else 1
-
-
-def _is_here(model: str) -> bool:
-    """Whether a model is in a directory or in the local cache."""
-    return _weights(model) is not None or cached_file(model, "config.json") is not None
 
 
 def _weights(model: str) -> int | None:

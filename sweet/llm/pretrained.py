@@ -7,7 +7,6 @@ with the library's message: a model that cannot be loaded is an invalid argument
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError
-from sweet.hf import UnknownModel, check_hub_model, resolve_device, without_progress_bars
+from sweet.hf import UnknownModel, cached_file, check_hub_model, resolve_device, without_progress_bars
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
@@ -29,12 +28,13 @@ from sweet.tasks.micro import PACKAGED
 if TYPE_CHECKING:
     import torch
 
-_VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.*", "*.model", "*.tiktoken", "tekken.json", "*.codes")
-"""Files of which a tokenizer has one, as patterns."""
-
 _LONGEST_REASON = 600
 """Characters of a library's message that are shown."""
 
+_COMPLETE = "name a complete causal language model in Hugging Face layout"
+_WITH_TOKENIZER = (
+    "where tokenizer.json is missing, copy it and tokenizer_config.json from the model it was trained from"
+)
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -67,18 +67,8 @@ def load_tokenizer(name: str) -> Any:
     auto_class: Any = AutoTokenizer
     adapter = find_adapter(name)
     path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
-    try:
-        with _loading_errors(name):
-            tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
-    except UsageError as error:
-        if Path(path).is_dir() and not _has_vocabulary(Path(path)):
-            raise UsageError(
-                f"The model {name} has no tokenizer: its directory has no {', '.join(_VOCABULARIES[:3])} or the like.",
-                where=path,
-                fix="copy tokenizer.json, tokenizer_config.json and chat_template.jinja into it from the model that it "
-                "was trained from",
-            ) from error
-        raise
+    with _loading_errors(name, _WITH_TOKENIZER):
+        tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
             f"The model {name} has no chat template, so it cannot be prompted with a dialogue.",
@@ -86,10 +76,6 @@ def load_tokenizer(name: str) -> Any:
             fix="use the instruction-tuned model of the family, or copy its chat_template.jinja into this directory",
         )
     return tokenizer
-
-
-def _has_vocabulary(folder: Path) -> bool:
-    return any(file.is_file() for pattern in _VOCABULARIES for file in folder.glob(pattern))
 
 
 def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
@@ -243,12 +229,9 @@ def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
 def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     import torch
 
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    torch_dtype = getattr(torch, dtype, None)
-    if not isinstance(torch_dtype, torch.dtype) or not torch_dtype.is_floating_point:
-        raise UsageError(f"{dtype!r} is not a floating point type of torch.", fix="float32, bfloat16 or float16")
-    return torch_dtype
+    name = dtype if dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
+    found: torch.dtype = getattr(torch, name)
+    return found
 
 
 def _locate(name: str) -> str:
@@ -269,19 +252,12 @@ def _locate(name: str) -> str:
 
 
 def _check_directory(name: str, path: Path) -> None:
-    config = path / "config.json"
-    if not config.is_file():
+    if not (path / "config.json").is_file():
         raise UsageError(
             f"The directory {name} is not a model: it has no config.json.",
             where=path,
             fix="name a directory in Hugging Face layout (config.json, *.safetensors, tokenizer.json)",
         )
-    try:
-        json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(
-            f"The model's config.json is not JSON: {error}.", where=config, fix="save or download the model again"
-        ) from error
 
 
 def _unknown(name: str, why: str) -> UnknownModel:
@@ -293,7 +269,7 @@ def _unknown(name: str, why: str) -> UnknownModel:
 
 
 @contextmanager
-def _loading_errors(name: str) -> Iterator[None]:
+def _loading_errors(name: str, fix: str = _COMPLETE) -> Iterator[None]:
     """Hide the library's progress bars, and raise its errors as a UsageError. It imports modules while it loads."""
     try:
         with without_progress_bars(), collector.paused():
@@ -304,7 +280,7 @@ def _loading_errors(name: str) -> Iterator[None]:
         raise UsageError(
             f"The model {name} cannot be loaded: {shorten(str(error), _LONGEST_REASON) or type(error).__name__}",
             where=model_path(name),
-            fix="name a complete causal language model in Hugging Face layout",
+            fix=fix,
         ) from error
 
 
@@ -312,3 +288,16 @@ def context_length(model: Any) -> int | None:
     """The number of positions that a model supports; None if its configuration does not say."""
     length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None
+
+
+def is_here(name: str) -> bool:
+    """Return whether a model, for an adapter its base, is on this machine."""
+    return _folder(config_path(name)) is not None
+
+
+def _folder(name: str) -> Path | None:
+    path = Path(model_path(name)).expanduser()
+    if path.is_dir():
+        return path
+    config = cached_file(name, "config.json")
+    return None if config is None else config.parent

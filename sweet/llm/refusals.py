@@ -16,12 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from sweet.errors import ServerError, SweetError, UsageError
-from sweet.llm.base import ContextOverflow, RequestFailed, Role
+from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role
 from sweet.llm.http import HttpError, StatusError, TransportError
-from sweet.llm.response_schema import ChatAnswer
 from sweet.llm.servers import KEY_VARIABLES
 
 _CODES = ("unsupported_parameter", "unsupported_value")
@@ -74,7 +71,9 @@ class Dialect:
         if TEMPLATE in body and TEMPLATE in self.left_out and EFFORT not in self.left_out:
             written[EFFORT] = "none"
         if _THOUGHT in self.left_out:
-            written["messages"] = [without_field(message, _THOUGHT) for message in body["messages"]]
+            written["messages"] = [
+                {key: value for key, value in message.items() if key != _THOUGHT} for message in body["messages"]
+            ]
         if self.limit != "max_tokens":
             written[self.limit] = written.pop("max_tokens")
         if self.system != "system":
@@ -94,40 +93,29 @@ class Dialect:
         seeds = [{"seed": body["seed"] + number} if "seed" in body else {} for number in range(body["n"])]
         return [self.written({**body, **seed}) for seed in seeds]
 
-    def after(self, error: StatusError) -> Dialect | None:
-        """Return the dialect to try after an error; None if the error is about something else."""
+    def after(self, error: StatusError) -> tuple[Dialect, str, str] | None:
+        """Return the dialect to try after an error, the parameter that it is about, and how requests differ then; None
+        if the error is about something else."""
         name = refused_parameter(error)
         if name == "max_tokens" and self.limit == "max_tokens":
-            return replace(self, limit="max_completion_tokens")
+            limit = "max_completion_tokens"
+            return replace(self, limit=limit), name, f"max_tokens is sent as {limit}"
         if name == "role" and self.system != _ROLES[-1]:
-            return replace(self, system=_ROLES[_ROLES.index(self.system) + 1])
+            role = _ROLES[_ROLES.index(self.system) + 1]
+            return replace(self, system=role), name, f"the system message is sent in the role {role}"
         if name is not None and name in (*_NEUTRAL, *_THINKING, _THOUGHT) and name not in self.left_out:
-            return replace(self, left_out=self.left_out | {name})
+            instead = f", but {EFFORT}=none" if name == TEMPLATE and EFFORT not in self.left_out else ""
+            return replace(self, left_out=self.left_out | {name}), name, f"{name} is not sent{instead}"
         if name == "n" and not self.single:
-            return replace(self, single=True)
+            return replace(self, single=True), name, "each reply is a request of its own"
         return None
 
-    def deviations(self) -> dict[str, str]:
-        """Return how requests differ from those that other servers are sent, as a phrase by what it is about."""
-        found = {} if self.limit == "max_tokens" else {"max_tokens": f"max_tokens is sent as {self.limit}"}
-        if self.system != "system":
-            found["system"] = f"the system message is sent in the role {self.system}"
-        found |= {name: f"{name} is not sent" for name in sorted(self.left_out)}
-        if TEMPLATE in found and EFFORT not in found:
-            found[TEMPLATE] += f", but {EFFORT}=none"
-        return found | ({"n": "each reply is a request of its own"} if self.single else {})
-
-    def is_lost(self, name: str, body: Mapping[str, Any]) -> bool:
+    def loses(self, name: str, body: Mapping[str, Any]) -> bool:
         """Return whether a setting of a request does not reach the server, which then uses its own."""
-        if name not in self.left_out:
-            return False
-        if name == _THOUGHT:
-            return True
         if name == TEMPLATE:
             return EFFORT in self.left_out
-        if name == EFFORT and TEMPLATE in body:
-            return TEMPLATE in self.left_out
-        return name in body and body[name] != _NEUTRAL.get(name)
+        sent = name in (EFFORT, _THOUGHT) or (name in body and body[name] != _NEUTRAL.get(name))
+        return name in self.left_out and sent
 
 
 def refused_parameter(error: StatusError) -> str | None:
@@ -142,28 +130,17 @@ def refused_parameter(error: StatusError) -> str | None:
     return "role" if name is not None and _ROLE.fullmatch(name) else name
 
 
-def merged(answers: Sequence[object]) -> object:
-    """Return the responses to `Dialect.copies` as one response; if one is malformed, that one."""
-    if len(answers) == 1:
-        return answers[0]
-    rows: list[dict[str, Any]] = []
-    for answer in answers:
-        try:
-            rows.append(ChatAnswer.model_validate(answer).model_dump())
-        except ValidationError:
-            return answer
-    choices = [{**choice, "index": i} for i, choice in enumerate(c for row in rows for c in row["choices"])]
-    usages = [usage for row in rows if (usage := row["usage"]) is not None]
-    totals = {name: sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens")}
-    thoughts = [(usage["completion_tokens_details"] or {}).get("reasoning_tokens") for usage in usages]
-    known = [count for count in thoughts if count is not None]
-    details = {"completion_tokens_details": {"reasoning_tokens": sum(known)}} if known else {}
-    return {**rows[0], "choices": choices, "usage": {**totals, **details}}
-
-
-def without_field(message: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a message without one of its fields."""
-    return {key: value for key, value in message.items() if key != name}
+def joined(completions: Sequence[Completion]) -> Completion:
+    """Return the completions of `Dialect.copies` as one."""
+    if len(completions) == 1:
+        return completions[0]
+    return replace(
+        completions[0],
+        replies=tuple(reply for completion in completions for reply in completion.replies),
+        prompt_tokens=sum(completion.prompt_tokens for completion in completions),
+        completion_tokens=sum(completion.completion_tokens for completion in completions),
+        thought_tokens=sum(completion.thought_tokens for completion in completions),
+    )
 
 
 def overflows(error: StatusError) -> bool:
@@ -205,7 +182,7 @@ def unusable(error: StatusError, url: str, role: Role) -> UsageError:
         return UsageError(
             f"The server redirects to another address, which is not followed ({error.status}): {error.message}",
             where=url,
-            fix="write the address that it redirects to, or --follow-redirects",
+            fix="write the address that it redirects to",
         )
     return UsageError(
         f"This is not an OpenAI-compatible server ({error.status} for /models).",

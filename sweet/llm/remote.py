@@ -22,13 +22,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import ValidationError
 
 from sweet.errors import UsageError
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
-from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
     REQUEST_TIMEOUT,
@@ -44,7 +44,7 @@ from sweet.llm.refusals import (
     EFFORT,
     TEMPLATE,
     Dialect,
-    merged,
+    joined,
     overflows,
     reply_room,
     request_failed,
@@ -65,12 +65,6 @@ then for twice as long."""
 COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
 MAX_SHORTENED = 3
 """How often the reply of one request is shortened because the server says that it does not fit."""
-POLL_INTERVAL = 1.0
-"""Seconds between checks whether a request should be hedged, while typical latencies are not known yet."""
-
-_THOUGHT_EXCESS, _THOUGHT_MARKS = 1.5, 32
-"""Thoughts that have so many times as many tokens as they were to have, and so many more for their marks, were not
-ended by the server: what is known of their tokens may be an estimate."""
 
 LIST_BYTES = 32 << 20
 """Bytes of the list of models that are accepted: more than 100,000 models need."""
@@ -105,14 +99,6 @@ class _Target:
         self.failures, self.cooldown_until = 0, 0.0
 
 
-class _AttemptFailed(Exception):
-    """One attempt failed: the address it was sent to, and the error."""
-
-    def __init__(self, target: _Target, error: HttpError) -> None:
-        super().__init__(error.message)
-        self.target, self.error = target, error
-
-
 @dataclass
 class _RetryBudget:
     """The retries of one request: the remaining time, from the first failure or `start`, and the next pause."""
@@ -139,6 +125,20 @@ class _RetryBudget:
         return None if left <= 0 else min(pause, left)
 
 
+class RequestSettings(TypedDict, total=False):
+    """How servers are asked.
+
+    Attributes:
+        concurrency: maximum number of concurrent requests; by default 128.
+        retry_timeout: seconds for which a failed request is retried, and for connecting; by default 20.
+        request_timeout: seconds for one request and its response; by default 600.
+    """
+
+    concurrency: int
+    retry_timeout: float
+    request_timeout: float
+
+
 class RemoteClient:
     """Implements `sweet.llm.base.ChatClient` for one or more servers of one model. Created by `open`.
 
@@ -146,15 +146,23 @@ class RemoteClient:
         on_deviation: called with a sentence for the user, and with whether a setting is lost, when a server turns out
             to require another form of the requests.
         deviations: the sentences so far.
-        on_completion: called with each completion that a server has sent, also one that came too late to be used.
+        on_completion: called with each completion.
     """
 
-    def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
+    def __init__(self, urls: Sequence[str], role: Role = "agent", **settings: Unpack[RequestSettings]) -> None:
+        """Return a client that knows no model yet; see `open`."""
+        concurrency = settings.get("concurrency", 128)
+        timeout = settings.get("request_timeout", REQUEST_TIMEOUT)
+        # A pool for each address and role, and the same number again for other files.
+        allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
+        self.targets = [
+            _Target(url, Channel(url, role, concurrency, timeout=timeout))
+            for url in dict.fromkeys(base_url(url) for url in urls)
+        ]
         self._has_answered = False
         self._redacted = reply_redactor()
-        self.targets = targets
-        self.limiter = limiter
-        self.retry_timeout = retry_timeout
+        self.limiter = AdaptiveLimiter(concurrency)
+        self.retry_timeout = settings.get("retry_timeout", 20.0)
         self.role = role
         self.model = ""
         self.on_deviation: Callable[[str, bool], None] = lambda _sentence, _lost: None
@@ -163,28 +171,15 @@ class RemoteClient:
 
     @classmethod
     async def open(
-        cls,
-        model: str,
-        urls: Sequence[str],
-        *,
-        concurrency: int = 128,
-        role: Role = "agent",
-        retry_timeout: float = 20.0,
-        request_timeout: float = REQUEST_TIMEOUT,
-        follow_redirects: bool = False,
+        cls, model: str, urls: Sequence[str], role: Role = "agent", **settings: Unpack[RequestSettings]
     ) -> RemoteClient:
         """Connect, and look up the name under which each server serves `model`.
-
-        Args:
-            retry_timeout: seconds for which a failed request is retried, and for connecting.
-            request_timeout: seconds for one request and its response.
-            follow_redirects: whether redirects to other hosts are followed.
 
         Raises:
             UsageError: an address is invalid, or a server refuses the API key or does not serve the model.
             ServerError: a server cannot be reached.
         """
-        self = cls._connected(urls, concurrency, role, retry_timeout, request_timeout, follow_redirects)
+        self = cls(urls, role, **settings)
         try:
             for target in self.targets:
                 target.model = await self._name_at(target, model)
@@ -194,42 +189,9 @@ class RemoteClient:
         self.model = self.targets[0].model
         return self
 
-    @classmethod
-    def _connected(
-        cls,
-        urls: Sequence[str],
-        concurrency: int,
-        role: Role,
-        retry_timeout: float,
-        request_timeout: float,
-        follow_redirects: bool,
-    ) -> RemoteClient:
-        """Return a client that knows no model yet."""
-        # A pool for each address and role, and the same number again for other files.
-        allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
-        channels = {
-            url: Channel(url, role, concurrency, timeout=request_timeout, follow_redirects=follow_redirects)
-            for url in dict.fromkeys(base_url(url) for url in urls)
-        }
-        targets = [_Target(url, channel) for url, channel in channels.items()]
-        return cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
-
-    @classmethod
-    async def names_at(
-        cls,
-        urls: Sequence[str],
-        *,
-        role: Role = "agent",
-        retry_timeout: float = 20.0,
-        request_timeout: float = REQUEST_TIMEOUT,
-        follow_redirects: bool = False,
-    ) -> dict[str, list[str]]:
-        """Return the names of the models that each server serves, by its address. Arguments and errors as of `open`."""
-        self = cls._connected(urls, 1, role, retry_timeout, request_timeout, follow_redirects)
-        try:
-            return {target.url: await self._served_names(target) for target in self.targets}
-        finally:
-            await self.aclose()
+    async def served_names(self) -> dict[str, list[str]]:
+        """Return the names of the models that each server serves, by its address. Raises the errors of `open`."""
+        return {target.url: await self._served_names(target) for target in self.targets}
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies. Raises the errors of `ChatClient.chat`."""
@@ -246,54 +208,30 @@ class RemoteClient:
         budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():
             await self.limiter.acquire()
+            target, dropped = self._choose_target(), None
+            target.in_flight += 1
             try:
-                completion, seconds = await self._hedged(body, sampling)
-            except _AttemptFailed as failed:
-                target, error = failed.target, failed.error
-                if error.retryable:
-                    self.limiter.on_dropped()
-                    await self._back_off(budget, target, error)
-                    continue
-                self.limiter.on_ignored()
-                room = reply_room(error, body["max_tokens"])
-                shortened += 1
-                if room is None or shortened > MAX_SHORTENED:
-                    raise request_failed(error, target.url) from error
-                # Limit the reply to the remaining context, as the embedded engine does.
-                body["max_tokens"] = room
-            except BaseException:
-                self.limiter.on_ignored()
-                raise
-            else:
-                self.limiter.on_success(seconds)
-                self._check_thoughts(completion, sampling)
+                completion = await self._post(target, body, sampling)
+                dropped = False
+            except HttpError as failure:
+                error, dropped = failure, True if failure.retryable else None
+            finally:
+                target.in_flight -= 1
+                self.limiter.release(dropped=dropped)
+            if dropped is False:
+                self.on_completion(completion)
                 return replace(completion, retries=retries)
+            if dropped:
+                target.fail()
+                await self._back_off(budget, target, error)
+                continue
+            room = reply_room(error, body["max_tokens"])
+            shortened += 1
+            if room is None or shortened > MAX_SHORTENED:
+                raise request_failed(error, target.url) from error
+            # Limit the reply to the remaining context, as the embedded engine does.
+            body["max_tokens"] = room
         raise AssertionError("unreachable")
-
-    async def _hedged(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
-        """Send the request, hedge it if it takes too long (see `sweet.llm.concurrency`), and return the first response.
-
-        Also returns the seconds of the successful attempt alone: with the time of a lost one added, hedging would start
-        later and later.
-        """
-        in_flight = {asyncio.create_task(self._attempt(body, sampling))}
-        sent = time.monotonic()
-        try:
-            while True:
-                hedge_after = self.limiter.hedge_after()
-                wait = POLL_INTERVAL if hedge_after is None else max(0.0, sent + hedge_after - time.monotonic())
-                done, in_flight = await asyncio.wait(in_flight, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                failed = [task for task in done if task.exception() is not None]  # read of every task, or asyncio warns
-                if len(failed) < len(done) or not in_flight:
-                    return (done.difference(failed) or done).pop().result()
-                if not done and hedge_after is not None:
-                    self.limiter.count_hedge()
-                    in_flight.add(asyncio.create_task(self._attempt(body, sampling)))
-                    sent = time.monotonic()
-        finally:
-            for task in in_flight:
-                task.cancel()
-            await asyncio.gather(*in_flight, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -312,34 +250,20 @@ class RemoteClient:
             return
         await asyncio.sleep(pause)
 
-    async def _attempt(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
-        target, started = self._choose_target(), time.monotonic()
-        target.in_flight += 1
-        try:
-            raw = await self._post(target, body, sampling)
-        except HttpError as error:
-            if error.retryable:
-                target.fail()
-            raise _AttemptFailed(target, error) from error
-        finally:
-            target.in_flight -= 1
-        target.succeed()
-        self._has_answered = True
-        completion = _completion(raw, sampling, target, self._redacted)
-        self.on_completion(completion)
-        return completion, time.monotonic() - started
-
-    async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
+    async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> Completion:
         extras = target.extras
         while True:
             fields, dialect = self._extra_fields(sampling, extras), target.dialect
+            requests = dialect.copies({"model": target.model, **body, **fields})
+            posts = [asyncio.create_task(self._send(target, request, sampling)) for request in requests]
             try:
-                raw = await _send(target, dialect.copies({"model": target.model, **body, **fields}), sampling)
+                completions = await asyncio.gather(*posts)
             except StatusError as error:
                 if (other := dialect.after(error)) is not None:
                     # Requests at the same time find the same out; the first one decides, the others follow it.
                     if target.dialect == dialect:
-                        self._write_as(target, other, body)
+                        target.dialect, name, phrase = other
+                        self._say_once(target, name, phrase, body)
                     continue
                 # The server may refuse only the extra fields: request fewer, and remember the level that works.
                 smaller = [level for level in range(extras) if self._extra_fields(sampling, level) != fields]
@@ -348,29 +272,28 @@ class RemoteClient:
                 extras = max(smaller)
             else:
                 target.extras = min(target.extras, extras)
-                return raw
+                return joined(completions)
+            finally:
+                for post in posts:
+                    post.cancel()
+                await asyncio.gather(*posts, return_exceptions=True)
 
-    def _check_thoughts(self, completion: Completion, sampling: Sampling) -> None:
-        """Say once that a server does not end thoughts as it is asked to."""
-        if (limit := sampling.max_thought_tokens) is None:
-            return
-        if completion.thought_tokens > sampling.n * (_THOUGHT_EXCESS * limit + _THOUGHT_MARKS):
-            sentence = f"{completion.model} does not end thoughts after {BUDGET}={limit}: one request had more."
-            if not any(BUDGET in said for said in self.deviations):
-                self.deviations.append(sentence)
-                self.on_deviation(sentence, True)
+    async def _send(self, target: _Target, request: dict[str, Any], sampling: Sampling) -> Completion:
+        data = encoded(request)
+        path = target.channel.chat_path(target.model)
+        raw = await target.channel.post(path, data, most_bytes(request, sampling, len(data)))
+        target.succeed()
+        self._has_answered = True
+        return _completion(raw, request.get("n", 1), target, self._redacted)
 
-    def _write_as(self, target: _Target, dialect: Dialect, body: dict[str, Any]) -> None:
-        """Write requests to a server in another dialect from now on, and say so once."""
-        known = target.dialect.deviations()
-        target.dialect = dialect
-        for name, phrase in dialect.deviations().items():
-            lost = dialect.is_lost(name, body)
-            used = f" (it uses its own instead of {name}={_short(body[name])})" if lost and name in body else ""
-            sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
-            if known.get(name) != phrase and sentence not in self.deviations:
-                self.deviations.append(sentence)
-                self.on_deviation(sentence, lost)
+    def _say_once(self, target: _Target, name: str, phrase: str, body: dict[str, Any]) -> None:
+        """Say how requests to a server differ from now on."""
+        lost = target.dialect.loses(name, body)
+        used = f" (it uses its own instead of {name}={_short(body[name])})" if lost and name in body else ""
+        sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
+        if sentence not in self.deviations:
+            self.deviations.append(sentence)
+            self.on_deviation(sentence, lost)
 
     def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
         """The fields requested beyond texts, limited to those that are read: ids and log-probabilities make responses
@@ -422,34 +345,15 @@ def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-async def _send(target: _Target, requests: Sequence[dict[str, Any]], sampling: Sampling) -> object:
-    """Post requests at the same time, and return their responses as one."""
-
-    async def post(request: dict[str, Any]) -> object:
-        data = encoded(request)
-        path = target.channel.chat_path(target.model)
-        return await target.channel.post(path, data, most_bytes(request, sampling, len(data)))
-
-    if len(requests) == 1:
-        return await post(requests[0])
-    posts = [asyncio.create_task(post(request)) for request in requests]
-    try:
-        return merged(await asyncio.gather(*posts))
-    finally:
-        for task in posts:
-            task.cancel()
-        await asyncio.gather(*posts, return_exceptions=True)
-
-
-def _completion(raw: object, sampling: Sampling, target: _Target, redacted: Callable[[str], str]) -> Completion:
+def _completion(raw: object, n: int, target: _Target, redacted: Callable[[str], str]) -> Completion:
     """The replies in a response, without keys: they are written to files, and a server may repeat what it was sent."""
     try:
         answer = ChatAnswer.model_validate(raw)
     except ValidationError as error:
         raise RequestFailed(f"The server's answer is malformed: {describe(error)}.", where=target.url) from error
-    if len(answer.choices) != sampling.n:
+    if len(answer.choices) != n:
         raise RequestFailed(
-            f"The server returned {count(len(answer.choices), 'reply')} and not {sampling.n}, as requested.",
+            f"The server returned {count(len(answer.choices), 'reply')} and not {n}, as requested.",
             where=target.url,
         )
     target.opened = target.opened or answer.closes_alone

@@ -200,5 +200,4 @@ class ChatAnswer(BaseModel):
 def describe(error: ValidationError) -> str:
     """The first validation error, with its location."""
     first = error.errors()[0]
-    alternatives_of = ".".join(map(str, first["loc"])) or "the body"
-    return f"{alternatives_of}: {first['msg']}"
+    return f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}"

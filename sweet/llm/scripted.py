@@ -28,8 +28,6 @@ class ScriptedClient:
         model: the agent's name.
     """
 
-    limiter = None
-
     def __init__(self, agent: ScriptedAgent, model: str = SCRIPTED) -> None:
         self._agent, self.model = agent, model
 

@@ -20,31 +20,18 @@ from sweet.hints import option
 from sweet.llm.base import Role
 from sweet.tasks.micro import PACKAGED
 
-KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
-    "agent": ("SWEET_AGENT_API_KEY", "OPENAI_API_KEY"),
-    "sim": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
-    "judge": ("SWEET_JUDGE_API_KEY", "OPENAI_API_KEY"),
-    "describer": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
-    "checker": ("SWEET_JUDGE_API_KEY", "OPENAI_API_KEY"),
+_ROLES: dict[Role, tuple[str, str, str]] = {
+    "agent": ("agent", "agent_url", "SWEET_AGENT_API_KEY"),
+    "sim": ("sim", "sim_url", "SWEET_SIM_API_KEY"),
+    "judge": ("judge_model", "judge_url", "SWEET_JUDGE_API_KEY"),
+    "describer": ("model", "url", "SWEET_SIM_API_KEY"),
+    "checker": ("check_model", "check_url", "SWEET_JUDGE_API_KEY"),
 }
+MODEL_OPTIONS = {role: model for role, (model, _, _) in _ROLES.items()}
+URL_OPTIONS = {role: url for role, (_, url, _) in _ROLES.items()}
+KEY_VARIABLES = {role: (variable, "OPENAI_API_KEY") for role, (_, _, variable) in _ROLES.items()}
 """Environment variables that are read for an API key; keys are never read from options or files."""
 AZURE_KEY = "AZURE_OPENAI_API_KEY"
-
-MODEL_OPTIONS: dict[Role, str] = {
-    "agent": "agent",
-    "sim": "sim",
-    "judge": "judge_model",
-    "describer": "model",
-    "checker": "check_model",
-}
-
-URL_OPTIONS: dict[Role, str] = {
-    "agent": "agent_url",
-    "sim": "sim_url",
-    "judge": "judge_url",
-    "describer": "url",
-    "checker": "check_url",
-}
 
 MOST_NAMES, LONGEST_NAME = 20, 100
 """Names of models that an error lists, and characters of each."""

@@ -48,8 +48,6 @@ CHANNELS = Marks(
     "<|end|><|start|>assistant<|channel|>final<|message|>",
     "<|end|><|start|>assistant",
 )
-PLAIN_CHANNELS = Marks("analysis", "assistantfinal", "", "")
-"""The channels in a text without special tokens; only both marks together are recognised."""
 
 ALL_MARKS = (TAGS, BRACKETS, CHANNELS)
 _LEAST_OF_MARK = 3
@@ -104,8 +102,6 @@ def separate(text: str, opened: Marks | bool | None = None) -> Parts:
     if text.startswith(CHANNELS.closing, lead):
         end = lead + len(CHANNELS.closing)
         return Parts("", text[:lead], text[lead:end], text[end:])
-    if text.startswith(PLAIN_CHANNELS.opening, lead) and PLAIN_CHANNELS.closing in text:
-        return _closed(text, lead + len(PLAIN_CHANNELS.opening), PLAIN_CHANNELS)
     if opened is None:
         for marks in (TAGS, BRACKETS):
             end = text.find(marks.closing)
@@ -124,7 +120,7 @@ def _closed(text: str, start: int, marks: Marks) -> Parts:
             return Parts(text[:start], text[start:], "", "")
         end, after = found, found + len(marks.closing)
         rest = text[after:].lstrip()
-        if marks is PLAIN_CHANNELS or not rest.startswith(marks.opening):
+        if not rest.startswith(marks.opening):
             break
         after = len(text) - len(rest) + len(marks.opening)
     before = marks.before_closing

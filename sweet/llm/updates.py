@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import ServerError, UsageError
 from sweet.llm.base import ChatClient, Completion, Role, Sampling
-from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import Channel, HttpError, StatusError, encoded
 from sweet.llm.servers import base_url
 from sweet.tasks.base import Message
@@ -78,23 +77,16 @@ class ServedPolicy:
         self._save, self._folder = save, folder.absolute()
         self._roots = [base_url(url).removesuffix("/v1") for url in urls]
         self._role, self._timeout = served, timeout
-        self._open = asyncio.Event()
-        self._open.set()
+        self._updating = asyncio.Lock()  # held during an update; who asks waits for it, and is then `_asking`
+        self._asking = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._asking = 0
-        self._updating = asyncio.Lock()
-
-    @property
-    def limiter(self) -> AdaptiveLimiter | None:
-        return self.client.limiter
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies; see `ChatClient.chat`. Waits while the weights are replaced."""
-        while not self._open.is_set():
-            await self._open.wait()
-        self._asking += 1
-        self._idle.clear()
+        async with self._updating:
+            self._asking += 1
+            self._idle.clear()
         try:
             return replace(await self.client.chat(messages, sampling), version=self.version)
         finally:
@@ -110,34 +102,22 @@ class ServedPolicy:
             ServerError: a server could not be reached, or it failed to load them.
         """
         async with self._updating:
-            self._open.clear()
-            try:
-                await self._idle.wait()
-                folder = self._folder / f"version-{version}"
-                await asyncio.to_thread(self._write, weights, folder)
-                await self._everywhere(lambda root: self._reload(root, folder))
-                self.version = version
-                await asyncio.to_thread(self._remove_others, folder)
-            finally:
-                self._open.set()
+            await self._idle.wait()
+            folder = self._folder / f"version-{version}"
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)  # of an update that failed
+            await asyncio.to_thread(self._save, weights, folder)
+            for done in await asyncio.gather(
+                *(self._reload(root, folder) for root in self._roots), return_exceptions=True
+            ):
+                if done is not None:
+                    raise done
+            self.version = version
+            for other in {*self._folder.iterdir()} - {folder}:
+                await asyncio.to_thread(shutil.rmtree, other, ignore_errors=True)
 
     async def aclose(self) -> None:
         await self.client.aclose()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-
-    def _write(self, weights: Mapping[str, Any], folder: Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)  # of an update that failed
-        self._save(weights, folder)
-
-    def _remove_others(self, current: Path) -> None:
-        for path in self._folder.iterdir():
-            if path != current:
-                shutil.rmtree(path, ignore_errors=True)
-
-    async def _everywhere(self, work: Callable[[str], Awaitable[None]]) -> None:
-        for done in await asyncio.gather(*map(work, self._roots), return_exceptions=True):
-            if isinstance(done, BaseException):
-                raise done
 
     async def _reload(self, root: str, folder: Path) -> None:
         channel = Channel(root, self._role, 1, timeout=self._timeout)

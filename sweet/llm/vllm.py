@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import os
 import re
 import shutil
@@ -112,7 +113,7 @@ def command(program: str, settings: VllmSettings) -> list[str]:
     words = [program, "serve", model, "--host", settings.host, "--port", str(settings.port)]
     words += ["--tensor-parallel-size", str(settings.tensor_parallel)]
     if adapter is not None:
-        words += ["--enable-lora", "--lora-modules", _module(name, adapter)]
+        words += ["--enable-lora", "--lora-modules", json.dumps({"name": name, "path": str(adapter.path.absolute())})]
         words += ["--max-lora-rank", str(next((rank for rank in RANKS if rank >= adapter.rank), adapter.rank))]
         if adapter.own_tokenizer:  # by default vllm uses the base's, even if the adapter has its own
             words += ["--tokenizer", str(adapter.path.absolute())]
@@ -122,13 +123,6 @@ def command(program: str, settings: VllmSettings) -> list[str]:
     if settings.images and not any(word.replace("_", "-").startswith(_LIMIT) for word in settings.passthrough):
         words += [_LIMIT, json.dumps({"image": settings.images})]
     return [*words, *settings.passthrough]
-
-
-def _module(name: str, adapter: Adapter) -> str:
-    """NAME=DIRECTORY, or JSON if vllm would misread that."""
-    path = str(adapter.path.absolute())
-    plain = "=" not in name and "," not in name + path
-    return f"{name}={path}" if plain else json.dumps({"name": name, "path": path})
 
 
 class VllmServer:
@@ -186,19 +180,7 @@ class VllmServer:
             )
         return cls(process, url_of(settings.host, port), log, log_start)
 
-    async def wait_until_healthy(self) -> None:
-        """Wait until the server is ready.
-
-        Raises:
-            SweetError: it ended before.
-        """
-        while not await asyncio.to_thread(is_healthy, self.url):
-            await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
-            if self._end.done():
-                raise self.failure()
-        self._answered = True
-
-    async def wait_until_ready(self, timeout: float, say: Callable[[str], None]) -> None:
+    async def wait_until_ready(self, timeout: float = math.inf, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the server is ready, and tell how far it is.
 
         Args:
@@ -207,23 +189,18 @@ class VllmServer:
         Raises:
             SweetError: it ended before, or is not ready in time.
         """
-        started = time.monotonic()
-        healthy = asyncio.create_task(self.wait_until_healthy())
-        try:
-            while not healthy.done():
-                left = timeout - (time.monotonic() - started)
-                if left <= 0:
-                    raise self.failure(f"{self.name} did not answer within {timeout:g} seconds.")
-                await asyncio.wait({healthy}, timeout=min(PROGRESS_INTERVAL, left))
-                if not healthy.done():
-                    lines = last_lines(self.log, 1, self._log_start)
-                    so_far = format_duration(time.monotonic() - started)
-                    say(f"{self.name} is starting, {so_far}: {lines[0][:160] if lines else '…'}")
-            await healthy
-        finally:
-            healthy.cancel()
-            with suppress(asyncio.CancelledError, SweetError):
-                await healthy
+        said = began = time.monotonic()
+        while not await asyncio.to_thread(is_healthy, self.url):
+            await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
+            if self._end.done():
+                raise self.failure()
+            seconds = time.monotonic() - began
+            if seconds > timeout:
+                raise self.failure(f"{self.name} did not answer within {timeout:g} seconds.")
+            if time.monotonic() - said > PROGRESS_INTERVAL:
+                said, lines = time.monotonic(), last_lines(self.log, 1, self._log_start)
+                say(f"{self.name} is starting, {format_duration(seconds)}: {lines[0][:160] if lines else '…'}")
+        self._answered = True
 
     async def ended(self) -> None:
         """Wait until the process has ended; cancelling this does not end it."""

@@ -19,7 +19,6 @@ from sweet.errors import TooManyFailures
 from sweet.gathering import first_cause
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
-from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.runs.jsonl import JsonlWriter
@@ -80,10 +79,6 @@ class _Versioned:
     def __init__(self, client: ChatClient) -> None:
         self.client, self.model = client, client.model
         self.versions: list[int] = []
-
-    @property
-    def limiter(self) -> AdaptiveLimiter | None:
-        return self.client.limiter
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         completion = await self.client.chat(messages, sampling)

@@ -17,7 +17,7 @@ from sweet.hf import save_plain, without_progress_bars
 from sweet.hints import option
 from sweet.learn.trainee import Trainee
 from sweet.llm.adapter import find_adapter
-from sweet.llm.connect import count_tokens, open_client
+from sweet.llm.connect import client_of, count_tokens
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import Limits
 from sweet.llm.local import LocalServing
@@ -45,7 +45,7 @@ async def open_policy(
     """
     async with AsyncExitStack() as stack:
         urls = list(config.agent_url)
-        if not urls and local.announce(base, "agent").build is None:
+        if not urls and local.announce(base, "agent").engine == "embedded":
             # Alone and with nothing cached, a reply depends on its prompt, its seed and the weights alone, to the last
             # bit.
             limits = Limits(rows=1, prefix_bytes=0) if config.deterministic else None
@@ -57,16 +57,7 @@ async def open_policy(
         check_served(config, base)
         if not urls:
             urls = [await stack.enter_async_context(local.serve(base, "agent"))]
-        opened = open_client(
-            base,
-            urls,
-            concurrency=config.concurrency,
-            retry_timeout=config.retry_timeout,
-            request_timeout=config.request_timeout,
-            follow_redirects=config.follow_redirects,
-            local=local,
-        )
-        served = await stack.enter_async_context(opened)
+        served = await stack.enter_async_context(client_of(config, "agent", base, urls, local))
         policy = ServedPolicy(served, urls, partial(_save, trainee), folder, timeout=config.request_timeout)
         try:
             yield policy

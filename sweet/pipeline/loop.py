@@ -63,7 +63,7 @@ AS_ROLLOUT = frozenset(
         *("max_turns", "max_tokens", "max_thought_tokens", "effort", "thoughts", "prompts", "skip_invalid"),
         *("human", "human_tries", "persona", "persona_file", "window", "pictures"),
         *("device", "local_engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
-        *("retry_timeout", "request_timeout", "follow_redirects"),
+        *("retry_timeout", "request_timeout"),
     )
 )
 """Options of [rollout] by which an online training plays too, unless its own table says otherwise."""

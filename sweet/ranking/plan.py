@@ -11,7 +11,7 @@ from statistics import fmean
 
 from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import Reply
-from sweet.llm.weights import parameter_count
+from sweet.llm.pretrained import is_here
 from sweet.ranking.config import RankConfig
 from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankWork
@@ -92,7 +92,7 @@ def _count_tokens(
     from sweet.stages.screenshots import shows_pages
 
     meta = TrainedMeta() if ranking.critic is None else TrainedMeta.of(ranking.critic)
-    if model is None or parameter_count(model) is None:
+    if model is None or not is_here(model):
         return None
     if meta.variant == "regression" and shows_pages(run, model):
         return None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import ChatClient, Reply, Sampling
-from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored
 from sweet.ranking.config import RankConfig
-from sweet.stages.base import Reporter, digest_of
+from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.trajectory import Trajectory
 
@@ -52,12 +51,8 @@ class CandidateSampler:
         return CandidateTurn(name, dialogue.task, index, observation, replies, taken, prompt)
 
 
-def sampling_of(client: ChatClient, config: RankConfig, played: RolloutsMeta, reporter: Reporter) -> Sampling:
-    """Return the parameters of the options, with thoughts as in the dialogues where they say nothing; warn if the model
-    does not learn how much to think."""
-    effort = config.effort or played.effort
-    if effort_is_ignored(client, effort):
-        reporter.warn(EFFORT_IGNORED)
+def sampling_of(config: RankConfig, played: RolloutsMeta) -> Sampling:
+    """Return the parameters of the options, with thoughts as in the dialogues where they say nothing."""
     thought = config.max_thought_tokens or played.max_thought_tokens
     return Sampling(
         temperature=config.temperature,
@@ -66,5 +61,5 @@ def sampling_of(client: ChatClient, config: RankConfig, played: RolloutsMeta, re
         seed=config.seed,
         logprobs=config.judge == "critic",
         max_thought_tokens=thought,
-        effort=effort,
+        effort=config.effort or played.effort,
     )

@@ -102,7 +102,7 @@ async def _sample_and_judge(
         sampler = CandidateSampler(ranking.dialogues, agent_system(frame.run, ranking.rollouts), ranking.recorded)
         if ranking.agent is not None:
             client = await stack.enter_async_context(frame.client(ranking.agent))
-            sampling = sampling_of(client, config, RolloutsMeta.of(ranking.rollouts), frame)
+            sampling = sampling_of(config, RolloutsMeta.of(ranking.rollouts))
             sampler = replace(sampler, client=client, sampling=sampling)
         writer, limit = RankingWriter(rows, frame.log), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

@@ -158,7 +158,7 @@ async def _serve_vllm(
         try:
             reporter.say(f"vllm is starting; its output goes to {server.log}.")
             stopped = asyncio.ensure_future(_stopped(stop, should_stop))
-            healthy = asyncio.ensure_future(server.wait_until_healthy())
+            healthy = asyncio.ensure_future(server.wait_until_ready())
             await _first(healthy, stopped)
             if healthy.done():
                 await healthy

@@ -17,7 +17,7 @@ from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.humans.connect import Player, open_humans
 from sweet.llm.base import ChatClient
-from sweet.llm.connect import EFFORT_IGNORED, effort_is_ignored, servers_of_models
+from sweet.llm.connect import servers_of_models, settings_of
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
@@ -44,18 +44,13 @@ def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
     return config.model_copy(update={"agent": given_model(run, config.agent)})
 
 
-async def open_agent(
-    kind: TaskKind, config: RolloutConfig, opens: Opens, reporter: Reporter, stack: AsyncExitStack
-) -> ChatClient:
-    """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
+async def open_agent(kind: TaskKind, config: RolloutConfig, opens: Opens, stack: AsyncExitStack) -> ChatClient:
+    """Open the agent: its model, rules or an attacker."""
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
     if config.agent.startswith(ATTACK):
         return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
-    client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
-    if effort_is_ignored(client, config.effort):
-        reporter.warn(EFFORT_IGNORED)
-    return client
+    return await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
 
 
 async def open_simulated_humans(
@@ -77,14 +72,8 @@ async def open_simulated_humans(
     """
     models = humans.models(kind, config.sim_url)
     if len(models) > 1 and config.sim_url:
-        served = await servers_of_models(
-            [model.name for model in models],
-            config.sim_url,
-            role="sim",
-            retry_timeout=config.retry_timeout,
-            request_timeout=config.request_timeout,
-            follow_redirects=config.follow_redirects,
-        )
+        names = [model.name for model in models]
+        served = await servers_of_models(names, config.sim_url, "sim", **settings_of(config))
         models = [replace(model, urls=served[model.name]) for model in models]
     clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
     opening = open_humans(
@@ -189,7 +178,7 @@ def check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> 
         if sim == SCRIPTED:
             continue
         choice = local.choose(sim)
-        if choice.build is None:
+        if choice.engine == "embedded":
             raise UsageError(
                 f"The human of {kind.name} tasks must see pages. {sim} would be run by the embedded engine, "
                 f"which runs text models only ({choice.why}).",

@@ -82,13 +82,13 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         if judge is not None:
             judging = judge.open(frame, dialogues.scorer, ray=dialogues.ray_of_judge, by_place=True)
             choosing = await stack.enter_async_context(judging)
-        agent = await open_agent(dialogues.kind, config, frame.client, frame, stack)
+        agent = await open_agent(dialogues.kind, config, frame.client, stack)
         humans = await open_simulated_humans(
             dialogues.kind, config, dialogues.humans, frame.client, frame, stack, frame.run.path, dialogues.rendering
         )
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
-        limiters = [client.limiter for client in frame.clients if client.limiter is not None]
+        limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
         await runner.play(missing, len(missing), agent, humans, limiters, choosing)
 
 

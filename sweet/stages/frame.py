@@ -29,16 +29,16 @@ A stage gets objects (a client, a budget, rows to write), and no option of these
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sweet.errors import TooManyFailures
 from sweet.llm.base import ChatClient, Role
-from sweet.llm.connect import open_client
+from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
 from sweet.runs.attempt import Draft
 from sweet.runs.control import Action
@@ -141,12 +141,6 @@ class Frame:
         """How the models without an address are run."""
         return plan_serving(self._config, self._models or (), self._reporter, computed=self._computed)
 
-    @cached_property
-    def _open_client(self) -> Callable[..., AbstractAsyncContextManager[ChatClient]]:
-        """Opens a model with the options of its requests."""
-        options = ("concurrency", "retry_timeout", "request_timeout", "follow_redirects", "device")
-        return partial(open_client, **{name: getattr(self._config, name) for name in options})
-
     def __enter__(self) -> Self:
         config = self._config
         prices = given_prices(config) if isinstance(config, PricedConfig) else None
@@ -195,8 +189,7 @@ class Frame:
             UsageError: it cannot be loaded, or a server does not serve it.
             ServerError: a server cannot be reached.
         """
-        opening = self._open_client(model.name, model.urls, role=model.role, local=self.serving)
-        async with opening as client:
+        async with client_of(self._config, model.role, model.name, model.urls, self.serving) as client:
             self.attempt.environment[f"{model.role}_model"] = client.model
             self.clients.append(client)
             yield client

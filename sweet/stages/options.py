@@ -75,7 +75,7 @@ class PersonaConfig(StageConfig):
     persona: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human"))
     """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
     spanish, chinese, or one of --persona-file. Several make a human of each, for each --sim. The scripted human plays
-    the first five."""
+    plain, terse and unsure."""
     persona_file: Path | None = Field(default=None, json_schema_extra=about("Simulated human"))
     """TOML file of personas, each a line name = "text" that is added to the human's prompt. Without --persona it is all
     of them."""
@@ -189,8 +189,6 @@ class RequestConfig(StageConfig):
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server, until all of its answer has come."""
-    follow_redirects: bool = Field(default=False, json_schema_extra=about("Servers", OPERATIONAL))
-    """Follow a server's redirects to other hosts too, which then get the texts that are sent, but not the API key."""
 
 
 class DeviceConfig(StageConfig):

@@ -94,10 +94,10 @@ def test_the_responder_plays_the_persona_of_the_prompt() -> None:
     question = f"Tell me about the {task.facts[0].cues[0]} and the {task.facts[1].cues[0]}, please."
     dialogue = [Message(role="user", content="x"), Message(role="assistant", content=question)]
     served = ScriptedResponder(KIND, [task])
-    for name in ("plain", "terse", "talkative", "unsure", "slips"):
+    for name in ("plain", "terse", "unsure"):
         reply = asyncio.run(LLMHuman(served, KIND, persona=packaged()[name]).reply(task, dialogue))
         assert reply.text == speak(KIND, task, dialogue, packaged()[name])
-    for persona in (packaged()["german"], Persona("own", "Whisper.")):
+    for persona in (packaged()["slips"], packaged()["german"], Persona("own", "Whisper.")):
         with pytest.raises(RequestFailed, match="needs a model") as error:
             asyncio.run(LLMHuman(served, KIND, persona=persona).reply(task, dialogue))
         assert isinstance(error.value, SweetError)

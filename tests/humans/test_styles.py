@@ -8,7 +8,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.humans.personas import PLAIN, Persona, packaged
-from sweet.humans.scripted import ASK_AGAIN, SHARE, SORRY, STYLES, ScriptedHuman, speak
+from sweet.humans.scripted import ASK_AGAIN, SHARE, STYLES, ScriptedHuman, speak
 from sweet.tasks import micro
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
@@ -43,20 +43,6 @@ def test_terse_gives_one_fact_a_reply() -> None:
         assert unknown == UNKNOWN
 
 
-def test_talkative_puts_words_around_the_facts() -> None:
-    found = set()
-    for task in TASKS:
-        question = asking(0, 1)(task)
-        (said,) = talk(task, "talkative", [question])
-        plain = KIND.scripted_reply(task, [Message(role="assistant", content=question)])
-        around = said.replace(plain, "", 1)
-        assert plain in said
-        assert len(around) > len(plain)
-        assert not any(sign.isdigit() for sign in around), "small talk states no number"
-        found.add(around)
-    assert len(found) > 8
-
-
 def test_unsure_answers_when_it_is_asked_again() -> None:
     put_off = 0
     for task in TASKS:
@@ -68,34 +54,6 @@ def test_unsure_answers_when_it_is_asked_again() -> None:
             put_off += 1
             assert task.facts[0].answer in second
     assert 0.3 * SHARE * len(TASKS) < put_off < 2.5 * SHARE * len(TASKS)
-
-
-def test_slips_are_corrected_in_the_next_reply_and_nowhere_else() -> None:
-    slipped = 0
-    for task in TASKS:
-        questions = [asking(0)(task), asking(1)(task), asking(2)(task), "Thanks?", "Good?"]
-        replies = talk(task, "slips", questions)
-        truths = [fact.answer for fact in task.facts[:3]] + [UNKNOWN, UNKNOWN]
-        wrong = [truth not in reply for truth, reply in zip(truths, replies, strict=True)]
-        assert not wrong[3]
-        assert not wrong[4]
-        assert not any(wrong[place] and wrong[place + 1] for place in range(4)), "never two in a row"
-        for place in range(4):
-            corrected = replies[place + 1].startswith(f"{SORRY} {truths[place]}")
-            assert corrected == wrong[place]
-        slipped += sum(wrong)
-    assert slipped > 10
-
-
-def test_it_does_not_correct_what_another_human_said() -> None:
-    for task in TASKS:
-        dialogue = [
-            Message(role="user", content="x"),
-            Message(role="assistant", content=asking(0)(task)),
-            Message(role="user", content=task.facts[0].answer),
-            Message(role="assistant", content="Thanks?"),
-        ]
-        assert speak(KIND, task, dialogue, packaged()["slips"]) == UNKNOWN
 
 
 def test_the_same_dialogue_gives_the_same_reply() -> None:

@@ -131,7 +131,7 @@ def test_an_adapter_is_saved_in_peft_s_format_and_can_be_loaded(tokenizer: Any, 
     assert (adapter_config["r"], adapter_config["lora_alpha"], adapter_config["lora_dropout"]) == (4, 8, 0.0)
     adapter = find_adapter(str(folder))
     assert adapter is not None
-    assert (adapter.base, adapter.rank, adapter.own_tokenizer, adapter.unservable) == (base, 4, True, None)
+    assert (adapter.base, adapter.rank, adapter.own_tokenizer) == (base, 4, True)
     loaded = load_model(str(folder), "cpu", tokenizer=load_tokenizer(str(folder)))
     torch.testing.assert_close(scores(loaded, tokenizer), expected, rtol=1e-5, atol=1e-4)
 

@@ -34,7 +34,8 @@ if "--slow" in args:
     time.sleep(600)
 def value(name):
     return args[args.index(name) + 1] if name in args else None
-names = [value("--served-model-name")] + ([value("--lora-modules").split("=")[0]] if value("--lora-modules") else [])
+adapter = value("--lora-modules")
+names = [value("--served-model-name")] + ([json.loads(adapter)["name"]] if adapter else [])
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def answer(self, body):
@@ -107,14 +108,6 @@ class StandIn:
     def all_gone(self, seconds: float = 60.0) -> bool:
         """Whether neither the server nor its workers are alive."""
         return bool(self.starts()) and all(gone(s[name], seconds) for s in self.starts() for name in ("pid", "worker"))
-
-    def say_version(self, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Make the Python of the stand-in report this version of vllm."""
-        info = self.folder / "site" / "vllm-0.0.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
-        path = os.pathsep.join(filter(None, (str(info.parent), os.environ.get("PYTHONPATH"))))
-        monkeypatch.setenv("PYTHONPATH", path)
 
     def add_program(self, name: str, text: str) -> None:
         program = self.folder / "bin" / name

@@ -19,7 +19,6 @@ from sweet.llm import remote
 from sweet.llm.base import Completion, RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.http import MAX_ERROR_BYTES
-from sweet.llm.refusals import merged
 from sweet.llm.response_schema import ChatAnswer, most_bytes
 from sweet.tasks.base import Message
 
@@ -319,14 +318,6 @@ def test_log_probabilities_that_cannot_be_some_are_not_used() -> None:
         assert [len(place.top_logprobs) for place in found.alternatives] == [1, 0]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"choices": 5}, {"choices": [5]}, [], {**REPLY, "usage": {"prompt_tokens": "many"}}, {**REPLY, "usage": 3}],
-)
-def test_a_malformed_answer_among_several_is_found(other: object) -> None:
-    assert merged([REPLY, other]) is other
-
-
 def test_a_server_cannot_shorten_a_reply_without_end() -> None:
     """Each error names one token less than was asked for."""
     asked = 1_000
@@ -384,26 +375,8 @@ def test_no_dialogue_is_carried_to_another_host(of: str, status: str) -> None:
             with pytest.raises(expected, match=f"redirects.*{elsewhere}") as refused:
                 async with open_client("m", [url], retry_timeout=0.1) as client:
                     await client.chat(ASK, ONE)
-            assert of == "chat" or "--follow-redirects" in str(refused.value.fix)
+            assert of == "chat" or "address that it redirects to" in str(refused.value.fix)
             assert other.requests == []
-
-    asyncio.run(inside())
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_another_host_gets_the_dialogue_but_not_the_key_if_that_is_allowed(
-    status: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SWEET_AGENT_API_KEY", "kQ7-vvw93-hidden")
-
-    async def inside() -> None:
-        async with raw() as (other, elsewhere), raw() as (server, url):
-            server.chat = redirect(f"{elsewhere}/chat/completions", status)
-            async with open_client("m", [url], retry_timeout=0.1, follow_redirects=True) as client:
-                assert (await client.chat(ASK, ONE)).replies[0].text == "It is 5."
-            assert other.asked == 1
-            assert b"kQ7" in server.requests[-1]
-            assert b"kQ7" not in b"".join(other.requests)
 
     asyncio.run(inside())
 
@@ -413,10 +386,9 @@ def test_another_host_gets_the_dialogue_but_not_the_key_if_that_is_allowed(
     ["file:///etc/passwd", "http://user:word@127.0.0.1:1/", "//[", "http://127.0.0.1:99999/", "\xff\xfe", ""],
 )
 def test_a_redirect_to_what_is_no_address_fails_the_request(location: str) -> None:
-    for follow in (False, True):
-        outcome, server = ask(redirect(location), follow_redirects=follow)
-        assert isinstance(outcome, RequestFailed | ServerError)
-        assert server.asked < 20
+    outcome, server = ask(redirect(location))
+    assert isinstance(outcome, RequestFailed | ServerError)
+    assert server.asked < 20
 
 
 def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever() -> None:

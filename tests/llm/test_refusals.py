@@ -16,7 +16,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.tasks.base import Message
-from tests.llm.test_remote import Server, error, run
+from tests.llm.test_remote import Server, error, good, run
 from tests.stages.chat_server import ChatServer
 from tests.stages.heard import Heard
 
@@ -153,6 +153,20 @@ def test_several_replies_are_asked_for_one_by_one() -> None:
     assert (answer.prompt_tokens, answer.completion_tokens) == (21, 90)
     assert sorted(body["seed"] for body in server.asked[-3:]) == [5, 6, 7]
     assert all("n" not in body for body in server.asked[-3:])
+
+
+@pytest.mark.parametrize("other", [{"choices": 5}, {"choices": [5]}, [], {"choices": []}, {"usage": 3}])
+def test_a_malformed_answer_among_several_fails_the_request(other: object) -> None:
+    def answer(body: dict[str, Any]) -> Response:
+        if body.get("n", 1) != 1:
+            return unsupported_value("n", str(body["n"]))
+        return JSONResponse(other) if body["seed"] == 6 else good(body)
+
+    async def work(client: RemoteClient) -> None:
+        with pytest.raises(RequestFailed, match="The server"):
+            await ask(client, 1, n=3)
+
+    run(work, Server(*[answer] * 99))
 
 
 def test_other_refusals_still_fail() -> None:

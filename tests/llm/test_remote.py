@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -17,7 +16,6 @@ from starlette.routing import Route
 
 from sweet.errors import ServerError, UsageError
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
-from sweet.llm.concurrency import MIN_LATENCY_SAMPLES
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.remote import RemoteClient
@@ -403,52 +401,3 @@ def test_invalid_addresses(text: str) -> None:
 def test_loopback_addresses() -> None:
     assert all(map(is_loopback, ["http://127.0.0.5:1", "http://[::1]:1", "http://localhost/v1"]))
     assert not any(map(is_loopback, ["http://example.org", "http://10.0.0.1", "https://localhost.example.org"]))
-
-
-def test_a_slow_request_is_hedged_and_the_first_response_counts() -> None:
-    async def lost(_body: dict[str, Any]) -> Response:
-        await asyncio.sleep(20)
-        return error(500, "too late")
-
-    server = Server(lost)
-
-    async def work(client: RemoteClient) -> float:
-        for _ in range(MIN_LATENCY_SAMPLES):
-            await client.limiter.acquire()
-            client.limiter.on_success(0.01)
-        began = time.monotonic()
-        assert (await client.chat(ASK, ONE)).replies[0].text == "It is 5."
-        assert (await client.chat(ASK, ONE)).retries == 0
-        assert client.limiter.in_flight == 0
-        return time.monotonic() - began
-
-    assert run(work, server) < 10
-    assert len(server.asked) == 3
-    assert server.asked[0] == server.asked[1], "the same request, with the same seed"
-
-
-def test_a_hedged_request_that_fails_twice_is_one_failure() -> None:
-    both = asyncio.Event()
-
-    async def lost(_body: dict[str, Any]) -> Response:
-        if len(server.asked) == 2:
-            both.set()
-        await both.wait()
-        return error(503, "going down")
-
-    server = Server(lost, lost)
-    complaints: list[dict[str, Any]] = []
-
-    async def work(client: RemoteClient) -> int:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        for _ in range(MIN_LATENCY_SAMPLES):
-            await client.limiter.acquire()
-            client.limiter.on_success(0.01)
-        retries = (await client.chat(ASK, ONE)).retries
-        gc.collect()
-        await asyncio.sleep(0)
-        return retries
-
-    assert run(work, server) == 1
-    assert len(server.asked) == 3
-    assert complaints == []

@@ -25,7 +25,7 @@ from sweet.tasks.markers import ANSWER_MARKER, OUTPUT_MARKER, read_move
 PIECES = st.sampled_from(
     [
         *(mark for marks in ALL_MARKS for mark in (marks.opening, marks.closing, marks.forced)),
-        *("analysis", "assistantfinal", "<|end|>", "<thi", "\n", " ", "`", '"', "It is 5.", "é🙂"),
+        *("<|end|>", "<thi", "\n", " ", "`", '"', "It is 5.", "é🙂"),
         *(ANSWER_MARKER, OUTPUT_MARKER),
     ]
 )
@@ -86,7 +86,6 @@ def test_a_marker_in_a_thought_is_not_read(marks: Marks, inside: str, said: str,
         ),
         ("<|channel|>analysis<|message|>hm", None, "hm", ""),
         ("<|channel|>final<|message|>What?", None, "", "What?"),
-        ("analysisWe ask.assistantfinalWhat?", None, "We ask.", "What?"),
         ("analysis of the fee: what is it?", None, None, "analysis of the fee: what is it?"),
         ("What is </ think>?", None, None, "What is </ think>?"),
     ],

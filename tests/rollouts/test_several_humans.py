@@ -50,10 +50,10 @@ def test_invalid_humans(sim: Any) -> None:
 
 
 def test_tasks_are_spread_evenly_and_keep_their_human(run: Run) -> None:
-    result = run_rollout(run, config(persona=["plain", "terse", "slips"]), Silent())
+    result = run_rollout(run, config(persona=["plain", "terse", "unsure"]), Silent())
     found = rows(run)
     humans = {task.id: {row["human"] for row in found if row["task"]["id"] == task.id} for task in STORED}
-    names = ["scripted", "scripted:terse", "scripted:slips"]
+    names = ["scripted", "scripted:terse", "scripted:unsure"]
     assert humans == {task.id: {names[place % 3]} for place, task in enumerate(STORED)}
     counted = result.metrics.as_json()["humans"]
     assert {name: one["dialogues"] for name, one in counted.items()} == dict.fromkeys(names, TASKS * SAMPLES // 3)
@@ -64,7 +64,7 @@ def test_tasks_are_spread_evenly_and_keep_their_human(run: Run) -> None:
     path = run.file(run.artifact("rollouts-1"))
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:5]))
-    resumed = run_rollout(run, config(persona=["plain", "terse", "slips"]), Silent())
+    resumed = run_rollout(run, config(persona=["plain", "terse", "unsure"]), Silent())
     assert resumed.artifacts[0].id == "rollouts-1"
     assert {row["id"]: row["human"] for row in rows(run)} == {row["id"]: row["human"] for row in found}
     assert resumed.metrics.as_json()["humans"] == counted
@@ -127,9 +127,9 @@ def test_another_text_of_a_persona_is_another_rollout(run: Run, tmp_path: Path) 
         sides = config(sim="ada", sim_url=[url], persona_file=file, num_tasks=2, samples=1)
         run_rollout(run, sides, Silent())
         assert {row["human"] for row in rows(run)} == {"ada:mine"}
-        file.write_text(f'mine = """\n{packaged()["slips"].text}\n"""\n')
+        file.write_text(f'mine = """\n{packaged()["unsure"].text}\n"""\n')
         run_rollout(run, sides, Silent())
-        assert {text_in(prompt) for prompt in ada.asked} == {text, packaged()["slips"].text}
+        assert {text_in(prompt) for prompt in ada.asked} == {text, packaged()["unsure"].text}
     manifest = run.manifest()
     first, second = (manifest.artifact(f"rollouts-{number}") for number in (1, 2))
     assert first is not None

@@ -212,8 +212,6 @@ class Person:
 class RecordedAgent:
     """An agent whose completions are recorded and played back (implements `sweet.llm.base.ChatClient`)."""
 
-    limiter = None
-
     def __init__(self, saved: Saved, inner: ChatClient | Person, model: str) -> None:
         self.saved, self.inner, self.model = saved, inner, model
 

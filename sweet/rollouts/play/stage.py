@@ -137,7 +137,7 @@ async def _play(
     async with AsyncExitStack() as stack:
         agent = renderer = None
         if config.as_ == "human":
-            agent = await open_agent(kind, dialogues.config, frame.client, frame, stack)
+            agent = await open_agent(kind, dialogues.config, frame.client, stack)
             humans, other = {}, agent.model
             if kind.visual:
                 renderer = await stack.enter_async_context(open_pages(folder, rendering, frame))
