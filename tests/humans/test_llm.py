@@ -20,7 +20,6 @@ class Speaker:
     """A chat client that always returns the same text and records its requests."""
 
     model = "speaker"
-    limiter = None
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -39,7 +39,6 @@ class CompliantModel:
     """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human."""
 
     model = "compliant"
-    limiter = None
     context = None
 
     def __init__(self, kind: TaskKind) -> None:

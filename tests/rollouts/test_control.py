@@ -37,7 +37,6 @@ class Agent:
     """An agent whose replies a test decides, by the dialogue."""
 
     model = "agent"
-    limiter = None
 
     def __init__(self, say: Say) -> None:
         self.say = say

@@ -36,7 +36,6 @@ class Lines:
     """An agent that says the given lines, one a turn, and keeps what it was asked."""
 
     model = "lines"
-    limiter = None
 
     def __init__(self, *lines: str | Exception) -> None:
         self.lines = list(lines)

@@ -45,7 +45,6 @@ class Thinker:
     """An agent whose raw replies are separated as those of a server; keeps what it read and what it was asked."""
 
     model = "thinker"
-    limiter = None
 
     def __init__(self, *replies: str | Reply) -> None:
         self.replies = list(replies)
