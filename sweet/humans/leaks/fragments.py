@@ -12,8 +12,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweet.humans.leaks.expressions import KEYWORDS
-from sweet.humans.leaks.grammar import Form, Parser
+from sweet.humans.leaks.grammar import KEYWORDS, Form, Parser
 from sweet.humans.leaks.tokens import END, Token, tokens_of
 from sweet.humans.leaks.tree import NAME, Node, node
 from sweet.humans.leaks.variants import variants_of

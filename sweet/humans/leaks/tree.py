@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,11 @@ _NEGATED = {
     "and": "or",
     "or": "and",
 }
+
+
+_PREFIXED = re.compile(r"([A-Za-z]*)(\"\"\"|'''|\"|')")
+_FILLED = re.compile(r"\{[^{}]*\}")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +154,49 @@ def conditional(condition: Node, then: Node, otherwise: Node) -> Node:
     """Return `then if condition else otherwise`."""
     decided, exchanged = branch(condition)
     return node("conditional", [decided, *((otherwise, then) if exchanged else (then, otherwise))], own=0)
+
+
+def assignment(target: Node, value: Node) -> Node:
+    """Return the node of `target = value`. A literal for a name is a fact, and counts 1."""
+    constant = value.kind in ("literal", "facts") or (value.kind == "negative" and value.children[0].kind == "literal")
+    if constant and target.kind in ("name", "tuple"):
+        return Node("fact", node("assign", [target, value]).key, 1, value.informative)
+    return node("assign", [target, value])
+
+
+def called(function: Node, name: str, arguments: Sequence[Node]) -> Node:
+    """Return the node of a call; `name` is that of the function, if it is a name."""
+    if function.kind == "name":
+        builtin = name if name in BUILTINS else ""
+        if builtin in ("min", "max"):
+            arguments = sorted(arguments, key=lambda argument: argument.key)
+        return node("call", arguments, leaf=builtin, own=2)
+    return node("call", [function, *arguments])
+
+
+def number_of(text: str) -> str:
+    """Return the canonical spelling of a number: equal values have one."""
+    plain = text.replace("_", "").lower()
+    try:
+        if plain[:2] in ("0x", "0b", "0o"):
+            return f"n{int(plain, 0)}"
+        value = float(plain)
+    except ValueError:
+        return f"n{plain}"
+    return f"n{int(value)}" if value.is_integer() and abs(value) < 1e15 else f"n{value!r}"
+
+
+def string_of(text: str) -> tuple[str, bool]:
+    """Return the value of a string with single blanks for all white space, and whether it has places to fill in."""
+    match = _PREFIXED.match(text)
+    if match is None:
+        return text, False
+    quotes = match.group(2)
+    inside = text[match.end() : -len(quotes)]
+    if "f" in match.group(1).lower():
+        return " ".join(_FILLED.sub("{}", _ESCAPED.sub(_character, inside)).split()), True
+    return " ".join(_ESCAPED.sub(_character, inside).split()), False
+
+
+def _character(match: re.Match[str]) -> str:
+    return " " if match.group(1) in "nrt\n" else match.group(1)
