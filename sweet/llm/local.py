@@ -73,7 +73,7 @@ class LocalServing:
 
     Attributes:
         engine: the engine that the user requested.
-        device: where the embedded engine runs; vllm runs where its build does.
+        device: where the embedded engine runs; `cpu` is no vllm, unless it is requested.
         options: the user's options for vllm, passed unchanged.
         logs: prefix of the paths of vllm's logs; the role and `.log` are appended.
         startup_timeout: seconds that a server may take to become ready.
