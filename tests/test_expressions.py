@@ -71,7 +71,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
-    "results/citation.py": "single characters",
+    "results/pages.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
     "render/assets.py": "the whole of an address, in test_addresses below",

@@ -19,9 +19,8 @@ from sweet.errors import UsageError
 from sweet.installation import VERSION
 from sweet.publishing.dataset import WrittenData, public_name
 from sweet.publishing.hub import check_name
-from sweet.results.citation import PAPER, p_value_text, trained_on
 from sweet.results.facts import ComparisonFact, Report, ScoresFact, number
-from sweet.results.pages import code, markdown
+from sweet.results.pages import change, change_bounds, code, markdown, resource, trained_on
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
@@ -75,7 +74,6 @@ def model_card(name: str, trained: Trained, license: str | None, manifest: Manif
         results=results,
         compared=compared,
         seen=list(dict.fromkeys(map(trained_on, results))),
-        p_value_text=p_value_text,
         not_shown=not_shown(results, compared, manifest),
     )
 
@@ -144,7 +142,7 @@ def _of_model(name: str, trained: Trained, license: str | None, manifest: Manife
         "license": license,
         "report": report,
         "task": Markup(shlex.quote(printable_line(report.task))),
-        "paper": Markup(PAPER),
+        "paper": Markup(resource("paper.bib").strip()),
     }
 
 
@@ -187,10 +185,10 @@ def not_shown(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact],
         found.append("It was not compared with the model that it was trained from, on the same tasks.")
     for one in compared:
         found += [
-            f"The difference from the model that it was trained from in {code(metric_name(measure.name))} may be "
-            f"zero: {measure.difference_text} {measure.bounds_text}."
-            for measure in one.measures
-            if measure.low <= 0 <= measure.high
+            f"The difference from the model that it was trained from in {code(metric_name(name))} may be "
+            f"zero: {change(figure)} {change_bounds(figure)}."
+            for name, figure in one.figures.items()
+            if figure.difference.ci_low <= 0 <= figure.difference.ci_high
         ]
         found += [f"The comparison has a caveat: {code(warning)}" for warning in one.warnings]
     humans = dict.fromkeys(result.sim for result in results)

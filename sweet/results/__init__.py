@@ -3,10 +3,10 @@
 The facts and the pages are imported when they are needed:
 
     facts           the types of the facts about a run, which `--json` prints; collect makes them, from
-                    lineage_facts, evaluation_facts, training_facts, dialogue_facts and row_reader
+                    lineage_facts, evaluation_facts, training_facts and row_reader
     pages           pages and Markdown texts from the templates in `templates/`
-    charts          charts as SVG; scales, lineage_graph
-    report_page     a run's report; citation is its last section
+    charts          charts as SVG; scales
+    report_page     a run's report
     dialogues_page  the page of dialogues; dialogue draws one, screenshots its pictures
     study_page      a study's results; study_facts has their tables and series, study_names the words
 """
@@ -26,5 +26,3 @@ class ReportConfig(StageConfig):
     """Write the page to this file; default: report.html in the run, unless --markdown or --json is given."""
     markdown: bool = False
     """Print a short report for a pull request."""
-    examples: bool = True
-    """Include some dialogues in the page."""

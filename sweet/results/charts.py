@@ -1,9 +1,9 @@
 """Charts as SVG, readable without a script.
 
 All charts have the same frame, a few hundred units wide, and are shown at about this size, so that their text is as
-large as the page's, also on a phone; a wide page shows several side by side. The values of a mark are in its `<title>`,
-and for charts with few marks in a table below. Series differ in colour and in dash; both are classes, which the page's
-style sheet defines (a policy by hashes forbids style attributes). Titles and names of series may be untrusted text.
+large as the page's, also on a phone; a wide page shows several side by side. The values of a mark are in its `<title>`.
+Series differ in colour and in dash; both are classes, which the page's style sheet defines (a policy by hashes forbids
+style attributes). Titles and names of series may be untrusted text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sweet.results.facts import Bin, Point, Rate, Series, TurnAdvantage
+from sweet.results.facts import Point, Rate, Series
 from sweet.results.pages import line
 from sweet.results.scales import Scale, labels, short, ticks
 from sweet.units import is_share, plain_bounds, rate
@@ -44,18 +44,12 @@ MOST_BANDS = 4
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart.
-
-    Attributes:
-        content: SVG.
-        under: HTML that stands below it on a page.
-    """
+    """A chart; `content` is SVG."""
 
     title: str
     width: float
     height: float
     content: str
-    under: str = ""
 
     def __html__(self) -> str:
         """Return the figure of a page."""
@@ -63,7 +57,7 @@ class Drawing:
         return (
             f'<figure class="chart"><figcaption>{name}</figcaption>'
             f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="img" aria-label="{name}">{self.content}</svg>'
-            f"{self.under}</figure>\n"
+            "</figure>\n"
         )
 
     def placed(self, x: float, y: float, width: float) -> str:
@@ -186,84 +180,8 @@ def _point(name: str, point: Point, *, share: bool) -> str:
     return f"{name} at {short(point.x)}: {rate(point.y, point.low, point.high) if share else value}".rstrip()
 
 
-def bins(title: str, name: str, drawn: Sequence[Bin]) -> Drawing:
-    """Draw a rate with its interval for each bin, and the sizes of the bins."""
-    reach = [value for one in drawn for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
-    up = Axis.up(reach, (0.0, 1.0))
-    places = _columns(len(drawn))
-    parts = [
-        _level(up.named(share=is_share(*reach))),
-        _along(name, [(x, span(one)) for x, one in zip(places, drawn, strict=True)]),
-    ]
-    for x, one in zip(places, drawn, strict=True):
-        label = f"{span(one)} {name}: {one.rate.text}, n = {one.n:,}"
-        bar = ""
-        if one.rate.low is not None and one.rate.high is not None:
-            bar = _upright(x, up.scale(one.rate.low), up.scale(one.rate.high), "whisker s0")
-        dot = f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.rate.mean):.1f}" r="4"/>'
-        parts.append(f"<g><title>{line(label)}</title>{bar}{dot}</g>")
-    parts.append(_counts([(x, one.n) for x, one in zip(places, drawn, strict=True)]))
-    rows = [[span(one), f"{one.n:,}", one.rate.value_text, one.rate.bounds_text] for one in drawn]
-    under = numbers([name, "n", drawn[0].rate.name, "95 % interval"], rows)
-    return Drawing(title, WIDTH, HEIGHT, "".join(parts), under)
-
-
 def _upright(x: float, low: float, high: float, classes: str) -> str:
     return f'<line class="{classes}" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-
-
-def _counts(counts: Sequence[tuple[float, int]]) -> str:
-    """Draw the number of dialogues above each mark."""
-    name = f'<text class="y" x="{LEFT - 6}" y="{TOP - 9}">n</text>'
-    return name + "".join(f'<text class="n" x="{x:.1f}" y="{TOP - 9}">{count}</text>' for x, count in counts)
-
-
-def span(one: Bin) -> str:
-    """Return the range of a bin: `3` · `12–17` · `0.58–0.62`."""
-    if one.low == one.high:
-        return short(one.low)
-    for digits in (2, 3, 4):
-        low, high = (short(value) if value == int(value) else f"{value:.{digits}g}" for value in (one.low, one.high))
-        if low != high:
-            break
-    return f"{low}–{high}"
-
-
-def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> Drawing:
-    """Draw the advantages of each turn.
-
-    A box reaches from the first to the third quartile, with a line at the median, a dot at the mean, and a diamond at
-    the mean of the replies that were given.
-    """
-    reach = [value for one in turns for value in (one.lower, one.upper, one.mean, one.taken) if value is not None]
-    up = Axis.up([*reach, 0.0])
-    places = _columns(len(turns))
-    zero = up.scale(0.0)
-    parts = [
-        _level(up.named(share=False)),
-        _along("turn", [(x, str(one.turn)) for x, one in zip(places, turns, strict=True)]),
-    ]
-    parts.append(f'<line class="zero-line" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{zero:.1f}" y2="{zero:.1f}"/>')
-    half = min(12.0, (WIDTH - LEFT - RIGHT) / max(len(turns), 1) * 0.3)
-    for x, one in zip(places, turns, strict=True):
-        top, foot, middle = (up.scale(value) for value in (one.upper, one.lower, one.median))
-        label = (
-            f"turn {one.turn}: mean {one.mean:+.3f}, quartiles {one.lower:+.3f}, {one.median:+.3f}, {one.upper:+.3f}"
-        )
-        parts.append(
-            f"<g><title>{line(label)}</title>"
-            f'<rect class="box s0" x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{foot - top:.1f}"/>'
-            f'<line class="median s0" x1="{x - half:.1f}" x2="{x + half:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
-            f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.mean):.1f}" r="3"/>'
-        )
-        if one.taken is not None:
-            parts.append(_diamond(x, up.scale(one.taken), "s1"))
-        parts.append("</g>")
-    parts.append(_counts([(x, one.candidates) for x, one in zip(places, turns, strict=True)]))
-    keys = [(_key_dot("s0"), f"candidates: quartiles, median, mean ({unit})")]
-    if any(one.taken is not None for one in turns):
-        keys.append((_diamond(8, 0, "s1"), "mean of the replies that were given"))
-    return _with_legend(title, parts, keys)
 
 
 def _diamond(x: float, y: float, classes: str) -> str:
@@ -353,21 +271,6 @@ def _small(content: str) -> Markup:
         f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
         f'height="{SMALL_HEIGHT}" aria-hidden="true">{content}</svg>'
     )
-
-
-def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return the numbers of a chart as a collapsed table, whose first column has the names."""
-    head = "".join(f'<th scope="col">{line(name)}</th>' for name in header)
-    body = "".join("<tr>" + "".join(f"<td>{line(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<details class="numbers"><summary>numbers</summary><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></details>"
-    )
-
-
-def _columns(count: int) -> list[float]:
-    width = (WIDTH - LEFT - RIGHT) / max(count, 1)
-    return [LEFT + width * (index + 0.5) for index in range(count)]
 
 
 def _level(named: Sequence[tuple[float, str]]) -> str:

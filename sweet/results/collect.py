@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweet.errors import InputError, SweetError
+from sweet.installation import VERSION
 from sweet.regular import check_any
-from sweet.results import citation, dialogue_facts, evaluation_facts, row_reader
+from sweet.results import evaluation_facts, pages, row_reader
 from sweet.results.facts import (
-    AdvantagesFact,
     ComparisonFact,
     DialoguesFact,
     Headline,
     Rate,
     Report,
-    Sample,
     ScoresFact,
     words,
 )
-from sweet.results.lineage_facts import Names, artifact_facts, attempt_fact, links, method
+from sweet.results.lineage_facts import Names, artifact_facts, attempt_fact, method
 from sweet.results.training_facts import trainings
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
@@ -40,10 +39,6 @@ def collect(run: Run) -> Report:
     return _Collection(run).report()
 
 
-_ScoredRollouts = dict[str, tuple[dialogue_facts.ScoredDialogues, str | None]]
-"""The dialogues of each rollouts artifact, with the id of the scores that contain their rewards."""
-
-
 class _Collection:
     """Collects one report. Rows of scores are cached, because several facts are made of them."""
 
@@ -53,7 +48,6 @@ class _Collection:
         self.names = Names(self.manifest)
         self.problems: list[str] = []
         self.kind = self._kind()
-        self.rule = None if self.kind is None else self.kind.rewards
         self.record = None if self.kind is None else TrainingRecord(self.kind)
         self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
         self._scores: dict[str, row_reader.Scores] = {}
@@ -72,32 +66,30 @@ class _Collection:
             self._check(artifact)
         results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
         comparisons = list(self._comparisons())
-        ranked = {artifact.id: self._ranked(artifact) for artifact in self._existing("candidates")}
-        rollouts = {artifact.id: artifact for artifact in self._existing("rollouts")}
-        played = {id: self._with_scores(artifact) for id, artifact in rollouts.items()}
         ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
-        headline = _headline(results, comparisons)
         report = Report(
             run=self.run.path.absolute().name,
             task=manifest.task,
             created=manifest.created,
             ended=max(ended, default=None),
-            versions=citation.versions([words(attempt.environment.get("sweet")) for attempt in manifest.attempts]),
+            versions=sorted({words(one.environment.get("sweet")) for one in manifest.attempts} - {""}) or [VERSION],
             method=method(manifest),
-            headline=headline,
+            headline=_headline(results, comparisons),
             artifacts=list(self.artifacts.values()),
-            links=list(links(manifest, self.names)),
             attempts=[attempt_fact(attempt, self.names) for attempt in manifest.attempts],
             results=results,
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
-            dialogues=[self._dialogues(rollouts[id], *one) for id, one in played.items()],
-            advantages=[self._advantages(id, one) for id, one in ranked.items()],
-            samples=list(self._samples(headline, played, ranked)),
+            dialogues=[self._dialogues(artifact) for artifact in self._existing("rollouts")],
+            advantages=[
+                row_reader.advantages(self.run.file(one), one.id, self._root(one), self.problems)
+                for one in self._existing("candidates")
+            ],
             spent=self._spent(),
             problems=self.problems,
         )
-        return report.model_copy(update={"citation": citation.paragraph(report), "bibtex": citation.bibtex(report)})
+        cited = "" if report.headline is None else pages.plain("citation.j2", report=report)
+        return report.model_copy(update={"citation": cited, "bibtex": pages.plain("citation.bib.j2", report=report)})
 
     def _spent(self) -> Spending | None:
         try:
@@ -126,9 +118,9 @@ class _Collection:
         """Return the artifacts of a kind whose files can be read, in the manifest's order."""
         return [one for one in self.manifest.artifacts if one.kind == kind and one.id not in self._unreadable]
 
-    def _root(self, artifact: Artifact | None) -> str | None:
+    def _root(self, artifact: Artifact) -> str | None:
         """Return the id of the rollouts that an artifact was made from."""
-        rollouts = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
+        rollouts = input_of(self.manifest, artifact, "rollouts")
         return None if rollouts is None else rollouts.id
 
     def _rows_of(self, scores: Artifact) -> row_reader.Scores:
@@ -151,9 +143,9 @@ class _Collection:
             del rates[REWARD]  # a metric of the kind covers it
         update = {
             "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
-            "trajectories": len(rows.by_id),
+            "trajectories": rows.outcomes.total(),
             "tasks": len(values.ids.keys() | values.invalid),
-            "outcomes": dialogue_facts.outcomes(rows.by_id),
+            "outcomes": row_reader.falling(rows.outcomes),
         }
         return fact.model_copy(update=update)
 
@@ -176,56 +168,20 @@ class _Collection:
             else:
                 yield from () if found is None else (found,)
 
-    def _with_scores(self, rollouts: Artifact) -> tuple[dialogue_facts.ScoredDialogues, str | None]:
-        """Return the dialogues of an artifact, and the newest scores that were made from them."""
+    def _dialogues(self, rollouts: Artifact) -> DialoguesFact:
         evaluations = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
         scores = evaluations[-1] if evaluations else None
-        read = row_reader.dialogues(self.run.file(rollouts), self.problems)
-        scored = {} if scores is None else self._rows_of(scores).by_id
-        return dialogue_facts.ScoredDialogues(read, scored), scores.id if scores else None
-
-    def _dialogues(
-        self, rollouts: Artifact, played: dialogue_facts.ScoredDialogues, scores: str | None
-    ) -> DialoguesFact:
+        played = row_reader.dialogues(self.run.file(rollouts), self.problems)
         return DialoguesFact(
             rollouts=rollouts.id,
-            scores=scores,
+            scores=scores.id if scores else None,
             agent=self.names.agent(rollouts),
             dataset=self.names.dataset(rollouts),
-            count=len(played.dialogues),
-            measure=dialogue_facts.measure(self.rule),
-            ends=dialogue_facts.ends(played.dialogues),
-            human_faults=dialogue_facts.human_faults(played.dialogues),
-            outcomes=dialogue_facts.outcomes(played.scores),
-            by=dialogue_facts.success_by(played, self.rule),
+            count=played.ends.total(),
+            ends=row_reader.falling(played.ends),
+            human_faults=row_reader.falling(played.human_faults),
+            outcomes={} if scores is None else row_reader.falling(self._rows_of(scores).outcomes),
         )
-
-    def _ranked(self, candidates: Artifact) -> row_reader.Ranked:
-        return row_reader.ranked(self.run.file(candidates), self.problems)
-
-    def _advantages(self, id: str, ranked: row_reader.Ranked) -> AdvantagesFact:
-        return AdvantagesFact(
-            candidates=id,
-            rollouts=self._root(self.manifest.artifact(id)),
-            unit=dialogue_facts.unit(ranked),
-            turns=dialogue_facts.by_turn(ranked),
-        )
-
-    def _samples(
-        self, headline: Headline | None, played: _ScoredRollouts, ranked: dict[str, row_reader.Ranked]
-    ) -> Iterator[Sample]:
-        """Choose samples of the headline's dialogues (else the newest), and of ranked dialogues."""
-        scores = self.manifest.artifact(headline.scores) if headline else None
-        about = self._root(scores) if scores else None
-        judged: dict[str | None, set[str]] = {}
-        for id, found in ranked.items():
-            judged.setdefault(self._root(self.manifest.artifact(id)), set()).update(found.trajectories)
-        first = about if about in played else next(reversed(played), None)
-        for id in sorted(played, key=lambda one: one != first):
-            if id == first:
-                yield from dialogue_facts.samples(id, played[id][0], judged.get(id, ()))
-            elif id in judged:
-                yield from dialogue_facts.ranked_samples(id, played[id][0], judged[id])
 
 
 def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:

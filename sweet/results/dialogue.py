@@ -25,13 +25,11 @@ def dialogue(
     options: DisplayOptions,
     *,
     pictures: HtmlScreenshots | None = None,
-    title: str = "",
 ) -> Markup:
     """Return one dialogue as a collapsed element: a line of facts, and below it the whole dialogue.
 
     Args:
         pictures: the pictures of the HTML page, if the dialogue is about pages.
-        title: shown before its id.
     """
 
     def prose(content: str, *, whole: bool = False) -> list[Fragment]:
@@ -39,7 +37,6 @@ def dialogue(
 
     return fragment(
         "dialogue.html.j2",
-        title=title,
         summary=summary,
         record=record,
         trajectory=record.trajectory,

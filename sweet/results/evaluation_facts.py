@@ -11,7 +11,6 @@ from sweet.results.facts import (
     ComparisonFact,
     CurveFact,
     HumanFact,
-    Measure,
     Point,
     Rate,
     ScoresFact,
@@ -25,7 +24,6 @@ from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfairness
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
-from sweet.scoring.results.metrics import ComparedMetric
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
@@ -164,27 +162,10 @@ def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Valu
     shared = shared_tasks(*values)
     if not shared:
         return None
-    figures = distinct(pair_figures(*values))
     return ComparisonFact(
         before=before.scores.id,
         after=after.scores.id,
         tasks=len(shared),
-        measures=[_measure(name, figure) for name, figure in figures.items()],
+        figures=distinct(pair_figures(*values)),
         warnings=[caveat.text for caveat in unfairness(before, after, values, shared)],
-    )
-
-
-def _measure(name: str, figure: ComparedMetric) -> Measure:
-    return Measure(
-        name=name,
-        before=figure.a.value,
-        after=figure.b.value,
-        difference=figure.difference.value,
-        low=figure.difference.ci_low,
-        high=figure.difference.ci_high,
-        p_value=figure.p_value,
-        test=figure.test,
-        wins=figure.wins,
-        losses=figure.losses,
-        ties=figure.ties,
     )

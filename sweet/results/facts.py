@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.inspection.status import ArtifactStatus
 from sweet.json_value import JsonValue
+from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.prices import Spending
 from sweet.stages.record import Flat, Record
 from sweet.units import rate_bounds, rate_value
@@ -62,14 +63,6 @@ class ArtifactFact(ArtifactStatus):
     """One artifact: the fields of `sweet status`, and its sha256."""
 
     sha256: str | None
-
-
-class Link(_Fact):
-    """One artifact was made from another; if `played`, the source is the actor that played the target's dialogues."""
-
-    source: str
-    target: str
-    played: bool = False
 
 
 class AttemptFact(_Fact):
@@ -155,73 +148,16 @@ class ScoresFact(_Fact):
     """Share of the tasks on which this run's reward is higher than the reward of `against`."""
 
 
-class Measure(_Fact):
-    """The paired difference of a metric by task, after minus before, as in `sweet compare`."""
-
-    name: str
-    before: float
-    after: float
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    test: str
-    """The test of the p-value: mcnemar or permutation."""
-    wins: int
-    losses: int
-    ties: int
-
-    @property
-    def before_text(self) -> str:
-        return rate_value(self.before, self.after, self.difference)
-
-    @property
-    def after_text(self) -> str:
-        return rate_value(self.after, self.before, self.difference)
-
-    @property
-    def difference_text(self) -> str:
-        """The difference, without its interval."""
-        return rate_value(self.difference, self.before, self.after, signed=True)
-
-    @property
-    def bounds_text(self) -> str:
-        """The interval of the difference."""
-        return rate_bounds(self.difference, self.low, self.high, self.before, self.after, signed=True)
-
-
 class ComparisonFact(_Fact):
     """The trained actor and the agent it was trained from, on the tasks that both played."""
 
     before: str
     after: str
     tasks: int
-    measures: list[Measure]
+    figures: dict[str, ComparedMetric]
+    """The paired metrics, A before and B after the training, as in `sweet compare`."""
     warnings: list[str]
     """Reasons why the comparison is unfair, in sentences."""
-
-
-class Bin(_Fact):
-    """The dialogues whose value is between `low` and `high`, both included, and their success rate."""
-
-    low: float
-    high: float
-    n: int
-    rate: Rate
-
-
-class Binned(_Fact):
-    by: str
-    """turns, tokens or seconds."""
-    bins: list[Bin]
-
-
-class Sample(_Fact):
-    """A dialogue to show."""
-
-    rollouts: str
-    id: str
-    why: list[str]
 
 
 class DialoguesFact(_Fact):
@@ -229,16 +165,13 @@ class DialoguesFact(_Fact):
 
     rollouts: str
     scores: str | None
-    """The id of the scores that contain the rewards."""
+    """The id of the newest scores of them."""
     agent: str
     dataset: str
     count: int
-    measure: str
-    """The measure of the rates by turns, tokens and seconds: success, or reward if no task can be solved."""
     ends: dict[str, int]
     human_faults: dict[str, int]
     outcomes: dict[str, int]
-    by: list[Binned]
 
 
 class TurnAdvantage(_Fact):
@@ -335,14 +268,12 @@ class Report(_Fact):
     method: str
     headline: Headline | None
     artifacts: list[ArtifactFact]
-    links: list[Link]
     attempts: list[AttemptFact]
     results: list[ScoresFact]
     comparisons: list[ComparisonFact]
     training: list[TrainingFact]
     dialogues: list[DialoguesFact]
     advantages: list[AdvantagesFact]
-    samples: list[Sample]
     spent: Spending | None = None
     """The tokens of all attempts, and their cost; None where they cannot be read."""
     citation: str = ""
@@ -350,6 +281,11 @@ class Report(_Fact):
     bibtex: str = ""
     problems: list[str] = Field(default_factory=list)
     """Descriptions of what is damaged, missing or omitted."""
+
+    @property
+    def day(self) -> date:
+        """The day on which the last attempt ended."""
+        return (self.ended or self.created).date()
 
     def result(self, id: str) -> ScoresFact | None:
         return next((result for result in self.results if result.id == id), None)

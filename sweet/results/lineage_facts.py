@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sweet.inspection.status import report as status
 from sweet.json_value import JsonValue
-from sweet.results.facts import ArtifactFact, AttemptFact, Link, words
+from sweet.results.facts import ArtifactFact, AttemptFact, words
 from sweet.runs.commands import command_of, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
@@ -59,17 +59,6 @@ def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
     return [
         ArtifactFact(**one.model_dump(), sha256=digests[one.id]) for one in status(run).artifacts if one.id in digests
     ]
-
-
-def links(manifest: Manifest, names: Names) -> Iterator[Link]:
-    """Yield the links from inputs to artifacts, and from actors to their rollouts. Missing inputs are omitted."""
-    for artifact in manifest.artifacts:
-        for ref in artifact.inputs:
-            if manifest.artifact(ref.id) is not None:
-                yield Link(source=ref.id, target=artifact.id)
-        actor = names.actor(artifact) if artifact.kind == "rollouts" else None
-        if actor is not None:
-            yield Link(source=actor.id, target=artifact.id, played=True)
 
 
 def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:

@@ -15,6 +15,7 @@ import base64
 import errno
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache
@@ -29,9 +30,11 @@ from sweet import units
 from sweet.errors import UsageError
 from sweet.files import replacing
 from sweet.json_value import JsonValue
-from sweet.results.facts import Measure, Rate
+from sweet.results.facts import Rate, ScoresFact
 from sweet.results.scales import minus
+from sweet.scoring.results.metrics import ComparedMetric
 from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.scoring.results.trained_on import in_words
 from sweet.view import safe_markdown
 from sweet.view.text import printable, printable_line
 
@@ -83,14 +86,34 @@ def _rate(rate: Rate) -> str:
     return rate.text
 
 
-def _difference(measure: Measure) -> str:
-    return f"{measure.difference_text} {measure.bounds_text}"
+def change(figure: ComparedMetric) -> str:
+    return units.rate_value(figure.difference.value, figure.a.value, figure.b.value, signed=True)
+
+
+def change_bounds(figure: ComparedMetric) -> str:
+    found = figure.difference
+    return units.rate_bounds(found.value, found.ci_low, found.ci_high, figure.a.value, figure.b.value, signed=True)
+
+
+def _p_equals(p_value: float) -> str:
+    """Return `p = 0.15` or `p < 0.001`."""
+    shown = p_in_words(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def trained_on(result: ScoresFact) -> str:
+    """Say on how many of the tasks of an evaluation its agent was trained."""
+    return in_words(result.trained_on_tasks, result.tasks or 0)
 
 
 FORMATS: dict[str, Callable[..., str]] = {
     "minus": minus,
     "rate": _rate,
-    "difference": _difference,
+    "before": lambda figure: units.rate_value(figure.a.value, figure.b.value, figure.difference.value),
+    "after": lambda figure: units.rate_value(figure.b.value, figure.a.value, figure.difference.value),
+    "change": change,
+    "change_bounds": change_bounds,
+    "trained_on": trained_on,
     "number": _number,
     "moment": _moment,
     "duration": _duration,
@@ -99,6 +122,7 @@ FORMATS: dict[str, Callable[..., str]] = {
     "price": units.price,
     "count": units.count,
     "p_value": p_in_words,
+    "p_equals": _p_equals,
     "test": TESTS.__getitem__,
     "metric": units.format_metric,
 }
@@ -108,7 +132,12 @@ FORMATS: dict[str, Callable[..., str]] = {
 @cache
 def _html() -> Environment:
     environment = _environment(finalize=line)
-    environment.filters |= FORMATS | {"text": text, "shortened": shortened, "metric_name": units.metric_name}
+    environment.filters |= FORMATS | {
+        "text": text,
+        "shortened": shortened,
+        "metric_name": units.metric_name,
+        "code": str,
+    }
     return environment
 
 
@@ -124,6 +153,18 @@ def _markdown() -> Environment:
     environment.filters |= {name: trusted(format) for name, format in {**FORMATS, "code": code}.items()}
     environment.filters |= {"fenced": trusted(_fenced), "metric_name": units.metric_name}
     return environment
+
+
+@cache
+def _plain() -> Environment:
+    environment = _environment(finalize=lambda value: Markup(value))
+    environment.filters |= FORMATS | {"metric_name": units.metric_name, "code": str, "tex": _tex}
+    return environment
+
+
+def _tex(content: str) -> str:
+    """Escape a text for TeX: it contains no commands or braces."""
+    return re.sub(r"[^\w\s.,;:/()\[\]+%-]", "-", content).replace("_", r"\_").replace("%", r"\%")
 
 
 def _environment(**options: Any) -> Environment:
@@ -154,6 +195,11 @@ def fragment(name: str, /, **values: Any) -> Markup:
 def markdown(name: str, /, **values: Any) -> str:
     """Return the text that a Markdown template writes."""
     return _markdown().get_template(name).render(values).rstrip() + "\n"
+
+
+def plain(name: str, /, **values: Any) -> str:
+    """Return the plain text that a template writes, in which nothing is escaped."""
+    return _plain().get_template(name).render(values).strip()
 
 
 def picture(name: str, /, *, placed: Iterable[str], **values: Any) -> str:

@@ -6,15 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from markupsafe import Markup
-
-from sweet.errors import SweetError
 from sweet.results import charts, pages
-from sweet.results.citation import p_value_text, paragraph, trained_on
-from sweet.results.dialogue import dialogue
 from sweet.results.facts import (
     AdvantagesFact,
     DialoguesFact,
@@ -25,17 +19,8 @@ from sweet.results.facts import (
     Series,
     TrainingFact,
 )
-from sweet.results.lineage_graph import drawing
-from sweet.results.screenshots import HtmlScreenshots
-from sweet.runs.run import Run
 from sweet.units import count, metric_name
 from sweet.view.comparison import CHOSEN, MEASURES
-from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.records import Records
-from sweet.view.run_screenshots import RunScreenshots
-
-PICTURES = 12 * 2**20
-"""Most characters of all pictures in a report."""
 
 TRAINED = (
     ("loss", ("loss",), False),
@@ -59,35 +44,22 @@ CURVES = {**{name: (title, "k") for name, title in MEASURES.items()}, "best_of":
 """Title and name of the number of each curve."""
 
 
-@dataclass
-class Samples:
-    """The dialogues to show of one rollouts artifact; `problem` says why there are none."""
-
-    rollouts: str
-    dialogues: list[Markup] = field(default_factory=list)
-    problem: str = ""
-
-
-def write_report(path: Path, run: Run, report: Report, *, dialogues: bool = True) -> None:
+def write_report(path: Path, report: Report) -> None:
     """Write the page to `path`, which is replaced only after the page is complete."""
-    pages.write(path, report_page(run, report, dialogues=dialogues))
+    pages.write(path, report_page(report))
 
 
-def report_page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator[str]:
+def report_page(report: Report) -> Iterator[str]:
     """Yield the page in parts."""
     headline = report.headline
     return pages.page(
         "report.html.j2",
         styles=("dialogue.css", "charts.css", "report.css"),
-        pictures=True,
         title=f"{report.run} · report",
         report=report,
         result=report.result(headline.scores) if headline else None,
         change=next((one for one in report.comparisons if headline and one.after == headline.scores), None),
-        successes=sorted(report.dialogues, key=lambda one: headline is None or one.scores != headline.scores),
         curves=list(curves(report)),
-        samples=samples(run, report) if dialogues else (),
-        graph=drawing(report.artifacts, report.links),
         environment=environment(report),
         shown_metrics=SHOWN_METRICS,
         charts=charts,
@@ -96,8 +68,6 @@ def report_page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator
         advantage_charts=advantage_charts,
         evaluation_facts=evaluation_facts,
         description=description,
-        p_value_text=p_value_text,
-        trained_on=trained_on,
     )
 
 
@@ -107,9 +77,7 @@ def markdown(report: Report) -> str:
         "report.md.j2",
         report=report,
         result=report.result(report.headline.scores) if report.headline else None,
-        citation=Markup(paragraph(report, pages.code)),
         metrics=MARKDOWN_METRICS,
-        trained_on=trained_on,
     )
 
 
@@ -162,8 +130,14 @@ def online_charts(found: OnlineFact) -> Iterator[charts.Drawing]:
 
 
 def advantage_charts(found: AdvantagesFact) -> Iterator[charts.Drawing]:
+    """Yield the advantages over the turns: the mean and the quartiles of the candidates, and the replies given."""
+    candidates = [Point(x=one.turn, y=one.mean, low=one.lower, high=one.upper) for one in found.turns]
+    given = [Point(x=one.turn, y=one.taken) for one in found.turns if one.taken is not None]
+    series = [Series(name="candidates: mean and quartiles", points=candidates)]
+    if given:
+        series.append(Series(name="replies that were given", points=given))
     spread = [Series(name="spread", points=[Point(x=one.turn, y=one.spread) for one in found.turns])]
-    yield charts.quartiles("advantage of the candidates", found.unit, found.turns)
+    yield charts.lines(f"advantage, {found.unit}", "turn", series)
     yield charts.lines(f"spread: best minus worst candidate, {found.unit}", "turn", spread)
 
 
@@ -178,25 +152,3 @@ def environment(report: Report) -> list[tuple[str, str, str]]:
         (name, value, "all" if len(attempts) == len(report.attempts) else ", ".join(attempts))
         for (name, value), attempts in sorted(by_value.items(), key=lambda item: names.index(item[0][0]))
     ]
-
-
-def samples(run: Run, report: Report) -> Iterator[Samples]:
-    """Yield the chosen dialogues by rollouts artifact."""
-    room = PICTURES
-    for rollouts in dict.fromkeys(sample.rollouts for sample in report.samples):
-        chosen = {sample.id: sample for sample in report.samples if sample.rollouts == rollouts}
-        shown = Samples(rollouts)
-        try:
-            records = Records(run, rollouts)
-            screenshots = RunScreenshots.of(run, records.rollouts, draw=True)
-            pictures = None if screenshots is None else HtmlScreenshots(screenshots, room)
-            found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
-            options = DisplayOptions.of(records)
-            for id, sample in chosen.items():
-                if id in found:
-                    record, why = records.record(found[id]), ", ".join(sample.why)
-                    shown.dialogues.append(dialogue(found[id], record, options, pictures=pictures, title=why))
-            room = room if pictures is None else pictures.room
-        except (SweetError, OSError) as error:
-            shown.problem = str(error)
-        yield shown

@@ -8,98 +8,112 @@ unexpected form are skipped and recorded too.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import fmean, quantiles
+from typing import Any, TypeVar
 
 from sweet.errors import InputError
-from sweet.results.facts import number
+from sweet.results.facts import AdvantagesFact, TurnAdvantage, number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
 from sweet.tasks.scores import Metric, Score
-from sweet.tasks.trajectory import FAULTS
+from sweet.units import count
 
 Problems = list[str]
+V = TypeVar("V")
+
+MOST_NAMES = 12
+UNITS = {
+    "critic": "nats a token",
+    "regression": "score",
+    "oracle": "credit",
+    "random": "drawn at random",
+    "untrained": "nats a token",
+    "function": "score",
+    "lookahead": "nats",
+}
+POINTS = "points"
+"""The unit of a language model's advantages (see `sweet.stages.rows.Basis`)."""
 
 
-@dataclass(slots=True)
-class Dialogue:
-    """The values of one dialogue. `reward` is the one of its row, if it has one."""
+@dataclass
+class Dialogues:
+    """How the dialogues of a file ended, and what their humans did wrong."""
 
-    id: str
-    task: str
-    ended: str
-    human_fault: str
-    turns: int
-    tokens: int | None
-    seconds: float | None
-    reward: float | None
-
-    @property
-    def fault(self) -> bool:
-        return self.ended in FAULTS
-
-
-@dataclass(slots=True)
-class Scored:
-    reward: float | None
-    outcome: str
+    ends: Counter[str] = field(default_factory=Counter)
+    human_faults: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
 class Scores:
-    """The rows of one evaluation: values by task, as `sweet compare` pairs them, and by the trajectory's id."""
+    """The rows of one evaluation: values by task, as `sweet compare` pairs them, and how many have each outcome."""
 
     values: Values
-    by_id: dict[str, Scored] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
-class TurnAdvantages:
+class _Turn:
     """The advantages at one turn, over dialogues."""
 
     advantages: array[float] = field(default_factory=lambda: array("d"))
     taken: array[float] = field(default_factory=lambda: array("d"))
     spreads: array[float] = field(default_factory=lambda: array("d"))
 
+    def fact(self, number: int) -> TurnAdvantage:
+        values = self.advantages
+        lower, median, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+        return TurnAdvantage(
+            turn=number,
+            ranked=len(self.spreads),
+            candidates=len(values),
+            mean=fmean(values),
+            lower=lower,
+            median=median,
+            upper=upper,
+            spread=fmean(self.spreads),
+            taken=fmean(self.taken) if self.taken else None,
+        )
 
-@dataclass
-class Ranked:
-    """The content of a file of candidates: advantages by turn of the agent, from 1; ids of dialogues; bases of the
-    advantages."""
 
-    turns: dict[int, TurnAdvantages] = field(default_factory=dict)
-    trajectories: set[str] = field(default_factory=set)
-    bases: set[str] = field(default_factory=set)
-
-
-def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
-    return [row for row in _rows(path, _dialogue, problems) if row is not None]
+def dialogues(path: Path, problems: Problems) -> Dialogues:
+    result = Dialogues()
+    for ended, fault in _rows(path, _end, problems):
+        result.ends[ended] += 1
+        if fault:
+            result.human_faults[fault] += 1
+    return result
 
 
 def scores(path: Path | None, figures: Mapping[str, Metric], problems: Problems) -> Scores:
     """Read scores; empty without a file."""
     result = Scores(Values(figures))
-    if path is None:
-        return result
-    for score in _rows(path, _score, problems):
-        result.by_id[score.id] = Scored(score.reward, score.outcome)
+    for score in () if path is None else _rows(path, _score, problems):
+        result.outcomes[score.outcome] += 1
         result.values.add(score)
     return result
 
 
-def ranked(path: Path, problems: Problems) -> Ranked:
-    result = Ranked()
-    for turn, trajectory, basis, advantages, taken in _rows(path, _candidates, problems):
-        of_turn = result.turns.setdefault(turn, TurnAdvantages())
-        of_turn.advantages.extend(advantages)
-        of_turn.spreads.append(max(advantages) - min(advantages))
+def advantages(path: Path, artifact: str, rollouts: str | None, problems: Problems) -> AdvantagesFact:
+    """Return the advantages of candidates by the turn of the agent, from 1."""
+    turns: dict[int, _Turn] = {}
+    units = set()
+    for turn, basis, judged, taken in _rows(path, _candidates, problems):
+        of_turn = turns.setdefault(turn, _Turn())
+        of_turn.advantages.extend(judged)
+        of_turn.spreads.append(max(judged) - min(judged))
         if taken is not None:
             of_turn.taken.append(taken)
-        result.trajectories.add(trajectory)
-        result.bases.add(basis)
-    return result
+        units.add(UNITS.get(basis, POINTS))
+    return AdvantagesFact(
+        candidates=artifact,
+        rollouts=rollouts,
+        unit=" and ".join(sorted(units)),
+        turns=[turns[turn].fact(turn) for turn in sorted(turns)],
+    )
 
 
 def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
@@ -107,7 +121,14 @@ def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
     return [row for row in _rows(path, _step, problems) if row]
 
 
-def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
+def falling(names: Counter[str]) -> dict[str, int]:
+    """Return counted names, the most frequent first; those after the first dozen are counted together as others."""
+    sorted_names = sorted(names.items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(number for _, number in sorted_names[MOST_NAMES:])
+    return dict(sorted_names[:MOST_NAMES]) | ({"others": rest} if rest else {})
+
+
+def _rows(path: Path, read: Callable[[dict[str, Any]], V], problems: Problems) -> Iterator[V]:
     unexpected = 0
     try:
         for row in scan_jsonl(path):
@@ -118,35 +139,24 @@ def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
     except (InputError, OSError) as error:
         problems.append(f"{error} The rows before it are used.")
     if unexpected:
-        rows = "1 row" if unexpected == 1 else f"{unexpected:,} rows"
-        problems.append(f"{path.name}: {rows} of an unexpected form, skipped.")
+        problems.append(f"{path.name}: {count(unexpected, 'row')} of an unexpected form, skipped.")
 
 
-def _dialogue(row: dict[str, Any]) -> Dialogue:
-    usage = row.get("usage") or {}
-    return Dialogue(
-        id=_name(row["id"]),
-        task=_name(row["task"]["id"]),
-        ended=_name(row.get("outcome", "answered")),
-        human_fault=_name(row.get("fault") or ""),
-        turns=sum(turn["role"] == "assistant" for turn in row["dialogue_history"]),
-        tokens=int(number(usage.get("completion_tokens")) or 0) or None,
-        seconds=number(usage.get("seconds")) or None,
-        reward=number(row.get("reward")),
-    )
+def _end(row: dict[str, Any]) -> tuple[str, str]:
+    _name(row["id"])
+    return _name(row.get("outcome", "answered")), _name(row.get("fault") or "")
 
 
 def _score(row: dict[str, Any]) -> Score:
     return Score.model_validate({**row, "reward": number(row.get("reward"))})
 
 
-def _candidates(row: dict[str, Any]) -> tuple[int, str, str, list[float], float | None]:
-    advantages = [value for c in row["candidates"] if (value := number(c["advantage"])) is not None]
-    if not advantages:
+def _candidates(row: dict[str, Any]) -> tuple[int, str, list[float], float | None]:
+    judged = [value for one in row["candidates"] if (value := number(one["advantage"])) is not None]
+    if not judged:
         raise ValueError("no candidate was judged")
     before = sum(message["role"] == "assistant" for message in row["observation"])
-    taken = number((row.get("taken") or {}).get("advantage"))
-    return before + 1, _name(row["trajectory_id"]), _name(row.get("basis", "critic")), advantages, taken
+    return before + 1, _name(row.get("basis", "critic")), judged, number((row.get("taken") or {}).get("advantage"))
 
 
 def _step(row: dict[str, Any]) -> dict[str, float]:

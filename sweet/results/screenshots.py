@@ -31,9 +31,9 @@ class HtmlScreenshots:
         omitted: the number of pictures that exceeded the limit.
     """
 
-    def __init__(self, screenshots: RunScreenshots, room: int = PAGE_LIMIT) -> None:
+    def __init__(self, screenshots: RunScreenshots) -> None:
         self.screenshots = screenshots
-        self.room = room
+        self.room = PAGE_LIMIT
         self.omitted = 0
 
     def turn(self, turn: Turn) -> Markup:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sweet.results.pages import code, fragment, line, markdown, text
+from sweet.results.pages import _markdown, code, fragment, line, text
 from sweet.view.text import printable_line
 from tests.results.test_dialogues_page import read
 from tests.view.conftest import HOSTILE
@@ -37,18 +37,7 @@ def test_values_of_a_picture_are_escaped() -> None:
 
 
 def test_values_of_a_markdown_text_are_escaped() -> None:
-    report: dict[str, object] = {
-        "run": "r",
-        "spent": None,
-        "problems": [],
-        "results": [],
-        "dialogues": [],
-        "comparisons": [],
-        "training": [],
-    }
-    shown = markdown(
-        "report.md.j2", report=report, result={"id": "x"}, citation=HOSTILE, metrics=(), trained_on=lambda _: HOSTILE
-    )
+    shown = _markdown().from_string("{{ value }}").render(value=HOSTILE)
     assert "\x1b" not in shown
     assert "<script" not in MarkdownIt("commonmark").enable("table").render(shown)
     assert code(HOSTILE) not in shown, "a sentence is no code span"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.inspection.status import report as status
-from sweet.results import dialogue_facts
-from sweet.results.citation import paragraph
+from sweet.results import pages
 from sweet.results.collect import collect
 from sweet.results.evaluation_facts import curve_fact
 from sweet.results.facts import MAX_VALUE, Rate, Report, number
+from sweet.results.row_reader import falling
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
 from sweet.scoring.results.evaluation import Values, find_evaluation
@@ -54,10 +54,10 @@ def test_before_and_after_are_paired_by_task(report: Report) -> None:
     assert [warning.split(":")[0] for warning in found.warnings] == [
         "Dialogues that ended by a fault and count as unsolved"
     ]
-    success, tests = found.measures
-    assert (success.name, tests.name) == ("success_rate", "tests_passed")
-    assert success.difference == pytest.approx(2 / 6, abs=1e-6)
-    assert tests.difference == pytest.approx(fmean(AFTER) - fmean(BEFORE), abs=1e-6)
+    assert list(found.figures) == ["success_rate", "tests_passed"]
+    success, tests = found.figures.values()
+    assert success.difference.value == pytest.approx(2 / 6, abs=1e-6)
+    assert tests.difference.value == pytest.approx(fmean(AFTER) - fmean(BEFORE), abs=1e-6)
     assert (tests.wins, tests.ties, tests.losses, tests.test) == (2, 1, 0, "permutation")
 
 
@@ -65,20 +65,17 @@ def test_before_and_after_equal_the_result_of_compare(run: Run, report: Report) 
     result = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics.as_json()
     (found,) = report.comparisons
     assert found.warnings == [warning["text"] for warning in result["warnings"]]
-    for measure in found.measures:
-        row = result["figures"][measure.name]
-        assert (measure.difference, measure.low, measure.high, measure.p_value, measure.test) == tuple(
-            row[key] for key in ("difference", "difference_ci_low", "difference_ci_high", "p_value", "test")
-        )
+    for name, figure in found.figures.items():
+        assert figure.as_json() == result["figures"][name]
     assert "(paired permutation; 2 wins, 0 losses, 1 tie)" in report.citation
 
 
 def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
     (found,) = report.comparisons
     for test, name in TESTS.items():
-        measure = found.measures[0].model_copy(update={"test": test})
-        other = report.model_copy(update={"comparisons": [found.model_copy(update={"measures": [measure]})]})
-        assert f"({name}; " in paragraph(other)
+        figures = {key: figure.model_copy(update={"test": test}) for key, figure in found.figures.items()}
+        other = report.model_copy(update={"comparisons": [found.model_copy(update={"figures": figures})]})
+        assert f"({name}; " in pages.plain("citation.j2", report=other)
 
 
 def test_differences_of_the_two_sides_are_reported(run: Run) -> None:
@@ -93,9 +90,6 @@ def test_differences_of_the_two_sides_are_reported(run: Run) -> None:
 
 
 def test_lineage_knows_who_spoke(report: Report) -> None:
-    drawn = {(link.source, link.target): link.played for link in report.links}
-    assert drawn["actor-1", "rollouts-2"] is True
-    assert drawn["critic-1", "candidates-1"] is False
     assert [result.agent for result in report.results] == ["base", "actor-1"]
 
 
@@ -130,7 +124,6 @@ def test_an_agent_from_another_run_is_not_called_after_this_runs_actor(run: Run)
     rewrite(run, change)
     found = collect(run)
     assert [result.agent for result in found.results] == ["runs/other/actor/actor-1", "actor-1"]
-    assert not any(link.played and link.target == "rollouts-1" for link in found.links)
     assert [(one.before, one.after) for one in found.comparisons] == [("scores-1", "scores-2")]
 
 
@@ -161,27 +154,10 @@ def test_advantages_by_turn(report: Report) -> None:
     assert found.turns[0].median == pytest.approx(0.1)
 
 
-def test_success_by_turns_counts_every_dialogue_once(report: Report) -> None:
+def test_endings_are_counted(report: Report) -> None:
     after = report.dialogues[1]
-    assert after.measure == "success"
-    assert {one.by for one in after.by} == {"turns", "tokens", "seconds"}
-    for one in after.by:
-        known = 5 if one.by == "seconds" else 6  # the first has no seconds
-        assert sum(found.n for found in one.bins) == known
-    (turns,) = [one.bins for one in after.by if one.by == "turns"]
-    assert turns[0].rate.mean == pytest.approx(4 / 6)
-    assert after.ends == {"answered": 5, "deadline": 1}
-
-
-def test_samples_are_chosen_by_rule(report: Report) -> None:
-    shown = {(sample.rollouts, sample.id): sample.why for sample in report.samples}
-    assert shown == {
-        ("rollouts-2", "t000"): ["best reward", "median reward"],
-        ("rollouts-2", "t005"): ["longest"],
-        ("rollouts-2", "t003"): ["worst reward"],
-        ("rollouts-2", "t004"): ["a fault"],
-        ("rollouts-1", "t001"): ["best of those ranked", "worst of those ranked"],
-    }
+    assert (after.count, after.ends) == (6, {"answered": 5, "deadline": 1})
+    assert sum(after.outcomes.values()) == 6
 
 
 def test_the_same_run_gives_the_same_report(run: Run, report: Report) -> None:
@@ -256,7 +232,6 @@ def test_a_run_at_any_stage_has_a_report(tmp_path: Path) -> None:
     step(run, "rollout", "rollouts", [dump(trajectory(number)) for number in range(3)])
     found = collect(run)
     assert (found.headline, found.citation, found.dialogues[0].count) == (None, "", 3)
-    assert [sample.why for sample in found.samples] == [["longest"]]
 
 
 def test_broken_and_missing_files_are_reported(run: Run) -> None:
@@ -293,8 +268,7 @@ def test_a_kind_that_is_not_installed_is_reported(run: Run) -> None:
     rewrite(run, lambda manifest: manifest.update(task="knitting"))
     found = collect(run)
     assert "knitting" in found.problems[0]
-    assert found.dialogues[0].measure == "reward"
-    assert [measure.name for measure in found.comparisons[0].measures] == ["reward"]
+    assert list(found.comparisons[0].figures) == ["reward"]
 
 
 def test_a_kind_of_a_package_is_reported_with_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,8 +289,8 @@ def test_a_kind_of_a_package_is_reported_with_its_own_rates(run: Run, monkeypatc
     rewrite(run, change)
     found = collect(run)
     assert found.headline is not None
-    assert (found.headline.rate.name, found.dialogues[0].measure) == ("rows_matched", "reward")
-    assert [measure.name for measure in found.comparisons[0].measures] == ["reward", "rows_matched"]
+    assert found.headline.rate.name == "rows_matched"
+    assert list(found.comparisons[0].figures) == ["reward", "rows_matched"]
     assert "a rows matched of 75.0 %" in found.citation
 
 
@@ -351,7 +325,7 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
 
 
 def test_names_beyond_a_dozen_are_counted_together() -> None:
-    found = dialogue_facts.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
+    found = falling(Counter([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2))
     assert len(found) == 13
     assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
 
@@ -360,19 +334,6 @@ def test_names_beyond_a_dozen_are_counted_together() -> None:
 def test_numbers_of_a_manifest(value: Any) -> None:
     found = number(value)
     assert found is None or (found == value and abs(found) < MAX_VALUE and not isinstance(value, bool))
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 1.0])), max_size=80))
-def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
-    found = list(dialogue_facts.binned("success", [(at, success, str(at)) for at, success in values]))
-    assert sum(one.n for one in found) == len(values)
-    assert len(found) <= dialogue_facts.WHOLE
-    for one, after in pairwise(found):
-        assert one.high < after.low
-    for one in found:
-        inside = [success for at, success in values if one.low <= at <= one.high]
-        assert one.n == len(inside)
-        assert one.rate == Rate(name="success", mean=fmean(inside), low=one.rate.low, high=one.rate.high)
 
 
 @pytest.mark.parametrize("done", [True, False])

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from sweet.results import charts
 from sweet.results.collect import collect
-from sweet.results.facts import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
-from sweet.results.lineage_graph import drawing, essential, lay_out
+from sweet.results.facts import Point, Rate, Report, Series
 from sweet.results.pages import code, line
 from sweet.results.report_page import markdown, report_page, write_report
 from sweet.results.scales import Scale, labels, short, ticks
@@ -34,7 +33,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def drawn(run: Run) -> str:
-    return "".join(report_page(run, collect(run)))
+    return "".join(report_page(collect(run)))
 
 
 def harmless(text: str) -> Reader:
@@ -58,18 +57,12 @@ def test_the_page_says_what_the_run_holds(run: Run) -> None:
     text = drawn(run)
     harmless(text)
     assert not re.search(r"https?://|//[a-z]", re.sub(r"sha256-[\w+/]*=", "", text))
-    for part in ("results", "training", "success", "advantage", "dialogues", "lineage", "settings", "again", "quote"):
+    for part in ("results", "training", "advantage", "lineage", "settings", "again", "quote"):
         assert f'id="{part}"' in text
-    for word in ("75.0 %", "Before and after training", "best of N by the critic", "best reward", "2503.15478"):
+    for word in ("75.0 %", "Before and after training", "best of N by the critic", "2503.15478"):
         assert word in text
     assert "return a + 2</pre>" not in text, "the reference is hidden from the agent, and not shown"
     assert text == drawn(run)
-
-
-def test_a_page_without_dialogues(run: Run) -> None:
-    text = "".join(report_page(run, collect(run), dialogues=False))
-    assert 'class="trajectory"' not in text
-    assert 'id="dialogues"' not in text
 
 
 def test_every_stage_of_a_run_is_drawn(tmp_path: Path) -> None:
@@ -166,7 +159,7 @@ def test_nothing_in_a_row_becomes_markup(run: Run) -> None:
 
 def test_a_file_is_written_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    write_report(out, run, collect(run))
+    write_report(out, collect(run))
     assert out.read_text(encoding="utf-8") == drawn(run)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["report.html"]
 
@@ -227,32 +220,6 @@ def test_a_curve_passes_through_its_points() -> None:
     assert [x for x, _ in places] == sorted(x for x, _ in places)
 
 
-def test_bins_lie_where_their_rates_are() -> None:
-    found = [_bin(1, 2, 0.25), _bin(3, 3, 0.75)]
-    text = str(line(charts.bins("success by turns", "turns", found)))
-    assert [_height(float(y)) for y in re.findall(r'cy="([^"]*)"', text)] == pytest.approx([0.25, 0.75], abs=0.01)
-    whiskers = re.findall(r'<line class="whisker s0"[^>]* y1="([^"]*)" y2="([^"]*)"', text)
-    assert [_height(float(y)) for y in whiskers[0]] == pytest.approx([0.15, 0.35], abs=0.01)
-    assert re.findall(r'<text class="n"[^>]*>([^<]*)<', text) == ["7", "7"]
-    for word in ("1–2", "25.0 %", "[15.0, 35.0]", "n = 7"):
-        assert word in text
-
-
-def test_boxes_lie_where_their_quartiles_are() -> None:
-    turn = TurnAdvantage(
-        turn=1, ranked=1, candidates=4, mean=0.1, lower=-0.2, median=0.0, upper=0.4, spread=0.6, taken=0.2
-    )
-    text = str(line(charts.quartiles("advantage", "nats a token", [turn])))
-    low, high = _vertical(text)
-    ((top, tall),) = re.findall(r'<rect class="box s0"[^>]* y="([^"]*)"[^>]* height="([^"]*)"', text)
-    upper, lower = (low + (high - low) * _height(y) for y in (float(top), float(top) + float(tall)))
-    assert [lower, upper] == pytest.approx([-0.2, 0.4], abs=0.01)
-
-
-def _bin(low: float, high: float, mean: float) -> Bin:
-    return Bin(low=low, high=high, n=7, rate=Rate(name="success", mean=mean, low=mean - 0.1, high=mean + 0.1))
-
-
 def _height(y: float) -> float:
     """Return a position as a share of the drawing's height, from the bottom."""
     foot = charts.HEIGHT - charts.BOTTOM
@@ -267,56 +234,17 @@ def _vertical(text: str) -> tuple[float, float]:
     return min(values), max(values)
 
 
-@pytest.mark.parametrize("chart", ["lines", "bins", "interval"])
+@pytest.mark.parametrize("chart", ["lines", "interval"])
 @given(mean=finite, reach=st.floats(0, 1e12))
 def test_charts_of_any_numbers_hold_numbers(chart: str, mean: float, reach: float) -> None:
     rate = Rate(name=HOSTILE, mean=mean, low=mean - reach, high=mean + reach)
     if chart == "lines":
         points = [Point(x=1, y=mean), Point(x=2, y=mean + reach, low=mean, high=mean + 2 * reach)]
         text = str(line(charts.lines(HOSTILE, HOSTILE, [Series(name=HOSTILE, points=points)], doubling=True)))
-    elif chart == "bins":
-        text = str(line(charts.bins(HOSTILE, HOSTILE, [Bin(low=mean, high=mean + reach, n=1, rate=rate)])))
     else:
         text = charts.interval(rate)
     read(text)
     assert not re.search(r'="[^"]*(nan|inf)', text)
-
-
-# The graph.
-
-names = [f"a{number}" for number in range(8)]
-
-
-@given(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names)), max_size=30))
-def test_the_graph_is_layered_whatever_the_links(links: list[tuple[str, str]]) -> None:
-    kept = essential(names, links)
-    layout = lay_out(names, kept)
-    assert set(kept) <= set(links)
-    assert all(layout.centres[source][1] < layout.centres[target][1] for source, target in kept)
-    assert len(set(layout.centres.values())) == len(names)
-    above: dict[str, set[str]] = {name: set() for name in names}
-    for target, _ in sorted(layout.centres.items(), key=lambda item: item[1][1]):
-        for source in (s for s, t in kept if t == target):
-            assert source not in above[target], "it follows from another"
-            above[target] |= above[source] | {source}
-
-
-def test_links_that_follow_from_others_are_omitted() -> None:
-    assert essential(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")]) == [("a", "b"), ("b", "c")]
-    assert essential(["a", "b", "c"], [("a", "c"), ("a", "b"), ("b", "c")]) == [("a", "b"), ("b", "c")]
-
-
-def test_a_stale_artifact_is_marked() -> None:
-    facts = [
-        ArtifactFact(
-            id=f"rollouts-{number}", kind="rollouts", path="x", rows=3, bytes=5, sha256=None, status="done",
-            stale=stale, attempt="rollout-1", inputs=[],
-        )
-        for number, stale in ((1, None), (2, HOSTILE))
-    ]  # fmt: skip
-    text = drawing(facts, [Link(source="rollouts-1", target="rollouts-2", played=True)])
-    read(text)
-    assert text.count('class="node stale"') == text.count("link played") == 1
 
 
 # Markdown.

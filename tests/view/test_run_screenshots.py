@@ -257,7 +257,8 @@ def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
     assert screenshots is not None
     whole = HtmlScreenshots(screenshots)
     one = whole.reference(REFERENCE)
-    bounded = HtmlScreenshots(screenshots, room=len(one))
+    bounded = HtmlScreenshots(screenshots)
+    bounded.room = len(one)
     assert "<img" in bounded.reference(REFERENCE)
     assert "omitted, the page is full: 1280 × 1440, screenshots/" in bounded.reference(REFERENCE)
     assert (whole.omitted, bounded.omitted) == (0, 1)

@@ -39,7 +39,7 @@ def report(call: Call[ReportConfig], run: OptionalRun = None) -> None:
     for problem in found.problems:
         call.reporter.warn(problem)
     if out is not None:
-        write_report(out, opened, found, dialogues=config.examples)
+        write_report(out, found)
     if call.common.json:
         console.print_json({**found.as_json(), "run": str(opened.path)})
     elif config.markdown:
