@@ -14,7 +14,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from sweet.view.pictures import PictureRow
 from sweet.view.run_screenshots import Picture
 from sweet.view.text import printable_line
 
@@ -38,7 +37,8 @@ class Part:
         characters: the approximate length of its text: a screen folds a long one.
         inner: it belongs to the part above it, and is indented.
         differs: in a comparison, its two sides are not equal.
-        pictures: returns pictures with their titles, which are drawn instead of a body.
+        pictures: returns pictures with their titles, instead of a body. A screen draws them; what is printed says
+            their sizes and files.
     """
 
     kind: str
@@ -62,13 +62,17 @@ class Part:
 
     def content(self) -> RenderableType:
         """Return the body with the indentation below the heading."""
-        body = self.body() if self.pictures is None else PictureRow(self.pictures())
+        body = self.body() if self.pictures is None else Group(*(described(*one) for one in self.pictures()))
         return Indented(body, self.indent + INDENT if self.title else 0)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.title:
             yield self.heading()
         yield self.content()
+
+
+def described(title: str, picture: Picture) -> Text:
+    return Text(f"{title}: {printable_line(picture.description)}")
 
 
 @dataclass(frozen=True)

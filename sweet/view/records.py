@@ -5,13 +5,14 @@ from the indexes of the artifacts (sweet.runs.index), and a whole row is read on
 pairs are not opened earlier. The manifest determines which files belong together: the newest scores, candidates and
 pairs that descend from the viewed rollouts.
 
-Rollouts that are still being written can be viewed, and `refresh` reads their new rows.
+Rollouts that are still being written can be viewed, as they are when they are opened.
 """
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -107,34 +108,15 @@ class Records:
         manifest = run.manifest()
         self.rollouts = _select_rollouts(run, manifest, from_)
         self.path = run.file(self.rollouts)
-        self.running = False
-        self._dialogues = _Rows(run, ROLLOUTS)
-        self._scores = _Rows(run, SCORES)
-        self._candidates = _Rows(run, CANDIDATES)
-        self._pairs = _Rows(run, PAIRS)
-        self._summaries: list[Summary] | None = None
-        self._reload(manifest)
-
-    def refresh(self) -> bool:
-        """Read the changes on the disk. Return whether summaries or records have changed.
-
-        Raises:
-            InputError: a line is damaged, or a file is missing.
-        """
-        before = (self.rollouts, self.running)
-        changed = self._reload(self.run.manifest()) or before != (self.rollouts, self.running)
-        if changed:
-            self._summaries = None
-        return changed
-
-    def _reload(self, manifest: Manifest) -> bool:
-        """Select the artifacts that belong to the rollouts. Return whether any rows have changed."""
-        self.rollouts = manifest.artifact(self.rollouts.id) or self.rollouts
         self.running = _is_running(manifest, self.rollouts)
-        changed = self._dialogues.select(self.rollouts, written=self.running)
-        for rows in (self._scores, self._candidates, self._pairs):
-            changed |= rows.select(self._descendant(manifest, rows.form.kind))
-        return changed
+        self.scores, self.candidates, self.pairs = (
+            self._descendant(manifest, kind) for kind in (SCORES.kind, CANDIDATES.kind, PAIRS.kind)
+        )
+        self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
+        self._scores = _Rows(run, self.scores, SCORES)
+        self._candidates = _Rows(run, self.candidates, CANDIDATES)
+        self._pairs = _Rows(run, self.pairs, PAIRS)
+        self._summaries: list[Summary] | None = None
 
     def _descendant(self, manifest: Manifest, kind: Kind) -> Artifact | None:
         """Return the newest finished artifact of a kind that was made from these rollouts."""
@@ -145,35 +127,18 @@ class Records:
         return None
 
     @property
-    def partial(self) -> bool:
-        """Whether the rollouts are unfinished: still being written, or interrupted."""
-        return self.rollouts.status == "partial"
-
-    @property
     def state(self) -> str:
         """The state of unfinished rollouts in a word; empty for finished ones."""
-        return "live" if self.running else "unfinished" if self.partial else ""
+        return "running" if self.running else "unfinished" if self.rollouts.status == "partial" else ""
 
     @property
     def scored(self) -> str:
         """The id of the scores, or the command that makes them; only finished rollouts can be scored."""
-        return self.scores.id if self.scores else "" if self.partial else "not scored: sweet eval"
-
-    @property
-    def scores(self) -> Artifact | None:
-        return self._scores.artifact
-
-    @property
-    def candidates(self) -> Artifact | None:
-        return self._candidates.artifact
-
-    @property
-    def pairs(self) -> Artifact | None:
-        return self._pairs.artifact
+        return self.scores.id if self.scores else "" if self.state else "not scored: sweet eval"
 
     def ranked_ids(self) -> set[str]:
         """Return the ids of the trajectories that have candidates."""
-        return {entry.id for entry in self._candidates.entries()}
+        return {entry.id for entry in self._candidates.entries}
 
     def why_no_candidates(self) -> str:
         """Say why a dialogue has no candidates, and which rollouts of the run have some."""
@@ -191,8 +156,8 @@ class Records:
             InputError: a line is damaged, or a file is missing.
         """
         if self._summaries is None:
-            scores = {entry.id: entry for entry in self._scores.entries()}
-            self._summaries = [_summary(entry, scores.get(entry.id)) for entry in self._dialogues.entries()]
+            scores = {entry.id: entry for entry in self._scores.entries}
+            self._summaries = [_summary(entry, scores.get(entry.id)) for entry in self._dialogues.entries]
         return self._summaries
 
     def record(self, summary: Summary) -> Record:
@@ -256,56 +221,39 @@ def ranked_rollouts(manifest: Manifest) -> list[Artifact]:
 
 
 class _Rows(Generic[E]):
-    """The rows of one artifact of a kind by trajectory; empty without an artifact."""
+    """The rows of an artifact by trajectory, indexed when they are asked for; empty without an artifact.
 
-    def __init__(self, run: Run, form: Form[E]) -> None:
-        self.run = run
-        self.form = form
-        self.artifact: Artifact | None = None
-        self._written = False
-        self._index: Index[E] | None = None
-        self._by_id: dict[str, list[E]] | None = None
+    Args:
+        written: a stage is appending to it.
+    """
 
-    def select(self, artifact: Artifact | None, *, written: bool = False) -> bool:
-        """Select an artifact, or update the selected one. Return whether the rows have changed.
+    def __init__(self, run: Run, artifact: Artifact | None, form: Form[E], *, written: bool = False) -> None:
+        self._path = None if artifact is None else run.file(artifact)
+        self._form, self._written = form, written
 
-        Args:
-            written: a stage is appending to it.
-        """
-        same = artifact is not None and self.artifact is not None and artifact.id == self.artifact.id
-        changed = artifact != self.artifact
-        self.artifact, self._written = artifact, written
-        if not same:
-            self._index = None
-        elif self._index is not None:
-            changed |= self._index.update(appended=written)
-        else:
-            changed |= written
-        if changed:
-            self._by_id = None
-        return changed
+    @cached_property
+    def _index(self) -> Index[E] | None:
+        if self._path is None or (self._written and not self._path.exists()):  # its first dialogue has not ended yet
+            return None
+        return Index(self._path, self._form)
 
+    @property
     def entries(self) -> list[E]:
-        index = self._opened()
-        return [] if index is None else index.entries
+        return [] if self._index is None else self._index.entries
+
+    @cached_property
+    def _by_id(self) -> dict[str, list[E]]:
+        found: dict[str, list[E]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.id, []).append(entry)
+        return found
 
     def of(self, name: str, model: type[R]) -> list[R]:
         """Return the rows about one trajectory in the order of the file."""
-        index = self._opened()
+        index = self._index
         if index is None:
             return []
-        if self._by_id is None:
-            self._by_id = {}
-            for entry in index.entries:
-                self._by_id.setdefault(entry.id, []).append(entry)
         return [parse_row(index.line(entry), model, index.path) for entry in self._by_id.get(name, ())]
-
-    def _opened(self) -> Index[E] | None:
-        if self._index is None and self.artifact is not None:
-            path = self.run.file(self.artifact)
-            if not self._written or path.exists():  # the first dialogue of a rollout may not have ended yet
-                self._index = Index(path, self.form)
-        return self._index
 
 
 def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifact:

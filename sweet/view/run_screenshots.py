@@ -1,8 +1,8 @@
 """Find, read and scale the screenshots of a run's pages.
 
 Pages of an agent are never rendered here, only looked up: the run stores a screenshot, made when the human saw the page
-or when it was scored, under a key derived from the page's text. A picture is drawn on a terminal by
-`sweet.view.pictures` and embedded in an HTML page by `sweet.results.screenshots`.
+or when it was scored, under a key derived from the page's text. A picture is drawn by the
+application (`sweet.view.app.parts_view`) and embedded in an HTML page by `sweet.results.screenshots`.
 """
 
 from __future__ import annotations

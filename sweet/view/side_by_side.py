@@ -5,8 +5,9 @@ The first is A, the second B. Equal texts are shown once; on a narrow terminal A
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import unified_diff
 from functools import partial
 from itertools import zip_longest
 
@@ -17,19 +18,25 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.tasks.trajectory import Turn
+from sweet.view.code import Code
 from sweet.view.credit_view import bar
 from sweet.view.dialogue_view import DisplayOptions, head, headline, reply
-from sweet.view.diff import diff, in_context
 from sweet.view.parts import INDENT, Indented, Part, Pictures
 from sweet.view.records import Record
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import VERDICTS
-from sweet.view.text import printable_line
+from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import unit_tests
 
 MIN_COLUMNS = 72
 """Columns below which A is shown above B."""
 SEPARATOR = " │ "
+CONTEXT = 3
+"""Common lines that are shown around a change."""
+COMPARED_PAIRS = 2_000_000
+"""Most pairs of lines to compare; of longer texts all lines count as changed."""
+SIGNS = {"-": "red", "+": "green", " ": "", "⋯": "dim"}
+"""Styles of the lines of a difference: only in A, only in B, common, and where common lines are left out."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def side_by_side_parts(
     answers = left.trajectory.answer, right.trajectory.answer
     differs = answers[0] != answers[1]
     note, size = "- A, + B" if differs else "the same", sum(map(len, answers))
-    body = partial(_diff, *answers, whole=options.raw)
+    body = partial(_difference, *answers)
     parts.append(Part("answer", Text("answers", "bold magenta"), body, note=note, characters=size, differs=differs))
     if options.screenshots is not None:
         find = partial(last_pages, left, right, options.screenshots, screenshots or options.screenshots)
@@ -107,9 +114,24 @@ def side_by_side_parts(
 
 
 def diff_text(left: Record, right: Record) -> str:
-    """Return the diff of the answers as plain text."""
-    lines = in_context(diff(left.trajectory.answer, right.trajectory.answer))
-    return "\n".join(f"{line.sign} {line.text}" for line in lines)
+    """Return the difference of the answers as plain text."""
+    lines = difference(left.trajectory.answer, right.trajectory.answer)
+    return "\n".join(f"{sign} {line}" for sign, line in lines)
+
+
+def difference(left: str, right: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of `diff -u`, each with its sign."""
+    a, b = left.split("\n"), right.split("\n")
+    if len(a) * len(b) > COMPARED_PAIRS:
+        yield from (("-", line) for line in a)
+        yield from (("+", line) for line in b)
+        return
+    for number, line in enumerate(unified_diff(a, b, n=CONTEXT, lineterm="")):
+        if line.startswith("@@"):
+            if int(line.split()[1].partition(",")[0]) < -1:  # `@@ -7,3 +9,2 @@`: six lines before it are left out
+                yield "⋯", ""
+        elif number > 1:  # after the names of both files
+            yield line[0], line[1:]
 
 
 def _turns(
@@ -130,9 +152,10 @@ def _bar(record: Record, index: int) -> Text | None:
     return None if advantage is None else bar(advantage, record.scale)
 
 
-def _diff(left: str, right: str, *, whole: bool) -> Group:
-    lines = diff(left, right)
-    return Group(*(lines if whole else in_context(lines)))
+def _difference(left: str, right: str) -> RenderableType:
+    if left == right:
+        return Code(Text(printable(left)))
+    return Group(*(Code(Text(f"{sign} {printable(line)}", SIGNS[sign])) for sign, line in difference(left, right)))
 
 
 def last_pages(left: Record, right: Record, of_left: RunScreenshots, of_right: RunScreenshots) -> Pictures:

@@ -8,9 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from rich.console import Group, RenderableType
 
-from sweet.datasets.layout import known_system, published_line, published_row
 from sweet.errors import UsageError
-from sweet.files import check_target, replacing
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, about
 from sweet.stages.record import Record as Metrics
@@ -64,13 +62,11 @@ class ViewConfig(StageConfig):
     hidden: bool = Field(default=False, json_schema_extra=about("Output"))
     """Also show the hidden information."""
     screenshots: bool = Field(default=True, json_schema_extra=about("Output"))
-    """Show screenshots, also of the reference page, in the HTML page and on terminals with colours; else name files."""
+    """Show screenshots, also of the reference page, in the application and the HTML page; else name files."""
     print_: bool = Field(default=False, json_schema_extra=about("Output"))
     """Print the table and exit, also on a terminal."""
     html: Path | None = Field(default=None, json_schema_extra=about("Output"))
     """Write one self-contained HTML page to this file."""
-    export: Path | None = Field(default=None, json_schema_extra=about("Output"))
-    """Write the shown dialogues to this file like data export: JSON lines in the published layout."""
     serve: bool = Field(default=False, json_schema_extra=about("Output"))
     """Serve the application to browsers of this machine, at an address with a secret token. Needs the package
     textual-serve."""
@@ -81,12 +77,12 @@ class ViewConfig(StageConfig):
 
     @model_validator(mode="after")
     def _agree(self) -> ViewConfig:
-        if self.serve and (self.html or self.export or self.print_ or self.id):
-            raise ValueError("--serve shows the application: leave out --html, --export, --print and --id")
+        if self.serve and (self.html or self.print_ or self.id):
+            raise ValueError("--serve shows the application: leave out --html, --print and --id")
         if self.port and not self.serve:
             raise ValueError("--port requires --serve")
-        if self.against is not None and (self.html or self.export):
-            raise ValueError("--html and --export write the dialogues of one rollout: leave out --against")
+        if self.against is not None and self.html:
+            raise ValueError("--html writes the dialogues of one rollout: leave out --against")
         return self
 
     def filter(self) -> Filter:
@@ -113,8 +109,6 @@ class ViewMetrics(Metrics):
     """screenshots omitted because of the page's size limit"""
     html: str | None = None
     """file of the page, with --html"""
-    export: str | None = None
-    """file of the exported rows, with --export"""
 
 
 class Viewer:
@@ -226,17 +220,6 @@ class Viewer:
             "ranked": [turn.model_dump(mode="json") for _, turn in sorted(record.ranked.items())],
             "pairs": [pair.model_dump(mode="json") for _, pairs in sorted(record.pairs.items()) for pair in pairs],
         }
-
-    def write_export(self, path: Path) -> int:
-        """Write the dialogues with their rewards in the published layout, like `sweet data export`, but without the
-        prompts of the turns. Returns their number."""
-        check_target(path)
-        shown, system = self.shown(), known_system(self.run, self.records.rollouts)
-        with replacing(path) as file:
-            for summary in shown:
-                record = self.records.record(summary)
-                file.write(published_line(published_row(record.trajectory, record.reward, system)))
-        return len(shown)
 
 
 def _row_json(row: Row) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import InputError, UsageError
-from sweet.runs.content import Content
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.records import Records
-from tests.view.conftest import PAIR, TRAJECTORIES, AnyConfig, made, score, trajectory
+from tests.view.conftest import TRAJECTORIES, AnyConfig, made, score, trajectory
 
 
 def test_summaries_join_the_scores(run: Run) -> None:
@@ -128,43 +127,20 @@ def ids(records: Records) -> list[str]:
     return [summary.id for summary in records.summaries()]
 
 
-def test_a_rollout_is_viewed_while_it_runs(run: Run) -> None:
+def test_a_rollout_is_viewed_as_it_is_when_it_is_opened(run: Run) -> None:
     rollout = Rollout(run)
     records = Records(run)
-    assert (records.rollouts.id, records.running, records.partial) == ("rollouts-2", True, True)
+    assert (records.rollouts.id, records.running, records.state) == ("rollouts-2", True, "running")
     assert ids(records) == [], "no dialogue has ended"
-    rollout.write(0)
-    assert records.refresh()
-    assert ids(records) == ["t000"]
-    assert not records.refresh()
-    rollout.write(1, 2)
+    rollout.write(0, 1, 2)
     with rollout.draft.path.open("ab") as file:
         file.write(b'{"id": "to')
-    assert records.refresh()
+    records = Records(run)
     assert ids(records) == ["t000", "t001", "t002"]
     assert records.record(records.find("t002")).trajectory == trajectory(2)
     rollout.finish()
-    assert records.refresh()
-    assert (records.running, records.partial) == (False, False)
-    assert not records.refresh()
+    assert (Records(run).running, Records(run).state) == (False, "")
     assert Records(run, "rollouts-1").rollouts.id == "rollouts-1"
-
-
-def test_scores_candidates_and_pairs_are_taken_up_as_they_come(run: Run) -> None:
-    rollouts = made(run, "rollout", "rollouts", [dump(trajectory(1))], [], number=1)
-    records = Records(run)
-    (summary,) = records.summaries()
-    assert (summary.reward, records.record(summary).pairs) == (None, {})
-    made(run, "eval", "scores", [score(1, 1.0)], [rollouts], number=1)
-    assert records.refresh()
-    assert [s.reward for s in records.summaries()] == [1.0]
-    made(run, "eval", "scores", [score(1, 0.5)], [rollouts], number=2)
-    assert records.refresh()
-    assert [s.reward for s in records.summaries()] == [0.5]
-    made(run, "pair", "pairs", [{**PAIR, "trajectory_id": "t001"}], [rollouts], number=1)
-    assert records.refresh()
-    assert list(records.record(summary).pairs) == [1]
-    assert not records.refresh()
 
 
 def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path, run: Run) -> None:
@@ -173,7 +149,7 @@ def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path
     rollout.stop()
     assert Records(run).rollouts.id == "rollouts-1", "the newer ones are not continued"
     named = Records(run, "rollouts-2")
-    assert (ids(named), named.running, named.partial) == (["t003"], False, True)
+    assert (ids(named), named.running, named.state) == (["t003"], False, "unfinished")
     alone = Run.create(tmp_path / "alone", task="code")
     rollout = Rollout(alone)
     rollout.write(4)
@@ -185,22 +161,6 @@ def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path
         Records(nothing)
 
 
-def test_a_finished_artifact_that_is_resumed_is_not_hashed_each_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with run.attempt("rollout", AnyConfig()) as attempt:
-        draft = attempt.start_artifact("rollouts", resume=True)
-        assert draft.id == "rollouts-1"
-        with JsonlWriter(draft.path) as writer:
-            writer.write(dump(trajectory(7)))
-        records = Records(run)
-        assert (records.running, len(ids(records))) == (True, TRAJECTORIES + 1)
-
-        def never(path: Path) -> Content:
-            raise AssertionError("it was read")
-
-        monkeypatch.setattr("sweet.runs.content.measure", never)
-        assert not records.refresh()
-
-
 def test_a_moved_row_is_reported(run: Run) -> None:
     records = Records(run)
     summary = records.find("t002")
@@ -208,9 +168,7 @@ def test_a_moved_row_is_reported(run: Run) -> None:
     path.write_bytes(path.read_bytes().replace(b"t000", b"t0000"))
     with pytest.raises(InputError, match="not where it was"):
         records.record(summary)
-    assert records.refresh()
-    assert records.record(summary).trajectory.id == "t002"
+    assert Records(run).record(summary).trajectory.id == "t002"
     path.write_bytes(b"")
-    assert records.refresh()
     with pytest.raises(InputError, match="missing from its file"):
-        records.record(summary)
+        Records(run).record(summary)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from rich.console import Console, Group
+from rich.console import Group
 
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
@@ -24,12 +24,10 @@ from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
-from sweet.view.pictures import PictureRow
 from sweet.view.records import Records
-from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
+from sweet.view.run_screenshots import RunScreenshots, Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
-from tests.packages import hide_package
 from tests.render.pictures import png
 from tests.results.test_dialogues_page import read, written
 from tests.view.conftest import HOSTILE, made
@@ -122,55 +120,21 @@ def giant() -> bytes:
 def test_an_unreadable_picture_is_reported(content: bytes, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         scaled(content, 10, 10)
-    result = Picture(Screenshot(content, 9, 9, ()), "named")
-    assert f"turn 1: {why}" in drawn(PictureRow([("turn 1", result)]), color=True)
 
 
-def test_a_turns_screenshot_is_shown_next_to_the_reference_page(pages: Run) -> None:
-    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 100, color=True)
-    lines = [line for line in shown.splitlines() if "48;2;255;0;0m▀" in line and "48;2;0;0;255m▀" in line]
-    assert len(lines) == 13, "1280 × 720 in 47 columns is 26 pixels high"
+def test_the_screenshot_of_a_turn_and_the_reference_page_are_named(pages: Run) -> None:
+    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 4000, color=True)
+    assert "▀" not in shown
     plain = ESCAPES.sub("", shown)
-    assert "turn 1 · 1280 × 720" in plain
-    assert plain.count("the reference page · 1280 × 1440") == 4
+    key = page_key(SHOWN, RenderSettings())
+    assert f"turn 1: 1280 × 720, screenshots/{key[:2]}/{key}.png" in plain
+    assert plain.count("the reference page: 1280 × 1440") == 4
     for words in (
         "turn 2: not rendered",
         "turn 3: the page did not load: it went away",
         "turn 4: the reply contains no page",
     ):
         assert words in plain
-
-
-def test_a_narrow_terminal_shows_one_below_the_other(pages: Run) -> None:
-    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 34, color=True)
-    assert not [line for line in shown.splitlines() if "255;0;0m▀" in line and "0;0;255m▀" in line]
-    assert "255;0;0m▀" in shown
-
-
-def console(**settings: Any) -> Console:
-    return Console(file=io.StringIO(), width=100, **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "pictures"),
-    [
-        ({"force_terminal": True, "color_system": "truecolor"}, True),
-        ({"force_terminal": True, "color_system": "256"}, True),
-        ({"force_terminal": True, "color_system": "standard"}, False),
-        ({"force_terminal": True, "color_system": None}, False),
-        ({"force_terminal": True, "color_system": "truecolor", "no_color": True}, False),
-        ({"force_terminal": False, "color_system": "truecolor"}, False),
-    ],
-)
-def test_drawn_only_where_there_are_colours(pages: Run, settings: dict[str, Any], pictures: bool) -> None:
-    for draw in (True, False):
-        there = console(**settings)
-        there.print(Viewer(pages, ViewConfig(screenshots=draw)).dialogue("t"))
-        shown = there.file.getvalue()  # type: ignore[attr-defined]
-        assert ("▀" in shown) == (pictures and draw)
-        named = re.sub(r"[\s│]", "", ESCAPES.sub("", shown))
-        key = page_key(SHOWN, RenderSettings())
-        assert (f"turn1:1280×720,screenshots/{key[:2]}/{key}.png" in named) != (pictures and draw)
 
 
 def test_no_text_of_a_page_reaches_the_terminal_as_more_than_text(pages: Run) -> None:
@@ -210,14 +174,6 @@ def test_the_protocol_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
     assert upstream is not None
     assert paper.page(reply) == "<HTML><p>one</p></HTML>"
     assert upstream.page(reply) == "<body><p>two</p></body>"
-
-
-def test_without_pillow_the_pictures_are_described(pages: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    scaled.cache_clear()
-    hide_package("PIL", monkeypatch)
-    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 200, color=True)
-    assert ".[html]" in shown
-    assert "▀" not in shown
 
 
 def test_the_page_embeds_small_pictures_and_allows_no_others(pages: Run, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_row_as_json(run: Run) -> None:
 def test_unfinished_rollouts_are_called_so(run: Run) -> None:
     with run.attempt("rollout", AnyConfig(number=7)) as attempt:
         draft = attempt.start_artifact("rollouts")
-        assert "rollouts-2 · live" in drawn(Viewer(run, ViewConfig(search="x")).table())
+        assert "rollouts-2 · running" in drawn(Viewer(run, ViewConfig(search="x")).table())
         with JsonlWriter(draft.path) as writer:
             writer.write(dump(trajectory(3)))
         assert ids(run) == ["t003"]
@@ -139,16 +139,13 @@ def test_unfinished_rollouts_are_called_so(run: Run) -> None:
 
 
 def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    out, page = tmp_path / "failed.jsonl", tmp_path / "failed.html"
-    words = ["view", str(run.path), "--outcome", "failed", "--limit", "2", "--export", str(out), "--html", str(page)]
+    page = tmp_path / "failed.html"
+    words = ["view", str(run.path), "--outcome", "failed", "--limit", "2", "--html", str(page)]
     assert program([*words, "--json"]) == 0
-    metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page), "export": str(out)}
+    metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page)}
     assert json.loads(capsys.readouterr().out)["metrics"] == metrics
-    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t000", "t001"]
     assert opened(page.read_text()).count("<details class") == 2
-    assert program(["view", str(run.path), "--id", "t003", "--export", str(out)]) == 0
-    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t003"]
-    assert program(["view", str(run.path), "--export", str(tmp_path / "no" / "out.jsonl")]) == 2
+    assert program(["view", str(run.path), "--html", str(tmp_path / "no" / "out.html")]) == 2
 
 
 def on_a_terminal(*words: str) -> tuple[int, str]:

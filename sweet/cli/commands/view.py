@@ -14,6 +14,8 @@ from sweet.hints import option
 from sweet.units import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sweet.runs.run import Run
     from sweet.view.viewer import ViewConfig, Viewer
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
         ("sweet view", "browse the newest run"),
         ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
         ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
-        ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
         ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
         ("sweet view RUN --serve", "in a browser on this machine"),
         ("sweet view RUN --html dialogues.html", "one self-contained page"),
@@ -52,15 +53,14 @@ def view(call: Call[ViewConfig], run: OptionalRun = None) -> None:
         _serve(opened, call)
         return
     printed = config.print_ or config.id is not None or call.common.json
-    written = config.html is not None or config.export is not None
-    if not printed and not written and _is_interactive():
+    if not printed and config.html is None and _is_interactive():
         from sweet.view.app import browse
 
         browse(opened, config)
         return
     viewer = Viewer(opened, config)
-    if written:
-        _write(viewer, call)
+    if config.html is not None:
+        _write(viewer, config.html, call)
     elif call.common.json:
         console.print_json(viewer.as_json())
     elif config.id is not None:
@@ -91,23 +91,17 @@ def _serve(run: Run, call: Call[ViewConfig]) -> None:
     serve(LOOPBACK, call.config.port, call.words(), ready, extra="serve", token=secrets.token_urlsafe(24))
 
 
-def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
-    """Write the requested files; `--json` lists them."""
+def _write(viewer: Viewer, page: Path, call: Call[ViewConfig]) -> None:
+    """Write the page; `--json` lists it."""
     from sweet.results.dialogues_page import write_dialogues
     from sweet.view.viewer import ViewMetrics
 
-    metrics = ViewMetrics()
-    if (page := call.config.html) is not None:
-        written, left_out = write_dialogues(page, viewer)
-        call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
-        if left_out:
-            call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")
-        metrics = ViewMetrics(trajectories=written, pictures_left_out=left_out, html=str(page))
-    if (rows := call.config.export) is not None:
-        written = viewer.write_export(rows)
-        call.reporter.say(f"{count(written, 'dialogue')} written to {rows}.")
-        metrics = metrics.model_copy(update={"trajectories": written, "export": str(rows)})
+    written, left_out = write_dialogues(page, viewer)
+    call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
+    if left_out:
+        call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")
     if call.common.json:
+        metrics = ViewMetrics(trajectories=written, pictures_left_out=left_out, html=str(page))
         console.print_json(
             {"stage": "view", "run": str(viewer.run.path), "metrics": metrics.as_json(), "artifacts": []}
         )

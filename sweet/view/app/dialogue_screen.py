@@ -125,19 +125,6 @@ class DialogueScreen(Screen[None]):
         self.refresh_bindings()
         await self.view.show(self._parts(), stay=stay, at=at)
 
-    async def reload(self) -> None:
-        """Redraw the dialogues at the same position if they have changed."""
-        row = self.row
-        if isinstance(row, Pair):
-            row = Pair(self.a.records.find(row.left.id), self.b.records.find(row.right.id))
-        else:
-            row = self.a.records.find(row.id)
-        self.shown[self.position] = row
-        records = self._read(row)
-        if records != self.records:
-            self.records = records
-            await self.redraw(stay=True)
-
     async def _go(self, position: int | None, missing: str) -> None:
         if position is None or not 0 <= position < len(self.shown):
             show_message(self.app, missing)

@@ -1,4 +1,4 @@
-"""What the applications of `sweet view` and `sweet play` have in common: their frame, colours, messages and end.
+"""What the applications of `sweet view` and `sweet play` have in common: their frame, colours, questions and end.
 
 They draw in the terminal's colours. A terminal mixes faint text with its background; the terminal in the page of a
 browser (xterm.js) does so twice, and on black a quarter of white is left. There faint text is drawn in a grey of its
@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.color import Color
-from textual.containers import VerticalScroll
+from textual.containers import Vertical
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
 
 from sweet.errors import SweetError
 from sweet.view.text import printable_line
@@ -85,7 +85,7 @@ class TerminalApp(App[None]):
         self.exit()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.screen.active_bindings.values()))
+        self.push_screen(Choose("keys", keys_in_words(self, self.screen.active_bindings.values())))
 
     def _handle_exception(self, error: Exception) -> None:
         """End the application after an unexpected error, which the command line reports afterwards."""
@@ -189,41 +189,66 @@ _TEXTUAL_ACTIONS = {binding.action for binding in (*Screen.BINDINGS, *App.BINDIN
 """The bindings of Textual on every screen, which are not listed."""
 
 
-class HelpScreen(ModalScreen[None]):
-    """Lists the keys of a screen until a key closes it."""
+class Prompt(ModalScreen[str | None]):
+    """Asks for one line; the result is None if the user cancels."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "dismiss", "leave", show=False),
-        Binding("down,j", "scroll(1)", "down", show=False),
-        Binding("up,k", "scroll(-1)", "up", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
 
-    def __init__(self, bindings: Iterable[ActiveBinding]) -> None:
+    def __init__(self, question: str, value: str = "", hint: str = "") -> None:
         super().__init__()
-        self._listed = list(bindings)
+        self._question, self._value, self._hint = question, value, hint
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(keys_table(self.app, self._listed))
+        facts = Facts()
+        facts.set_facts([Text(self._question, "bold"), *(Text(one, "dim") for one in (self._hint, "esc leaves"))])
+        with Vertical():
+            yield facts
+            # The value may come from a file, so it is shown in printable form.
+            yield Input(printable_line(self._value), compact=True, select_on_focus=False)
 
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(self._value if event.value == printable_line(self._value) else event.value)
 
 
-def keys_table(app: App[object], bindings: Iterable[ActiveBinding]) -> Table:
-    """Return a table with one row per action and its keys: those of the screen, of the application, and for moving."""
+class Choose(ModalScreen[int | None]):
+    """Asks for one of several lines; the result is its position, None if the user cancels."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss(None)", "leave", show=False),
+        Binding("j", "app.simulate_key('down')", "down", show=False),
+        Binding("k", "app.simulate_key('up')", "up", show=False),
+    ]
+    DEFAULT_CSS = """
+    Choose { align: center middle; }
+    Choose OptionList, Choose OptionList:focus {
+        width: 76; max-width: 100%; height: auto; max-height: 80%;
+        border: round ansi_bright_black; background: ansi_default;
+    }
+    """
+
+    def __init__(self, question: str, lines: Sequence[Text], here: int = 0) -> None:
+        super().__init__()
+        self._question, self._lines, self._here = question, lines, here
+
+    def compose(self) -> ComposeResult:
+        chosen = OptionList(*map(Option, self._lines), markup=False)
+        chosen.border_title = self._question
+        chosen.highlighted = self._here
+        yield chosen
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_index)
+
+
+def keys_in_words(app: App[object], bindings: Iterable[ActiveBinding]) -> list[Text]:
+    """Return a line per action with its keys: those of the screen, of the application, and for moving."""
     keys: dict[str, list[str]] = {}
     for active in sorted(bindings, key=_rank):
         binding = active.binding
         description = binding.tooltip or binding.description
         if description and binding.action not in _TEXTUAL_ACTIONS:
             keys.setdefault(description, []).append(app.get_key_display(binding))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True, style="bold")
-    table.add_column()
-    for description, names in keys.items():
-        table.add_row(Text(" ".join(names)), Text(description))
-    return table
+    return [Text(f"{' '.join(names):>9}", "bold").append(f"  {words}", "not bold") for words, names in keys.items()]
 
 
 def _rank(active: ActiveBinding) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -19,10 +20,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from sweet.view.parts import Part
-from sweet.view.pictures import GAP, HIGHEST, NARROWEST, caption, described
+from sweet.view.parts import Part, described
 from sweet.view.run_screenshots import Picture, Unreadable, scaled
 from sweet.view.text import printable_line
+
+if TYPE_CHECKING:
+    from PIL import Image as Images
 
 FOLDED, OPEN = "▸ ", "▾ "
 THOUGHTS = frozenset({"thought"})
@@ -31,6 +34,12 @@ LONG = 20_000
 """Characters of a text from which on it is folded at first."""
 STOPS = frozenset({"agent", "answer"})
 """The kinds of parts that `jump` stops at."""
+NARROWEST = 16
+"""Cells of width below which pictures are stacked vertically."""
+GAP = 2
+"""Cells between two pictures."""
+HIGHEST = 36
+"""Most rows of a picture that is not shown whole; longer ones are cropped at the bottom."""
 HIGHEST_WHOLE = 290
 """Most rows of a picture: kitty's placeholders number 297."""
 
@@ -162,6 +171,15 @@ class Pictures(Widget):
             drawn.styles.width = width
             drawn.styles.height = max(1, round(image.height * width * cell[0] / (image.width * cell[1])))
             yield drawn
+
+
+def caption(title: str, picture: Picture, image: Images.Image) -> Text:
+    """Return what is above a drawn picture, which `image` may show the beginning of."""
+    shot = picture.screenshot
+    assert shot is not None
+    words = Text(f"{title} · {shot.width} × {shot.height}", style="dim")
+    shown = round(image.height * shot.width / image.width)
+    return words.append(f", the first {shown} shown") if shown < shot.height - shot.width // image.width else words
 
 
 def _text(text: Text, width: int) -> Static:

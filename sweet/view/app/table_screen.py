@@ -20,8 +20,7 @@ from textual.worker import get_current_worker
 from sweet.errors import SweetError
 from sweet.units import count, percent
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import Facts, Keys, attempt, show_message
-from sweet.view.app.questions import Prompt
+from sweet.view.app.frame import Facts, Keys, Prompt, attempt, show_message
 from sweet.view.app.table_rows import Rows
 from sweet.view.pairs import CHANGES, Change, Pair, Row, left_of
 from sweet.view.records import Summary
@@ -46,7 +45,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
     Attributes:
         found: ids of the dialogues that the search has found so far.
         searched: the share of the dialogues that were searched.
-        problem: why the run could not be read at the last check.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,7 +56,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
         Binding("d", "against", "compare", tooltip="beside other rollouts, task by task; then the next difference"),
         Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
-        Binding("R", "app.rollouts", "rollouts", tooltip="other rollouts of the run", show=False),
+        Binding("R", "app.rollouts", "rollouts", tooltip="other rollouts of the run, or these read again", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
         Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
         Binding("r", "reverse", "reverse", tooltip="reverse the order", show=False),
@@ -81,7 +79,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.sort: tuple[str, bool] = (viewer.config.sort if viewer.b is None else "order", viewer.config.reverse)
         self.found: frozenset[str] = frozenset()
         self.searched = 0.0
-        self.problem = ""
         self._all = viewer.rows()
 
     def compose(self) -> ComposeResult:
@@ -94,8 +91,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.rows.focus()
-        self.reload()
-        self._begin_search()
+        self._read()
 
     def reopen(self) -> None:
         """Show the rollouts that the viewer has now. The filters stay.
@@ -106,19 +102,14 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.sort = ("order", False)
         if self.viewer.b is None:
             self.filter = replace(self.filter, change=None)
-        self.reload()
-        self._begin_search()
+        self._read()
         self.refresh_bindings()
 
-    def reload(self) -> None:
-        """Read the rows again and redraw.
-
-        Raises:
-            SweetError, OSError: the run cannot be read; the shown rows stay.
-        """
+    def _read(self) -> None:
         self._all = self.viewer.rows()
         self.rows.measure(self._all, self.viewer.columns)
         self._show()
+        self._begin_search()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < NARROW, "-narrow")
@@ -160,18 +151,13 @@ class TableScreen(Screen[None], inherit_bindings=False):
         none.update(Text(self._why_none()))
         self._show_facts()
 
-    def show_problem(self, problem: str) -> None:
-        """Show why the run could not be read at the last check; an empty text removes the message."""
-        self.problem = problem
-        self._show_facts()
-
     def _why_none(self) -> str:
         if self._all:
             return "Nothing passes the filters; x removes them."
         if self.viewer.b is not None:
             return "The two have no task in common."
         running = self.viewer.records.running
-        return "No dialogue yet; they appear here when they end." if running else "The rollouts are empty."
+        return "No dialogue has ended yet; R reads them again." if running else "The rollouts are empty."
 
     def _show_facts(self) -> None:
         records, shown, every = self.viewer.records, len(self.rows.shown), len(self._all)
@@ -190,7 +176,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
             pairs = [row for row in self._all if isinstance(row, Pair)]
             facts += [f"{words}: {sum(map(changed, pairs)):,}" for words, changed in map(CHANGES.__getitem__, COUNTED)]
         facts.append(Text(records.state, "green") if records.running else records.state)
-        facts.append(Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "")
         self.query_one("#head", Facts).set_facts(facts)
         where = [describe(replace(self.filter, text=""))]
         if self.filter.text:

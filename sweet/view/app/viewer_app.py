@@ -21,17 +21,13 @@ from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.units import count
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import TerminalApp, attempt, show_message
-from sweet.view.app.questions import Choose
+from sweet.view.app.frame import Choose, TerminalApp, attempt, show_message
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.pairs import Pair, Side
 from sweet.view.records import Summary, ranked_rollouts
 from sweet.view.terminal import format_number, outcome_text
 from sweet.view.text import printable, printable_line
 from sweet.view.viewer import ViewConfig, Viewer
-
-LIVE = 1.0
-"""Seconds between two checks of the disk."""
 
 
 class ViewerApp(TerminalApp):
@@ -62,33 +58,8 @@ class ViewerApp(TerminalApp):
     def get_default_screen(self) -> Screen[None]:
         return self.table
 
-    async def on_mount(self) -> None:
-        self.set_interval(LIVE, self.check_disk)
-
     def on_ready(self) -> None:
         gc.enable()  # see `browse`
-
-    async def check_disk(self) -> None:
-        """Read the disk again and show what has changed, or why it cannot be read."""
-        before, problem = self.table.problem, ""
-        try:
-            sides = [side for side in (self.viewer.a, self.viewer.b) if side is not None]
-            changed = [side.records.refresh() for side in sides]
-            if any(changed) or before:
-                await self.reload()
-        except (SweetError, OSError) as error:
-            problem = str(error)
-        if problem != before:
-            self.table.show_problem(problem)
-            if problem and self.screen is not self.table:
-                show_message(self, problem, error=True)
-
-    async def reload(self) -> None:
-        """Redraw every screen."""
-        self.table.reload()
-        for screen in self.screen_stack:
-            if isinstance(screen, DialogueScreen):
-                await screen.reload()
 
     async def run_action(
         self,

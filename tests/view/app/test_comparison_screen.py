@@ -13,7 +13,7 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.questions import Choose
+from sweet.view.app.frame import Choose
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.pairs import CHANGES, Pair, open_side, pair_up
 from sweet.view.viewer import ViewConfig, Viewer

@@ -18,13 +18,13 @@ from sweet.tasks.base import Task
 from sweet.tasks.scores import JudgedTest
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
 from sweet.view.app.dialogue_screen import DialogueScreen
+from sweet.view.app.frame import Choose
 from sweet.view.app.parts_view import OPEN, Drawn
-from sweet.view.app.questions import Choose
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.pairs import Pair as TwoDialogues
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, played, seen
-from tests.view.conftest import HOSTILE, made, score, trajectory
+from tests.view.conftest import HOSTILE, made, trajectory
 
 SIZES = [WIDE, NARROW]
 
@@ -255,26 +255,6 @@ def test_from_turn_to_turn(ranked: Run) -> None:
         assert messages(host)[-1] == "this is the first turn"
 
     played(host, script, (40, 12))
-
-
-def test_a_new_score_is_shown_where_one_was(run: Run) -> None:
-    host = Host(run, 1)
-
-    def text() -> list[str]:
-        """Return everything below the facts, without the scroll bar."""
-        return [line[:78].rstrip() for line in seen(host).splitlines()[1:]]
-
-    async def script(pilot: Pilot[Any]) -> None:
-        assert "reward 0.50" in seen(host)
-        await pilot.press("right_square_bracket")
-        shown = text()
-        made(run, "eval", "scores", [score(1, 1.0)], [host.viewer.records.rollouts], number=1)
-        await host.check_disk()
-        await pilot.pause()
-        assert "reward 1.00" in seen(host)
-        assert text() == shown
-
-    played(host, script, (80, 12))
 
 
 def test_no_other_dialogue_of_the_task(tmp_path: Path) -> None:

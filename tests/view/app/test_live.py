@@ -1,4 +1,4 @@
-"""Changes on the disk while the viewer is open."""
+"""Runs that change while the viewer is open, empty and damaged ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def empty(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "run", task="code")
 
 
-def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
+def test_a_rollout_that_runs_is_read_again_on_a_key(empty: Run, snapshot: Snapshot) -> None:
     with empty.attempt("rollout", AnyConfig(), inputs=[]) as attempt:
         draft = attempt.start_artifact("rollouts")
         with JsonlWriter(draft.path) as writer:
@@ -36,37 +36,19 @@ def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
             async def script(pilot: Pilot[Any]) -> None:
                 app = pilot.app
                 assert isinstance(app, ViewerApp)
-
-                async def play(first: int, last: int) -> None:
-                    for number in range(first, last):
-                        writer.write(dump(trajectory(number)))
-                    await app.check_disk()
-
                 snapshot(pilot, "live-none-40")
-                await play(0, 30)
-                assert shown(app) == list(range(30))
+                for number in range(3):
+                    writer.write(dump(trajectory(number)))
+                await pilot.press("R", "enter")
                 await pilot.pause()
-                assert "live" in head(app)
-                await pilot.press("end", "up", "up")
-                scrolled = app.table.rows.scroll_offset.y
-                assert (cursor(app), scrolled > 0) == ("t027", True)
-                await play(30, 40)
-                await pilot.pause()
-                assert (cursor(app), app.table.rows.scroll_offset.y) == ("t027", scrolled)
-                assert "40 dialogues" in head(app)
-                await pilot.press("r")
-                line = app.table.rows.cursor - app.table.rows.scroll_offset.y
-                assert cursor(app) == "t027"
-                await play(40, 50)
-                await pilot.pause()
-                assert cursor(app) == "t027"
-                assert app.table.rows.cursor - app.table.rows.scroll_offset.y == line, "new rows above move nothing"
+                assert shown(app) == [0, 1, 2]
+                assert "running" in head(app)
 
             played(viewer(empty), script, NARROW)
-        attempt.finish_artifact(draft, rows=50)
+        attempt.finish_artifact(draft, rows=3)
 
 
-def test_scores_appear_when_they_are_there(empty: Run) -> None:
+def test_scores_are_read_on_the_same_key(empty: Run) -> None:
     rollouts = made(empty, "rollout", "rollouts", [trajectory(n) for n in range(3)], [])
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -74,13 +56,11 @@ def test_scores_appear_when_they_are_there(empty: Run) -> None:
         assert isinstance(app, ViewerApp)
         assert "not scored: sweet eval" in head(app)
         assert "answered" in seen(app)
-        await pilot.press("down")
         made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
-        await app.check_disk()
+        await pilot.press("R", "enter")
         await pilot.pause()
         assert "scores-1" in head(app)
         assert "passed" in seen(app)
-        assert cursor(app) == "t001"
 
     played(viewer(empty), script)
 
@@ -122,18 +102,13 @@ def test_a_damaged_file_is_reported_and_the_shown_rows_stay(run: Run) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         path.write_text('{"id": "[bold]x[/bold]", "task": 3}\n' * 3)
-        await app.check_disk()
+        await pilot.press("R", "enter")
         await pilot.pause()
         assert "error: " in seen(app)
         assert "t003" in seen(app)
-        path.unlink()
-        await app.check_disk()
-        await pilot.pause()
-        assert "error: " in seen(app)
         path.write_bytes(whole)
-        await app.check_disk()
+        await pilot.press("R", "enter")
         await pilot.pause()
-        assert "error: " not in seen(app)
         assert len(shown(app)) == 6
 
     played(app, script, (120, 24))

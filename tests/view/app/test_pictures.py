@@ -9,9 +9,8 @@ import pytest
 from textual.pilot import Pilot
 
 from sweet.runs.run import Run
-from sweet.view.app.parts_view import HIGHEST_WHOLE, Pictures
+from sweet.view.app.parts_view import HIGHEST, HIGHEST_WHOLE, Pictures
 from sweet.view.app.viewer_app import ViewerApp
-from sweet.view.pictures import HIGHEST
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import played, seen
 from tests.view.test_run_screenshots import pages  # noqa: F401
