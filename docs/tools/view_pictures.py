@@ -115,7 +115,7 @@ def main(run: Path, pages: Path, folder: Path) -> None:
             found = {
                 "page": picture_of_page(firefox, first, Path(scratch) / "dialogues.html"),
                 "served": picture_of_application(
-                    firefox, first, ["--from", TRAINED, "--outcome", "passed"], [ENTER], WINDOW
+                    firefox, first, ["--from", TRAINED, "--filter", "outcome=passed"], [ENTER], WINDOW
                 ),
                 "pictures": picture_of_application(firefox, second, [], [ENTER, "i"], LOW),
             }

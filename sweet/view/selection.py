@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from dataclasses import dataclass, field, replace
+import re
+from dataclasses import dataclass
+from typing import Any
 
 from sweet.errors import UsageError
 from sweet.view.pairs import CHANGES, Change, Row, left_of
 from sweet.view.records import Summary
 
 EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault=*  any text"
+_CONDITION = re.compile(
+    r"(?P<name>outcome|task|fault)=(?P<value>.+)|change=(?P<change>.*)|reward(?P<bound>[<>])(?P<number>.*)"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Filter:
     reward_below: float | None = None
     reward_above: float | None = None
     change: Change | None = None
-    text: str = field(default="")
+    text: str = ""
 
 
 def passes(row: Row, filter: Filter) -> bool:
@@ -67,33 +72,28 @@ def parse(line: str) -> Filter:
     Raises:
         UsageError: the value of a condition is wrong.
     """
-    result, text = Filter(), []
+    found: dict[str, Any] = {}
+    text = []
     for word in line.split():
-        name, mark, value = word.partition("=") if "=" in word else (word[:6], word[6:7], word[7:])
-        match name, mark, value:
-            case "outcome", "=", str() if value:
-                result = replace(result, outcomes=frozenset(filter(None, value.split(","))))
-            case "task", "=", str() if value:
-                result = replace(result, task=value)
-            case "fault", "=", str() if value:
-                result = replace(result, fault=value)
-            case "change", "=", _:
-                change = next((known for known in CHANGES if known == value), None)
-                if change is None:
-                    raise UsageError(f"{word!r} is not a filter.", fix=f"change={', '.join(CHANGES)}")
-                result = replace(result, change=change)
-            case "reward", "<", _:
-                result = replace(result, reward_below=_number(word))
-            case "reward", ">", _:
-                result = replace(result, reward_above=_number(word))
-            case _:
-                text.append(word)
-    return replace(result, text=" ".join(text))
+        match = _CONDITION.fullmatch(word)
+        if match is None:
+            text.append(word)
+        elif match["bound"]:
+            found["reward_below" if match["bound"] == "<" else "reward_above"] = _number(word, match["number"])
+        elif match["change"] is not None:
+            if match["change"] not in CHANGES:
+                raise UsageError(f"{word!r} is not a filter.", fix=f"change={', '.join(CHANGES)}")
+            found["change"] = match["change"]
+        elif match["name"] == "outcome":
+            found["outcomes"] = frozenset(filter(None, match["value"].split(",")))
+        else:
+            found[match["name"]] = match["value"]
+    return Filter(**found, text=" ".join(text))
 
 
-def _number(word: str) -> float:
+def _number(word: str, given: str) -> float:
     try:
-        value = float(word[len("reward<") :])
+        value = float(given)
     except ValueError:
         value = math.nan
     if math.isnan(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 from rich.console import Group, RenderableType
@@ -12,18 +12,15 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, about
 from sweet.stages.record import Record as Metrics
-from sweet.tasks.scores import ScoreOutcome
-from sweet.tasks.trajectory import Outcome, dump
+from sweet.tasks.trajectory import dump
 from sweet.units import count
 from sweet.view.dialogue_view import DisplayOptions, dialogue
-from sweet.view.pairs import Change, Pair, Row, Side, open_side, pair_up
+from sweet.view.pairs import Pair, Row, Side, open_side, pair_up
 from sweet.view.records import Record, Records, Summary
 from sweet.view.search import search
-from sweet.view.selection import Filter, passes
+from sweet.view.selection import Filter, parse, passes
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.table import COLUMNS, PAIR_COLUMNS, Column, PrintedTable, SortKey, sort_rows
-
-Ending = Literal[ScoreOutcome, Outcome]
 
 TABLE_ROWS = 50
 """Rows of the table without --limit."""
@@ -31,24 +28,15 @@ TABLE_ROWS = 50
 
 class ViewConfig(StageConfig):
     main_options = (
-        *("id", "outcome", "task", "search", "sort", "limit"),
+        *("id", "filter", "sort", "limit"),
         *("against", "hidden", "print_", "html", "serve", "from_"),
     )
 
     id: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Show this dialogue as a dialogue; a unique prefix of its id is enough."""
-    outcome: list[Ending] = Field(default_factory=list, json_schema_extra=about("Selection"))
-    """Only those with this outcome or ending; may be repeated."""
-    task: str | None = Field(default=None, json_schema_extra=about("Selection"))
-    """Only those of this task; * matches anything."""
-    reward_below: float | None = Field(default=None, json_schema_extra=about("Selection"))
-    """Only those with a lower reward."""
-    reward_above: float | None = Field(default=None, json_schema_extra=about("Selection"))
-    """Only those with a higher reward."""
-    faults: bool = Field(default=False, json_schema_extra=about("Selection"))
-    """Only those with a fault, of the dialogue or of the simulated human."""
-    search: str | None = Field(default=None, json_schema_extra=about("Selection"))
-    """Only those whose request, turns or answer contain this text (case ignored); --hidden adds the hidden texts."""
+    filter: str = Field(default="", json_schema_extra=about("Selection"))
+    """Only those that pass: outcome=failed,error, task=micro-*, reward<0.5, reward>0, fault=*, with --against also
+    change=solved, lost, better, worse or differs. Other words are a text in the request, the turns or the answer."""
     sort: SortKey = Field(default="order", json_schema_extra=about("Selection"))
     """Sort by this column; order is the order of the file."""
     reverse: bool = Field(default=False, json_schema_extra=about("Selection"))
@@ -57,8 +45,6 @@ class ViewConfig(StageConfig):
     """Show at most this many; default: 50 in the table and all elsewhere."""
     against: str | None = Field(default=None, json_schema_extra=about("Selection"))
     """Show these rollouts (B) beside the viewed ones (A), task by task: an id of this run, RUN, or RUN:rollouts-2."""
-    changed: Change | None = Field(default=None, json_schema_extra=about("Selection"))
-    """With --against: only tasks that B solved and A did not, or lost, or whose reward is better, worse, or differs."""
     hidden: bool = Field(default=False, json_schema_extra=about("Output"))
     """Also show the hidden information."""
     screenshots: bool = Field(default=True, json_schema_extra=about("Output"))
@@ -84,18 +70,6 @@ class ViewConfig(StageConfig):
         if self.against is not None and self.html:
             raise ValueError("--html writes the dialogues of one rollout: leave out --against")
         return self
-
-    def filter(self) -> Filter:
-        """Return the filter of the options."""
-        return Filter(
-            outcomes=frozenset(self.outcome),
-            task=self.task,
-            fault="*" if self.faults else None,
-            reward_below=self.reward_below,
-            reward_above=self.reward_above,
-            change=self.changed,
-            text=self.search or "",
-        )
 
 
 class ViewMetrics(Metrics):
@@ -128,6 +102,19 @@ class Viewer:
     def records(self) -> Records:
         return self.a.records
 
+    @property
+    def filter(self) -> Filter:
+        """The filter of the options.
+
+        Raises:
+            UsageError: a condition is wrong, or is one of pairs and there are none.
+        """
+        found = parse(self.config.filter)
+        if found.change is not None and self.config.against is None:
+            what = "change= compares two rollouts, and --against names no other one."
+            raise UsageError(what, where="--filter", fix="--against ROLLOUTS")
+        return found
+
     def rows(self) -> list[Row]:
         """Return all rows: the dialogues, or the pairs with those of B."""
         every = self.records.summaries()
@@ -139,7 +126,7 @@ class Viewer:
 
     def chosen(self) -> list[Row]:
         """Return the sorted rows that pass the filters, without `limit`."""
-        config, filter = self.config, self.config.filter()
+        config, filter = self.config, self.filter
         rows = [row for row in self.rows() if passes(row, filter)]
         if filter.text and self.records.summaries():
             found = {id for _, id in search(self.records.path, filter.text, hidden=config.hidden)}

@@ -26,7 +26,7 @@ def test_a_large_run_is_one_as_the_stages_make_them(tmp_path: Path) -> None:
     assert record.trajectory == next(played(60))
     assert len(record.ranked) == len(record.trajectory.agent_turns)
     assert record.pairs
-    assert [s.offset for s in Viewer(run, ViewConfig(search="fluorescent ZEBRA")).shown()] == [0]
+    assert [s.offset for s in Viewer(run, ViewConfig(filter="fluorescent ZEBRA")).shown()] == [0]
     assert NEEDLES > 60
 
 

@@ -41,8 +41,8 @@ def test_the_comparison_names_the_command_that_shows_the_dialogues(sweet: Progra
     assert outcome.out.splitlines()[0] == "Of these 3 tasks A was trained on none, B on an unknown number."
     assert "Solved by A and not by B: 1 task" in outcome.out
     for sides, line in (
-        ("both:scores-1 both:rollouts-2", "view both --from rollouts-1 --against rollouts-2 --changed differs"),
-        ("before after", "view before --from rollouts-1 --against after:rollouts-1 --changed differs"),
+        ("both:scores-1 both:rollouts-2", "view both --from rollouts-1 --against rollouts-2 --filter change=differs"),
+        ("before after", "view before --from rollouts-1 --against after:rollouts-1 --filter change=differs"),
     ):
         assert f"next: sweet {line}\n" in sweet("compare", *sides.split()).err
         shown = sweet(*line.split())

@@ -109,7 +109,7 @@ def test_the_policy_allows_the_inline_content_and_nothing_else(run: Run, tmp_pat
 
 
 def test_limits_and_filters_hold_for_the_page(run: Run, tmp_path: Path) -> None:
-    assert written(run, tmp_path, outcome=["passed"]).count('class="trajectory"') == 2
+    assert written(run, tmp_path, filter="outcome=passed").count('class="trajectory"') == 2
     assert written(run, tmp_path, limit=3).count('class="trajectory"') == 3
     for wrong in (tmp_path, tmp_path / "none" / "page.html"):
         with pytest.raises(UsageError):
@@ -170,7 +170,7 @@ def test_the_rows_have_the_values_of_the_table(run: Run, tmp_path: Path) -> None
 def test_the_overview_has_the_rates_of_the_shown_dialogues_with_intervals(run: Run, tmp_path: Path) -> None:
     every = "".join(read(page_text(run, tmp_path)).text["b"])
     assert every == "33.3 %50.0 %"
-    some = read(page_text(run, tmp_path, outcome=["passed"]))
+    some = read(page_text(run, tmp_path, filter="outcome=passed"))
     assert "".join(some.text["b"]).startswith("100.0 %")
     (bounds, *_) = some.text["span"]
     assert bounds == "[34.2, 100.0]", "Wilson's interval of two tasks of two"

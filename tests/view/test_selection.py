@@ -1,27 +1,18 @@
-"""Filters and order, the filter as a line of words, and the export of a selection."""
+"""Filters and order, and the filter as a line of words."""
 
 from __future__ import annotations
 
-import json
 import string
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.datasets.exporting import DataExportConfig, export_lines
-from sweet.datasets.published import read_trajectories
 from sweet.errors import UsageError
-from sweet.runs.run import Run
-from sweet.stages.base import Silent
-from sweet.tasks.trajectory import dump
 from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, parse, passes
 from sweet.view.table import COLUMNS, SORT_KEYS, sort_rows
-from sweet.view.viewer import ViewConfig, Viewer
-from tests.view.conftest import made, trajectory
 
 
 def summary(number: int = 0, **changes: Any) -> Summary:
@@ -130,26 +121,3 @@ def test_a_wrong_value_is_refused_with_a_right_one(line: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line)
     assert caught.value.fix
-
-
-def exported(run: Run, path: Path, **fields: Any) -> int:
-    return Viewer(run, ViewConfig(**fields)).write_export(path)
-
-
-def test_an_export_is_that_of_data_export(tmp_path: Path, run: Run) -> None:
-    path = tmp_path / "chosen.jsonl"
-    assert exported(run, path) == 6
-    lines = path.read_bytes().splitlines(keepends=True)
-    assert sorted(lines) == sorted(export_lines(run, DataExportConfig(), Silent()))
-    assert exported(run, path, sort="reward", reverse=True, limit=2) == 2
-    assert [json.loads(line)["reward"] for line in path.read_text().splitlines()] == [1.0, 1.0]
-    assert [one.id for one in read_trajectories(path)] == ["t002", "t005"]
-    for wrong in (tmp_path, tmp_path / "no" / "folder.jsonl"):
-        with pytest.raises(UsageError):
-            exported(run, wrong)
-
-
-def test_rewards_that_came_with_the_data_are_exported(tmp_path: Path, run: Run) -> None:
-    made(run, "data-import", "rollouts", [dump(trajectory(1, reward=0.25))], [], number=1)
-    exported(run, tmp_path / "out.jsonl")
-    assert json.loads((tmp_path / "out.jsonl").read_text())["reward"] == 0.25

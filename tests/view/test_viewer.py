@@ -30,14 +30,14 @@ def ids(run: Run, **fields: Any) -> list[str]:
     ("fields", "numbers"),
     [
         ({}, [0, 1, 2, 3, 4, 5]),
-        ({"outcome": ["passed"]}, [2, 5]),
-        ({"outcome": ["passed", "failed"], "limit": 2}, [0, 1]),
-        ({"outcome": ["answered"]}, [0, 1, 2, 3, 4, 5]),
-        ({"outcome": ["timeout"]}, []),
-        ({"task": "task-1"}, [2, 3]),
-        ({"task": "task-*"}, [0, 1, 2, 3, 4, 5]),
-        ({"reward_below": 0.5}, [0, 3]),
-        ({"reward_above": 0.0, "reward_below": 1.0}, [1, 4]),
+        ({"filter": "outcome=passed"}, [2, 5]),
+        ({"filter": "outcome=passed,failed", "limit": 2}, [0, 1]),
+        ({"filter": "outcome=answered"}, [0, 1, 2, 3, 4, 5]),
+        ({"filter": "outcome=timeout"}, []),
+        ({"filter": "task=task-1"}, [2, 3]),
+        ({"filter": "task=task-*"}, [0, 1, 2, 3, 4, 5]),
+        ({"filter": "reward<0.5"}, [0, 3]),
+        ({"filter": "reward>0 reward<1"}, [1, 4]),
         ({"sort": "reward"}, [0, 3, 1, 4, 2, 5]),
         ({"sort": "reward", "reverse": True, "limit": 3}, [2, 5, 1]),
         ({"sort": "tokens", "reverse": True}, [5, 4, 3, 2, 1, 0]),
@@ -51,14 +51,14 @@ def test_filters_and_order(run: Run, fields: dict[str, Any], numbers: list[int])
 
 def test_what_was_not_scored_passes_no_reward_filter(run: Run) -> None:
     made(run, "rollout", "rollouts", [trajectory(0)], [], number=1)
-    assert ids(run, reward_below=2) == []
+    assert ids(run, filter="reward<2") == []
     assert ids(run, sort="reward", reverse=True) == ["t000"]
-    assert ids(run, reward_below=0.5, from_="rollouts-1") == ["t000", "t003"]
+    assert ids(run, filter="reward<0.5", from_="rollouts-1") == ["t000", "t003"]
 
 
 def test_the_caption_says_what_is_omitted(run: Run) -> None:
     assert "2 of 6 shown" in drawn(Viewer(run, ViewConfig(limit=2)).table())
-    assert "2 of 6 pass" in drawn(Viewer(run, ViewConfig(outcome=["passed"])).table())
+    assert "2 of 6 pass" in drawn(Viewer(run, ViewConfig(filter="outcome=passed")).table())
 
 
 def test_json_holds_the_hidden_only_where_asked_for(run: Run) -> None:
@@ -80,12 +80,12 @@ def test_a_run_without_rollouts_says_what_makes_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "numbers"),
     [
-        ({"search": "return a + 3"}, [3]),
-        ({"search": "RETURN A + 3"}, [3]),
-        ({"search": "return a +", "sort": "reward", "reverse": True, "limit": 1}, [2]),
-        ({"search": "test1"}, []),
-        ({"search": "return a + 1", "hidden": True}, [1, 2, 3]),
-        ({"faults": True}, []),
+        ({"filter": "return a + 3"}, [3]),
+        ({"filter": "RETURN A + 3"}, [3]),
+        ({"filter": "return a +", "sort": "reward", "reverse": True, "limit": 1}, [2]),
+        ({"filter": "test1"}, []),
+        ({"filter": "return a + 1", "hidden": True}, [1, 2, 3]),
+        ({"filter": "fault=*"}, []),
     ],
 )
 def test_search_and_faults(run: Run, fields: dict[str, Any], numbers: list[int]) -> None:
@@ -95,7 +95,7 @@ def test_search_and_faults(run: Run, fields: dict[str, Any], numbers: list[int])
 def test_only_faults(run: Run) -> None:
     rows = [trajectory(0), trajectory(1, outcome="deadline"), trajectory(2, outcome="human_error", fault="echo")]
     made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
-    assert ids(run, faults=True) == ["t001", "t002"]
+    assert ids(run, filter="fault=*") == ["t001", "t002"]
     assert ids(run, sort="fault") == ["t001", "t002", "t000"]
     listed = Viewer(run, ViewConfig()).as_json()["trajectories"]
     assert [row["fault"] for row in listed] == ["", "deadline", "echo"]
@@ -104,7 +104,7 @@ def test_only_faults(run: Run) -> None:
 def test_every_ending_can_be_asked_for(run: Run) -> None:
     rows = [trajectory(0), trajectory(1, outcome="token_limit")]
     made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
-    assert ids(run, outcome=["token_limit"]) == ["t001"]
+    assert ids(run, filter="outcome=token_limit") == ["t001"]
 
 
 def test_a_row_as_json(run: Run) -> None:
@@ -130,17 +130,17 @@ def test_a_row_as_json(run: Run) -> None:
 def test_unfinished_rollouts_are_called_so(run: Run) -> None:
     with run.attempt("rollout", AnyConfig(number=7)) as attempt:
         draft = attempt.start_artifact("rollouts")
-        assert "rollouts-2 · running" in drawn(Viewer(run, ViewConfig(search="x")).table())
+        assert "rollouts-2 · running" in drawn(Viewer(run, ViewConfig(filter="x")).table())
         with JsonlWriter(draft.path) as writer:
             writer.write(dump(trajectory(3)))
         assert ids(run) == ["t003"]
-        assert ids(run, search="return a + 3") == ["t003"]
+        assert ids(run, filter="return a + 3") == ["t003"]
     assert "rollouts-2 · unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
 
 
 def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "failed.html"
-    words = ["view", str(run.path), "--outcome", "failed", "--limit", "2", "--html", str(page)]
+    words = ["view", str(run.path), "--filter", "outcome=failed", "--limit", "2", "--html", str(page)]
     assert program([*words, "--json"]) == 0
     metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page)}
     assert json.loads(capsys.readouterr().out)["metrics"] == metrics
@@ -181,8 +181,8 @@ def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sweet.view.app.browse", lambda run, config: called.append((run.path, config)))
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    assert program(["view", str(run.path), "--faults", "--sort", "reward"]) == 0
-    assert called == [(run.path, ViewConfig(faults=True, sort="reward"))]
+    assert program(["view", str(run.path), "--filter", "fault=*", "--sort", "reward"]) == 0
+    assert called == [(run.path, ViewConfig(filter="fault=*", sort="reward"))]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    assert program(["view", str(run.path), "--faults"]) == 0
+    assert program(["view", str(run.path), "--filter", "fault=*"]) == 0
     assert len(called) == 1, "the application would be drawn into a file"

@@ -86,5 +86,5 @@ def view_command(metrics: Mapping[str, Any]) -> str | None:
     if not flipped or of_a["rollouts"] is None or of_b["rollouts"] is None:
         return None
     other = of_b["rollouts"] if of_a["run"] == of_b["run"] else f"{of_b['run']}:{of_b['rollouts']}"
-    words = ["sweet", "view", of_a["run"], "--from", of_a["rollouts"], "--against", other, "--changed", "differs"]
+    words = ["sweet", "view", of_a["run"], "--from", of_a["rollouts"], "--against", other, "--filter", "change=differs"]
     return shlex.join(words)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from sweet.cli import console
 from sweet.cli.command import OptionalRun, command
 from sweet.cli.spec import Call
-from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.units import count
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
     "sweet.view.viewer:ViewConfig",
     examples=(
         ("sweet view", "browse the newest run"),
-        ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
-        ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
+        ("sweet view RUN --filter outcome=failed --sort turns", "filtered and sorted"),
+        ("sweet view RUN --print --filter 'rounded down'", "a table of the dialogues with these words"),
         ("sweet view RUN --from rollouts-1 --against rollouts-3", "before and after, task by task"),
         ("sweet view RUN --serve", "in a browser on this machine"),
         ("sweet view RUN --html dialogues.html", "one self-contained page"),
@@ -40,9 +38,6 @@ def view(call: Call[ViewConfig], run: OptionalRun = None) -> None:
 
     config = call.config
     opened = newest_run(run, call.reporter)
-    if config.changed is not None and config.against is None:
-        what = "--changed compares two rollouts, and --against names no other one."
-        raise UsageError(what, where=option("changed", config.changed), fix="--against ROLLOUTS")
     if console.in_browser():
         from sweet.view.app import browse
 

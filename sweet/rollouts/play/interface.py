@@ -61,6 +61,9 @@ class Situation:
     ended: Trajectory | None = None
 
 
+ActionName = Literal["send", "deliver", "undo", "skip", "next", "retry", "leave"]
+
+
 @dataclass(frozen=True)
 class Action:
     """What the person does.
@@ -72,7 +75,7 @@ class Action:
         text: what is sent or delivered; of `leave` the text that was not sent yet, None if it is not the person's turn.
     """
 
-    name: Literal["send", "deliver", "undo", "skip", "next", "retry", "leave"]
+    name: ActionName
     text: str | None = None
 
 

@@ -47,10 +47,6 @@ class DialogueScreen(Screen[None]):
         Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
         Binding("i", "pictures", "pictures", tooltip="pictures whole, or their beginning"),
         Binding("r", "raw", "raw", tooltip="unchanged texts, without Markdown and colours", show=False),
-        Binding("j", "line(1)", "down", show=False),
-        Binding("k", "line(-1)", "up", show=False),
-        Binding("space", "page(1)", "a screen down", show=False),
-        Binding("backspace", "page(-1)", "a screen up", show=False),
     ]
     ONLY_ONE = frozenset({"next_failure", "next_fault", "hidden", "fold", "fold_thoughts", "fold_here"})
     """Actions on one dialogue; `next_difference` is one on two."""
@@ -186,12 +182,6 @@ class DialogueScreen(Screen[None]):
     def action_jump(self, step: int) -> None:
         if not self.view.jump(step):
             show_message(self.app, "this is the last turn" if step > 0 else "this is the first turn")
-
-    def action_line(self, lines: int) -> None:
-        self.view.scroll_relative(y=lines, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        self.view.scroll_relative(y=pages * max(self.view.size.height - 1, 1), animate=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "pictures":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
@@ -193,6 +194,12 @@ class PartsView(VerticalScroll):
 
     DEFAULT_CSS = "PartsView { height: 1fr; padding: 0 1; overflow-x: hidden; overflow-y: scroll; }"
     ALLOW_MAXIMIZE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "line(1)", "down", show=False),
+        Binding("k", "line(-1)", "up", show=False),
+        Binding("space", "page(1)", "a screen down", show=False),
+        Binding("backspace", "page(-1)", "a screen up", show=False),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,6 +284,12 @@ class PartsView(VerticalScroll):
         if top is not None:
             below = 0 if top in views else self.scroll_offset.y - _start(top)
             self.call_after_refresh(lambda: self._scroll(_start(top) + below))
+
+    def action_line(self, lines: int) -> None:
+        self.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        self.scroll_relative(y=pages * max(self.size.height - 1, 1), animate=False)
 
     def jump(self, step: int) -> bool:
         """Scroll to the next or the previous turn of the agent; return False if there is none."""

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import TextArea
 
-from sweet.rollouts.play.interface import Action, Play, Session, Situation
+from sweet.rollouts.play.interface import Action, ActionName, Play, Session, Situation
 from sweet.rollouts.play.typed import LONGEST, cleaned
 from sweet.runs.run import Run
 from sweet.units import count
@@ -42,7 +42,7 @@ ENDS = {
     "context_overflow": "The dialogue does not fit into the model's context any more.",
     "token_limit": "The dialogue has used up its tokens.",
 }
-LETTERS = frozenset({"next", "retry", "write", "undo_turn", "skip", "hidden", "line", "page", "leave"})
+LETTERS = frozenset({"next", "retry", "write", "undo", "skip", "hidden", "leave"})
 """Actions whose keys are letters."""
 
 
@@ -156,18 +156,14 @@ class PlayScreen(Screen[None]):
     PlayScreen Editor .text-area--cursor { background: ansi_default; color: ansi_default; text-style: reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "send", "send", key_display="^s", tooltip="send the message"),
-        Binding("ctrl+g", "deliver", "answer", key_display="^g", tooltip="deliver it as the answer"),
-        Binding("n,enter", "next", "next", tooltip="keep the dialogue and go on"),
-        Binding("r", "retry", "again", tooltip="ask the other side again"),
+        Binding("ctrl+s", "act('send')", "send", key_display="^s", tooltip="send the message"),
+        Binding("ctrl+g", "act('deliver')", "answer", key_display="^g", tooltip="deliver it as the answer"),
+        Binding("n,enter", "act('next')", "next", tooltip="keep the dialogue and go on"),
+        Binding("r", "act('retry')", "again", tooltip="ask the other side again"),
         Binding("i", "write", "write", tooltip="write a message"),
-        Binding("u", "undo_turn", "undo", tooltip="back to your last message"),
-        Binding("s", "skip", "skip", tooltip="go on without this dialogue"),
+        Binding("u", "act('undo')", "undo", tooltip="back to your last message"),
+        Binding("s", "act('skip')", "skip", tooltip="go on without this dialogue"),
         Binding("h", "hidden", "hidden", tooltip="show or hide what only you know"),
-        Binding("j", "line(1)", "down", show=False),
-        Binding("k", "line(-1)", "up", show=False),
-        Binding("space", "page(1)", "a screen down", show=False),
-        Binding("backspace", "page(-1)", "a screen up", show=False),
         Binding("q", "leave", "leave", show=False, tooltip="leave; the dialogue is saved"),
     ]
 
@@ -240,7 +236,8 @@ class PlayScreen(Screen[None]):
         state = None if self.situation is None else self.situation.state
         session: Session | None = None if self.situation is None else self.situation.session
         is_agent = session is not None and session.role == "agent"
-        if action in LETTERS and self.focused is self.editor:
+        name = str(parameters[0]) if action == "act" else action
+        if name in LETTERS and self.focused is self.editor:
             return False
         possible = {
             "send": state == "yours",
@@ -248,11 +245,11 @@ class PlayScreen(Screen[None]):
             "next": state == "finished",
             "retry": state == "failed",
             "write": state in ("yours", "waiting"),
-            "undo_turn": state is not None,
+            "undo": state is not None,
             "skip": state is not None,
             "hidden": not is_agent,
         }
-        return possible.get(action, True)
+        return possible.get(name, True)
 
     def on_descendant_focus(self) -> None:
         self.refresh_bindings()
@@ -269,23 +266,8 @@ class PlayScreen(Screen[None]):
     def action_leave(self) -> None:
         self.leave()
 
-    def action_send(self) -> None:
-        self._act(Action("send", self.editor.text))
-
-    def action_deliver(self) -> None:
-        self._act(Action("deliver", self.editor.text))
-
-    def action_next(self) -> None:
-        self._act(Action("next"))
-
-    def action_retry(self) -> None:
-        self._act(Action("retry"))
-
-    def action_undo_turn(self) -> None:
-        self._act(Action("undo"))
-
-    def action_skip(self) -> None:
-        self._act(Action("skip"))
+    def action_act(self, name: ActionName) -> None:
+        self._act(Action(name, self.editor.text if name in ("send", "deliver") else None))
 
     def action_read(self) -> None:
         self.view.focus()
@@ -297,12 +279,6 @@ class PlayScreen(Screen[None]):
         self.hidden = not self.hidden
         if self.situation is not None:
             self.redraw(self.situation)
-
-    def action_line(self, lines: int) -> None:
-        self.view.scroll_relative(y=lines, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        self.view.scroll_relative(y=pages * max(self.view.size.height - 1, 1), animate=False)
 
 
 def situation_parts(situation: Situation, screenshots: RunScreenshots | None, *, hidden: bool) -> list[Part]:

@@ -75,7 +75,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self.viewer = viewer
-        self.filter = viewer.config.filter()
+        self.filter = viewer.filter
         self.sort: tuple[str, bool] = (viewer.config.sort if viewer.b is None else "order", viewer.config.reverse)
         self.found: frozenset[str] = frozenset()
         self.searched = 0.0

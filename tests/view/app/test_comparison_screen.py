@@ -125,12 +125,12 @@ def test_filters_and_search_of_the_table_count_for_a(both: Run) -> None:
         await pilot.press("q")
         assert len(app.table.rows.shown) == 6, "the dialogues of A"
 
-    played(viewer(both, against="rollouts-2", outcome=("failed",)), script)
+    played(viewer(both, against="rollouts-2", filter="outcome=failed"), script)
 
 
 def test_a_filter_does_not_change_who_is_beside_whom(both: Run) -> None:
     """t001, the second dialogue of its task, is beside the second one of B, whether the first is shown or not."""
-    config = ViewConfig(from_="rollouts-1", against="rollouts-2", search="return a + 1")
+    config = ViewConfig(from_="rollouts-1", against="rollouts-2", filter="return a + 1")
     assert [(pair.left.id, pair.right.id) for pair in Viewer(both, config).chosen() if isinstance(pair, Pair)] == [
         ("t001", "n001")
     ]
@@ -234,7 +234,7 @@ def test_hits_are_marked(run: Run) -> None:
         marked = {part.text for strip in strips for part in strip if part.style and part.style.reverse}
         assert marked == {"usual"}
 
-    played(viewer(run, search="USUAL"), script, (80, 40))
+    played(viewer(run, filter="USUAL"), script, (80, 40))
 
 
 def test_h_moves_to_what_it_shows_and_back(run: Run) -> None:
@@ -257,7 +257,7 @@ def test_h_moves_to_what_it_shows_and_back(run: Run) -> None:
 
 
 def test_two_rollouts_are_printed(both: Run, tmp_path: Path) -> None:
-    found = Viewer(both, ViewConfig(from_="rollouts-1", against="rollouts-2", changed="solved"))
+    found = Viewer(both, ViewConfig(from_="rollouts-1", against="rollouts-2", filter="change=solved"))
     table = drawn(found.table(), 100)
     assert "task-0" in table
     assert "+1.00" in table
@@ -292,9 +292,9 @@ def test_rollouts_of_another_run(both: Run, tmp_path: Path) -> None:
 def test_options_that_do_not_agree(both: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="leave out --against"):
         ViewConfig(against="rollouts-2", html=Path("x.html"))
-    assert program(["view", str(both.path), "--changed", "solved", "--print"]) == 2
+    assert program(["view", str(both.path), "--filter", "change=solved", "--print"]) == 2
     assert "--against ROLLOUTS" in capsys.readouterr().err
-    words = ["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--changed", "solved"]
+    words = ["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--filter", "change=solved"]
     assert program([*words, "--print"]) == 0
     assert "task-2" in capsys.readouterr().out
     assert program(["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--id", "t000"]) == 0

@@ -235,11 +235,11 @@ def test_the_options_of_the_command_are_the_first_filter(run: Run) -> None:
         assert shown(app) == [4, 3, 1]
         assert "outcome=failed" in head(app)
 
-    played(viewer(run, outcome=["failed"], sort="tokens", reverse=True, limit=3), script)
+    played(viewer(run, filter="outcome=failed", sort="tokens", reverse=True, limit=3), script)
 
 
 def test_a_search_may_be_an_option_too(run: Run) -> None:
-    app = viewer(run, search="return a + 3")
+    app = viewer(run, filter="return a + 3")
 
     async def script(pilot: Pilot[Any]) -> None:
         await until(pilot, lambda: shown(app) == [3])
