@@ -7,8 +7,8 @@ The facts and the pages are imported when they are needed:
     pages           pages and Markdown texts from the templates in `templates/`
     charts          charts as SVG; scales
     report_page     a run's report
-    dialogues_page  the page of dialogues; dialogue draws one, screenshots its pictures
-    study_page      a study's results; study_facts has their tables and series, study_names the words
+    dialogues_page  the page of dialogues; dialogue draws one, with its pictures
+    study_page      a study's results; study_facts has their tables, series and words
 """
 
 from __future__ import annotations

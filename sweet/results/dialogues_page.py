@@ -23,9 +23,8 @@ from sweet.errors import UsageError
 from sweet.files import check_target
 from sweet.results import pages
 from sweet.results.charts import interval
-from sweet.results.dialogue import dialogue
+from sweet.results.dialogue import HtmlScreenshots, dialogue
 from sweet.results.facts import Rate
-from sweet.results.screenshots import HtmlScreenshots
 from sweet.runs.jsonl import read_jsonl
 from sweet.scoring.results.evaluation import Values, distinct
 from sweet.tasks.registry import task_kind

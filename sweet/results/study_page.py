@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweet.results import charts, pages, study_facts
 from sweet.results.facts import Rate, Series
-from sweet.results.study_names import SWEET, about
+from sweet.results.study_facts import SWEET, about
 from sweet.study.results import StudyResults
 from sweet.units import count
 

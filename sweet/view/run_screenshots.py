@@ -2,7 +2,7 @@
 
 Pages of an agent are never rendered here, only looked up: the run stores a screenshot, made when the human saw the page
 or when it was scored, under a key derived from the page's text. A picture is drawn by the
-application (`sweet.view.app.parts_view`) and embedded in an HTML page by `sweet.results.screenshots`.
+application (`sweet.view.app.parts_view`) and embedded in an HTML page by `sweet.results.dialogue`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError
 from sweet.results import study_facts
-from sweet.results.study_facts import tables
-from sweet.results.study_names import about, known_first
+from sweet.results.study_facts import about, known_first, tables
 from sweet.results.study_page import drawings, overview, overview_parts, study_page, write_study
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS

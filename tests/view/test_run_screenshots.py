@@ -19,7 +19,7 @@ from rich.console import Group
 
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
-from sweet.results.screenshots import HtmlScreenshots
+from sweet.results.dialogue import HtmlScreenshots
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sweet.errors import InputError
 from sweet.runs.jsonl import encode
 from sweet.tasks.trajectory import Turn, dump
-from sweet.view import search as module
-from sweet.view.search import search
+from sweet.view import selection as module
+from sweet.view.selection import search
 from tests.view.conftest import HOSTILE, trajectory
 
 

@@ -15,16 +15,16 @@ The metrics:
     flips           lost and gained: tasks that only A or only B solves (in most of their dialogues); if rewards are
                     degrees, tasks whose reward changed, the largest change first
     pass_at_k, best_of_k    by k, if tasks have several dialogues (sweet.scoring.results.pass_at_k)
-    leaks           where a model plays the human: how often it leaked the solution (sweet.scoring.results.leaks)
+    leaks           where a model plays the human: how often it leaked the solution
     repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
-    by_human        the first metric by human, if dialogues of a side name theirs (sweet.scoring.results.by_human)
+    by_human        the first metric by human, if dialogues of a side name theirs
     warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -32,12 +32,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
+from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
-from sweet.scoring.results.by_human import compare_humans
 from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
-from sweet.scoring.results.leaks import compare_leaks, leak_caveats
 from sweet.scoring.results.metrics import (
+    Caveat,
+    ComparedHuman,
+    ComparedHumans,
+    ComparedLeaks,
     ComparedMetric,
     ComparedSide,
     ComparisonMetrics,
@@ -48,11 +51,15 @@ from sweet.scoring.results.metrics import (
 )
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
-from sweet.scoring.results.statistics import compare
+from sweet.scoring.results.statistics import compare, mean_difference
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.base import OPERATIONAL, StageConfig, StageResult, about
 from sweet.stages.intervals import clustered_mean
+from sweet.stages.leaks import LeakTally, model_plays
+from sweet.stages.record import Rate, UnknownRate
 from sweet.tasks.scores import RewardRule
+from sweet.tasks.trajectory import leaks_of
+from sweet.units import rate
 
 _SOLVED = 0.5
 """A task is solved on a side if more than this share of its dialogues solve it."""
@@ -254,3 +261,80 @@ def _by_reward(ids: Sequence[str], rewards: Sequence[float], *, best_first: bool
     """Return a task's dialogues, the one that best shows why the task flipped first."""
     order = sorted(zip(ids, rewards, strict=True), key=lambda row: (-row[1] if best_first else row[1], row[0]))
     return [id for id, _ in order]
+
+
+def compare_humans(a: Evaluation, b: Evaluation, ours: Values, theirs: Values) -> ComparedHumans | None:
+    """Return the first metric by human; None where the dialogues of neither side name their human.
+
+    Humans play different tasks in one rollout (`--spread tasks`), so two humans of one side are not paired: one human
+    on both sides is, over the tasks that both played with it. A side that names no human is all of its one human.
+    """
+    if not (ours.humans or theirs.humans):
+        return None
+    sides = [values.by_human(str(side.played.get("sim"))) for side, values in ((a, ours), (b, theirs))]
+    figure = next(name for name in b.kind.metrics if name in ours.figures and name in theirs.figures)
+    bounds = ours.bounds(figure)
+    means = [{human: values.means(figure) for human, values in side.items()} for side in sides]
+    humans = sorted(means[0].keys() | means[1].keys())
+    return ComparedHumans(
+        figure=figure,
+        humans={human: _compared_human(means[0].get(human, {}), means[1].get(human, {}), bounds) for human in humans},
+    )
+
+
+def _compared_human(a: Mapping[str, float], b: Mapping[str, float], bounds: tuple[float, float]) -> ComparedHuman:
+    """Return the comparison of two sides, by the mean of each of their tasks."""
+    shared = sorted(a.keys() & b.keys())
+    difference: Rate | UnknownRate = UnknownRate()
+    if shared:
+        difference = mean_difference([b[task] - a[task] for task in shared], span=bounds[1] - bounds[0]).rate()
+    return ComparedHuman(
+        a_tasks=len(a), b_tasks=len(b), a=_mean(a, bounds), b=_mean(b, bounds), tasks=len(shared), difference=difference
+    )
+
+
+def _mean(tasks: Mapping[str, float], bounds: tuple[float, float]) -> Rate | UnknownRate:
+    return clustered_mean(list(tasks.values()), list(tasks), bounds=bounds).rate() if tasks else UnknownRate()
+
+
+def compare_leaks(a: Evaluation, b: Evaluation, shared: Collection[str]) -> ComparedLeaks | None:
+    """Return the leaks of both sides; None where no model plays the human of both, or dialogues are missing.
+
+    An agent that is trained against a simulated human finds what makes it say the solution before it finds better
+    questions. A success rate that rises together with the leak rate is then no better agent.
+
+    Raises:
+        InputError: a row of the dialogues is damaged.
+    """
+    if not all(model_plays(side.played.get("sim")) for side in (a, b)):
+        return None
+    tallies = [_tally(side, set(shared)) for side in (a, b)]
+    ours, theirs = (tally.metrics() for tally in tallies)
+    rates = [tally.by_task() for tally in tallies]
+    if ours is None or theirs is None or not rates[0].keys() & rates[1].keys():
+        return None
+    found = compare(rates[1], rates[0])
+    p_value = float(f"{found.p_value:.6g}")
+    return ComparedLeaks(a=ours, b=theirs, difference=found.difference.rate(), p_value=p_value, test=found.test)
+
+
+def leak_caveats(leaks: ComparedLeaks | None) -> list[Caveat]:
+    """Return the warning that the human leaks more often on one side, if the interval of the difference excludes 0."""
+    if leaks is None or leaks.difference.ci_low <= 0 <= leaks.difference.ci_high:
+        return []
+    rates = [side.leak_rate for side in (leaks.a, leaks.b)]
+    shown = [rate(one.value, one.ci_low, one.ci_high) for one in rates]
+    text = f"Dialogues in which the human leaked the solution: {shown[0]} in A, {shown[1]} in B."
+    return [Caveat(about="leak_rate", text=text, a=rates[0].value, b=rates[1].value)]
+
+
+def _tally(side: Evaluation, wanted: set[str]) -> LeakTally:
+    tally = LeakTally()
+    if side.rollouts is None or not (path := side.run.file(side.rollouts)).is_file():
+        return tally
+    for row in scan_jsonl(path):
+        task = row.get("task")
+        name = task.get("id") if isinstance(task, dict) else None
+        if isinstance(name, str) and name in wanted and model_plays(row.get("human") or side.played.get("sim")):
+            tally.add(name, leaks_of(row))
+    return tally

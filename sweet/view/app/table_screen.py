@@ -24,8 +24,7 @@ from sweet.view.app.frame import Facts, Keys, Prompt, attempt, show_message
 from sweet.view.app.table_rows import Rows
 from sweet.view.pairs import CHANGES, Change, Pair, Row, left_of
 from sweet.view.records import Summary
-from sweet.view.search import search
-from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes
+from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes, search
 from sweet.view.table import outcome, sort_rows
 from sweet.view.terminal import NARROW
 from sweet.view.text import printable_line
