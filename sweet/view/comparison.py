@@ -140,7 +140,7 @@ def _by_human(metrics: Metrics) -> Iterator[Section]:
         for human, row in metrics["by_human"]["humans"].items()
     ]
     yield Section(
-        f"By human: {_words(metrics['by_human']['figure'])}",
+        f"By human: {metric_name(metrics['by_human']['figure'])}",
         ("human", "tasks of A", "A", "tasks of B", "B", "of both", "B - A"),
         tuple(rows),
     )
@@ -158,7 +158,7 @@ def humans(metrics: Metrics) -> list[Section]:
         )
         for human, row in found.items()
     )
-    header = ("human", "dialogues", "tasks", "faults", *map(_words, names))
+    header = ("human", "dialogues", "tasks", "faults", *map(metric_name, names))
     return [Section("By human, with 95 % intervals", header, rows)] if rows else []
 
 
@@ -224,6 +224,12 @@ def interval(row: Metrics, name: str, *, beside: Sequence[str] = (), sign: bool 
     return f"{rate_value(value, low, high, *others, signed=sign)}\n{bounds}"
 
 
+def _both(row: Metrics) -> list[str]:
+    """Return the values of both sides and their difference, with their intervals, in one unit."""
+    sides = [interval(row, side, beside=SIDES) for side in SIDES]
+    return [*sides, interval(row, "difference", beside=SIDES, sign=True)]
+
+
 def _sides(metrics: Metrics) -> Section:
     rows = []
     for side in "ab":
@@ -249,9 +255,8 @@ def _metric_sections(metrics: Metrics) -> Iterator[Section]:
         ("figure", "A", "B", "B - A", "p"),
         tuple(
             (
-                _words(name),
-                *(interval(row, side, beside=SIDES) for side in SIDES),
-                interval(row, "difference", beside=SIDES, sign=True),
+                metric_name(name),
+                *_both(row),
                 p_in_words(row["p_value"]),
             )
             for name, row in rows.items()
@@ -262,7 +267,7 @@ def _metric_sections(metrics: Metrics) -> Iterator[Section]:
         ("figure", "win rate", "wins", "losses", "ties", "test of p"),
         tuple(
             (
-                _words(name),
+                metric_name(name),
                 interval(row, "win_rate"),
                 *(f"{row[count]:,}" for count in ("wins", "losses", "ties")),
                 TESTS[row["test"]],
@@ -273,15 +278,7 @@ def _metric_sections(metrics: Metrics) -> Iterator[Section]:
 
 
 def _best(metrics: Metrics, name: str) -> Section:
-    rows = tuple(
-        (
-            k,
-            f"{row['tasks']:,}",
-            *(interval(row, side, beside=SIDES) for side in SIDES),
-            interval(row, "difference", beside=SIDES, sign=True),
-        )
-        for k, row in metrics[name].items()
-    )
+    rows = tuple((k, f"{row['tasks']:,}", *_both(row)) for k, row in metrics[name].items())
     return Section(MEASURES[name], ("k", "tasks", "A", "B", "B - A"), rows)
 
 
@@ -290,12 +287,11 @@ def _leaks(leaks: Metrics) -> Section:
     rows = []
     for key in ("leak_rate", "leaked_rate", "withheld_rate"):
         row = {side + end: leaks[side][key + end] for side in SIDES for end in ("", "_ci_low", "_ci_high")}
-        difference = p_value = "–"
         if key == "leak_rate":
             row |= {name: value for name, value in leaks.items() if name.startswith("difference")}
-            difference = interval(row, "difference", beside=SIDES, sign=True)
-            p_value = p_in_words(leaks["p_value"])
-        rows.append((_words(key), *(interval(row, side, beside=SIDES) for side in SIDES), difference, p_value))
+            rows.append((metric_name(key), *_both(row), p_in_words(leaks["p_value"])))
+        else:
+            rows.append((metric_name(key), *(interval(row, side, beside=SIDES) for side in SIDES), "–", "–"))
     tries = tuple(f"{leaks[side]['tries_per_dialogue']:.3g}" for side in SIDES)
     rows.append(("tries per dialogue", *tries, "–", "–"))
     return Section(
@@ -328,7 +324,7 @@ def _repeats(repeats: Metrics) -> Section:
             f"Only one repeat of {' and of '.join(single)}: its variation is unknown. "
             "Make more with sweet rollout --samples 4, or again with --seed 1."
         )
-    title = f"Repeats: {_words(repeats['a']['figure'])} of one dialogue a task"
+    title = f"Repeats: {metric_name(repeats['a']['figure'])} of one dialogue a task"
     return Section(title, ("", "repeats", "mean", "deviation", "binomial", "range"), tuple(rows), tuple(remarks))
 
 
@@ -368,7 +364,3 @@ def _flipped(tasks: Sequence[Metrics]) -> tuple[tuple[str, ...], tuple[tuple[str
 
 def _shown(cell: str) -> str:
     return printable_line(cell) if isinstance(cell, UntrustedText) else cell
-
-
-def _words(name: str) -> str:
-    return metric_name(name)

@@ -27,7 +27,7 @@ from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import STYLES, format_number, tests_passed
 from sweet.view.text import printable, printable_line
-from sweet.view.unit_tests import UnitTestTable, failure_reason, unit_tests
+from sweet.view.unit_tests import failure_reason, tests_table, unit_tests
 
 UNSEEN = "┊ "
 """Marks text of a reply that the human does not see."""
@@ -118,7 +118,7 @@ def _outcome_parts(record: Record, options: DisplayOptions) -> Iterator[Part]:
     yield Part("answer", Text("answer", "bold magenta"), body, characters=len(answer))
     if tests := unit_tests(record):
         note = tests_passed(record.score.passed, record.score.total) if record.score else ""
-        yield Part("tests", Text("unit tests", "bold magenta"), partial(UnitTestTable, tests), note=note)
+        yield Part("tests", Text("unit tests", "bold magenta"), partial(tests_table, tests), note=note)
     if record.score is not None and (diagnostics := record.score.detail.get("diagnostics")):
         yield Part("likeness", Text("likeness", "bold magenta"), partial(_likeness, record.reward, diagnostics))
     if why := failure_reason(record):

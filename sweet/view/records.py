@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -284,22 +284,8 @@ def _is_running(manifest: Manifest, artifact: Artifact) -> bool:
 
 
 def _summary(entry: RolloutEntry, score: ScoreEntry | None) -> Summary:
-    fault = entry.fault or (entry.ended if entry.ended in FAULTS else "")
-    return Summary(
-        id=entry.id,
-        task_id=entry.task_id,
-        ended=entry.ended,
-        outcome=score.outcome if score else None,
-        reward=score.reward if score else entry.reward,
-        passed=score.passed if score else None,
-        total=score.total if score else None,
-        turns=entry.turns,
-        tokens=entry.tokens,
-        seconds=entry.seconds,
-        fault=fault,
-        sample=entry.sample,
-        seed=entry.seed,
-        offset=entry.offset,
-        length=entry.length,
-        request=entry.request,
-    )
+    values: dict[str, Any] = entry._asdict() | dict.fromkeys(("outcome", "passed", "total"))
+    values["fault"] = entry.fault or (entry.ended if entry.ended in FAULTS else "")
+    if score is not None:
+        values |= {name: getattr(score, name) for name in ("outcome", "reward", "passed", "total")}
+    return Summary(**values)

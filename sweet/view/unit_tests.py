@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.tasks.scores import JudgedTest
 from sweet.view.records import Record
-from sweet.view.terminal import NARROW, VERDICTS
+from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
 
 
@@ -62,40 +61,12 @@ def failure_reason(record: Record) -> str:
     return str(record.score.detail.get("why") or "")
 
 
-@dataclass(frozen=True)
-class UnitTestTable:
-    """One row per test: verdict, call, expected and got.
-
-    On a narrow terminal, or if the score has only descriptions, the result is shown below the call.
-    """
-
-    tests: Sequence[UnitTest]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        longest = max((len(test.call) for test in self.tests), default=0)
-        room = options.max_width >= max(NARROW, 2 * longest)
-        yield self._columns() if room and all(test.got for test in self.tests) else self._lines()
-
-    def _columns(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("", no_wrap=True)
-        for name in ("call", "expected", "got"):
-            table.add_column(name, overflow="fold")
-        for test in self.tests:
-            texts = (test.call, test.expected, test.got)
-            table.add_row(_verdict(test), *(Text(printable_line(text)) for text in texts))
-        return table
-
-    def _lines(self) -> Table:
-        table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
-        for test in self.tests:
-            body = Text(printable_line(test.call))
-            if result := test.failure or (f"got {test.got}" if test.got else ""):
-                body.append(f"\n{printable_line(result)}", style="dim")
-            table.add_row(_verdict(test), body)
-        return table
-
-
-def _verdict(test: UnitTest) -> Text:
-    verdict, style = VERDICTS[test.passed]
-    return Text(verdict, style=style)
+def tests_table(tests: Sequence[UnitTest]) -> Table:
+    """Return a row for each test: its verdict, its call and, if it failed, its result below the call."""
+    table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
+    for test in tests:
+        body = Text(printable_line(test.call))
+        if test.failure:
+            body.append(f"\n{printable_line(test.failure)}", style="dim")
+        table.add_row(Text(*VERDICTS[test.passed]), body)
+    return table

@@ -144,9 +144,8 @@ def test_each_test_with_its_call_what_was_expected_and_what_came() -> None:
     passed = JudgedTest(passed=True, expected="2", got="2").model_dump()
     failed = JudgedTest(passed=False, expected="(3, 'b')", got=f"raised ValueError: {HOSTILE}").model_dump()
     wide = drawn(dialogue(scored(test1=passed, test2=failed)), 120)
-    assert re.search(r"call +expected +got", wide)
-    assert re.search(r"pass +add\(1\) +2 +2 *\n", wide)
-    assert re.search(r"FAIL +add\(2\) +\(3, 'b'\) +raised ValueError: ␛\[31mred", wide)
+    assert re.search(r"pass +add\(1\) *\n", wide)
+    assert re.search(r"FAIL +add\(2\) *\n +got raised ValueError: ␛\[31mred", wide)
     narrow = words(drawn(dialogue(scored(test1=passed, test2=failed)), 40))
     assert "FAIL add(2) got raised ValueError:" in narrow
     assert "expected (3, 'b')" in narrow

@@ -240,7 +240,7 @@ class Choose(ModalScreen[int | None]):
         self.dismiss(event.option_index)
 
 
-def keys_in_words(app: App[object], bindings: Iterable[ActiveBinding]) -> list[Text]:
+def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> list[Text]:
     """Return a line per action with its keys: those of the screen, of the application, and for moving."""
     keys: dict[str, list[str]] = {}
     for active in sorted(bindings, key=_rank):
