@@ -81,10 +81,6 @@ class _Collection:
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
             dialogues=[self._dialogues(artifact) for artifact in self._existing("rollouts")],
-            advantages=[
-                row_reader.advantages(self.run.file(one), one.id, self._root(one), self.problems)
-                for one in self._existing("candidates")
-            ],
             spent=self._spent(),
             problems=self.problems,
         )

@@ -174,31 +174,6 @@ class DialoguesFact(_Fact):
     outcomes: dict[str, int]
 
 
-class TurnAdvantage(_Fact):
-    """The candidates at one turn, over all dialogues that were ranked at this turn."""
-
-    turn: int
-    ranked: int
-    candidates: int
-    mean: float
-    lower: float
-    """The first quartile."""
-    median: float
-    upper: float
-    """The third quartile."""
-    spread: float
-    """Mean over dialogues of the best candidate's advantage minus the worst's."""
-    taken: float | None
-    """Mean advantage of the replies that were given in the dialogues."""
-
-
-class AdvantagesFact(_Fact):
-    candidates: str
-    rollouts: str | None
-    unit: str
-    turns: list[TurnAdvantage]
-
-
 class OnlineFact(_Fact):
     """An online training: many steps, each of which plays its own dialogues."""
 
@@ -273,7 +248,6 @@ class Report(_Fact):
     comparisons: list[ComparisonFact]
     training: list[TrainingFact]
     dialogues: list[DialoguesFact]
-    advantages: list[AdvantagesFact]
     spent: Spending | None = None
     """The tokens of all attempts, and their cost; None where they cannot be read."""
     citation: str = ""

@@ -10,10 +10,8 @@ from pathlib import Path
 
 from sweet.results import charts, pages
 from sweet.results.facts import (
-    AdvantagesFact,
     DialoguesFact,
     OnlineFact,
-    Point,
     Report,
     ScoresFact,
     Series,
@@ -65,7 +63,6 @@ def report_page(report: Report) -> Iterator[str]:
         charts=charts,
         training_charts=training_charts,
         online_charts=online_charts,
-        advantage_charts=advantage_charts,
         evaluation_facts=evaluation_facts,
         description=description,
     )
@@ -127,18 +124,6 @@ def online_charts(found: OnlineFact) -> Iterator[charts.Drawing]:
         ]
         if series:
             yield charts.lines(f"{title} over generated tokens", "tokens", series, share=share)
-
-
-def advantage_charts(found: AdvantagesFact) -> Iterator[charts.Drawing]:
-    """Yield the advantages over the turns: the mean and the quartiles of the candidates, and the replies given."""
-    candidates = [Point(x=one.turn, y=one.mean, low=one.lower, high=one.upper) for one in found.turns]
-    given = [Point(x=one.turn, y=one.taken) for one in found.turns if one.taken is not None]
-    series = [Series(name="candidates: mean and quartiles", points=candidates)]
-    if given:
-        series.append(Series(name="replies that were given", points=given))
-    spread = [Series(name="spread", points=[Point(x=one.turn, y=one.spread) for one in found.turns])]
-    yield charts.lines(f"advantage, {found.unit}", "turn", series)
-    yield charts.lines(f"spread: best minus worst candidate, {found.unit}", "turn", spread)
 
 
 def environment(report: Report) -> list[tuple[str, str, str]]:

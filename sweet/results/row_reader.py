@@ -7,16 +7,14 @@ unexpected form are skipped and recorded too.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, quantiles
 from typing import Any, TypeVar
 
 from sweet.errors import InputError
-from sweet.results.facts import AdvantagesFact, TurnAdvantage, number
+from sweet.results.facts import number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
 from sweet.tasks.scores import Metric, Score
@@ -26,17 +24,6 @@ Problems = list[str]
 V = TypeVar("V")
 
 MOST_NAMES = 12
-UNITS = {
-    "critic": "nats a token",
-    "regression": "score",
-    "oracle": "credit",
-    "random": "drawn at random",
-    "untrained": "nats a token",
-    "function": "score",
-    "lookahead": "nats",
-}
-POINTS = "points"
-"""The unit of a language model's advantages (see `sweet.stages.rows.Basis`)."""
 
 
 @dataclass
@@ -55,30 +42,6 @@ class Scores:
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass
-class _Turn:
-    """The advantages at one turn, over dialogues."""
-
-    advantages: array[float] = field(default_factory=lambda: array("d"))
-    taken: array[float] = field(default_factory=lambda: array("d"))
-    spreads: array[float] = field(default_factory=lambda: array("d"))
-
-    def fact(self, number: int) -> TurnAdvantage:
-        values = self.advantages
-        lower, median, upper = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-        return TurnAdvantage(
-            turn=number,
-            ranked=len(self.spreads),
-            candidates=len(values),
-            mean=fmean(values),
-            lower=lower,
-            median=median,
-            upper=upper,
-            spread=fmean(self.spreads),
-            taken=fmean(self.taken) if self.taken else None,
-        )
-
-
 def dialogues(path: Path, problems: Problems) -> Dialogues:
     result = Dialogues()
     for ended, fault in _rows(path, _end, problems):
@@ -95,25 +58,6 @@ def scores(path: Path | None, figures: Mapping[str, Metric], problems: Problems)
         result.outcomes[score.outcome] += 1
         result.values.add(score)
     return result
-
-
-def advantages(path: Path, artifact: str, rollouts: str | None, problems: Problems) -> AdvantagesFact:
-    """Return the advantages of candidates by the turn of the agent, from 1."""
-    turns: dict[int, _Turn] = {}
-    units = set()
-    for turn, basis, judged, taken in _rows(path, _candidates, problems):
-        of_turn = turns.setdefault(turn, _Turn())
-        of_turn.advantages.extend(judged)
-        of_turn.spreads.append(max(judged) - min(judged))
-        if taken is not None:
-            of_turn.taken.append(taken)
-        units.add(UNITS.get(basis, POINTS))
-    return AdvantagesFact(
-        candidates=artifact,
-        rollouts=rollouts,
-        unit=" and ".join(sorted(units)),
-        turns=[turns[turn].fact(turn) for turn in sorted(turns)],
-    )
 
 
 def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
@@ -149,14 +93,6 @@ def _end(row: dict[str, Any]) -> tuple[str, str]:
 
 def _score(row: dict[str, Any]) -> Score:
     return Score.model_validate({**row, "reward": number(row.get("reward"))})
-
-
-def _candidates(row: dict[str, Any]) -> tuple[int, str, list[float], float | None]:
-    judged = [value for one in row["candidates"] if (value := number(one["advantage"])) is not None]
-    if not judged:
-        raise ValueError("no candidate was judged")
-    before = sum(message["role"] == "assistant" for message in row["observation"])
-    return before + 1, _name(row.get("basis", "critic")), judged, number((row.get("taken") or {}).get("advantage"))
 
 
 def _step(row: dict[str, Any]) -> dict[str, float]:

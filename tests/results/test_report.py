@@ -26,7 +26,7 @@ from sweet.scoring.results.statistics import TESTS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Metric, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
-from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, online_run, report_run, rewrite, step
+from tests.report_run import AFTER, BEFORE, LOSSES, online_run, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, score, trajectory
 
 
@@ -141,17 +141,6 @@ def test_a_long_training_is_thinned(run: Run) -> None:
     assert found.together == 5
     assert len(found.series["loss"]) == 200
     assert found.series["loss"][0].y == 3.0
-
-
-def test_advantages_by_turn(report: Report) -> None:
-    (found,) = report.advantages
-    assert found.unit == "nats a token"
-    assert [turn.turn for turn in found.turns] == [1, 2], "turns of the agent, not entries of the dialogue"
-    for turn, values in zip(found.turns, ADVANTAGES.values(), strict=True):
-        assert turn.mean == pytest.approx(fmean(values))
-        assert turn.spread == pytest.approx(max(values) - min(values))
-        assert turn.taken == values[0]
-    assert found.turns[0].median == pytest.approx(0.1)
 
 
 def test_endings_are_counted(report: Report) -> None:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from sweet.results import charts
 from sweet.results.collect import collect
-from sweet.results.facts import Point, Rate, Report, Series
+from sweet.results.facts import Point, Rate, Series
 from sweet.results.pages import code, line
 from sweet.results.report_page import markdown, report_page, write_report
 from sweet.results.scales import Scale, labels, short, ticks
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.text import printable_line
-from tests.report_run import ADVANTAGES, LOSSES, online_run, report_run, rewrite, step
+from tests.report_run import LOSSES, online_run, report_run, rewrite, step
 from tests.results.test_dialogues_page import Reader, read
 from tests.view.conftest import HOSTILE, AnyConfig, trajectory
 
@@ -57,7 +57,7 @@ def test_the_page_says_what_the_run_holds(run: Run) -> None:
     text = drawn(run)
     harmless(text)
     assert not re.search(r"https?://|//[a-z]", re.sub(r"sha256-[\w+/]*=", "", text))
-    for part in ("results", "training", "advantage", "lineage", "settings", "again", "quote"):
+    for part in ("results", "training", "lineage", "settings", "again", "quote"):
         assert f'id="{part}"' in text
     for word in ("75.0 %", "Before and after training", "best of N by the critic", "2503.15478"):
         assert word in text
@@ -329,14 +329,6 @@ def test_markdown_of_nothing(tmp_path: Path) -> None:
     assert markdown(collect(run)) == nothing
     step(run, "rollout", "rollouts", [dump(trajectory(0))], meta={"agent": "a"})
     assert markdown(collect(run)) == nothing + "\n- `rollouts-1`: 1 dialogue of `a`\n"
-
-
-def test_advantages_stand_in_the_page(run: Run) -> None:
-    report: Report = collect(run)
-    text = drawn(run)
-    for turn, values in zip(report.advantages[0].turns, ADVANTAGES.values(), strict=True):
-        assert f'<td class="r">{len(values)}</td>' in text
-        assert f"{turn.spread:.3f}" in text
 
 
 def test_a_kind_of_model_without_a_log(run: Run) -> None:
