@@ -178,14 +178,9 @@ class OnlineFact(_Fact):
     """An online training: many steps, each of which plays its own dialogues."""
 
     algorithm: str
-    steps: int
     tokens: int
     """Tokens that the agent wrote, validation excluded."""
     dialogues: int
-    staleness: int
-    """Steps that dialogues could be ahead."""
-    behind: float | None
-    """Mean number of versions of the weights that turns were behind."""
     ended: str
     """What ended it: steps, tokens, seconds or collapse; empty while it is unfinished."""
     collapse: str
@@ -196,17 +191,9 @@ class OnlineFact(_Fact):
     """Mean reward of the first five steps and of the last five."""
     success: tuple[float | None, float | None]
     """Share of the dialogues that solved their task, in the same steps; None if no task can be solved."""
-    validation: float | None
-    """Share of the validation tasks that the kept weights solved, where they were played; their mean reward if no task
-    can be solved."""
-    play_seconds: float
-    """Seconds of waiting for dialogues."""
-    train_seconds: float
-    update_seconds: float
-    """Seconds until the sampler had new weights."""
-    validation_seconds: float
-    seconds: float
-    """Of the whole training."""
+    seconds: dict[str, float]
+    """Seconds of all of it, and of each part: play (waiting for dialogues), train, update (until the sampler had new
+    weights), validation."""
     curve: dict[str, list[Point]]
     """Reward, success and validation over the tokens that the agent had written."""
 

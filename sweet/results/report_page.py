@@ -17,24 +17,10 @@ from sweet.results.facts import (
     Series,
     TrainingFact,
 )
+from sweet.results.training_facts import TRAINED
 from sweet.units import count, metric_name
 from sweet.view.comparison import CHOSEN, MEASURES
 
-TRAINED = (
-    ("loss", ("loss",), False),
-    ("accuracy", ("accuracy", "heldout_accuracy"), True),
-    ("margin of chosen over rejected", ("margin",), False),
-    ("learning rate", ("lr",), False),
-    ("gradient norm", ("grad_norm",), False),
-    ("tokens a second", ("tokens_per_second",), False),
-    ("dialogues: the human leaked, at a limit; groups of equal rewards", ("leak_rate", "limits", "equal_groups"), True),
-    ("entropy at the first and at later turns, nats a token", ("entropy_first", "entropy_late"), False),
-    ("divergence from the start, nats a token", ("kl_start",), False),
-    ("tokens that were clipped and masked", ("clipped", "masked"), True),
-    ("versions that turns were behind", ("behind",), False),
-    ("tokens of a reply", ("reply_tokens",), False),
-)
-"""Charts of a training: title, metrics, whether they are shares."""
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 MARKDOWN_METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
 """The metrics of a training in the page's text, and in the table of the Markdown text."""

@@ -18,18 +18,29 @@ POINTS = 240
 """Most points of a curve; in a longer training each point is the mean of several steps."""
 ONLINE = "train-online"
 """The stage whose trainings have `OnlineFact`."""
-SAFEGUARDS = (
-    *("leak_rate", "limits", "equal_groups", "clipped", "masked", "entropy_first", "entropy_late"),
-    *("kl_start", "behind", "reply_tokens"),
+TRAINED = (
+    ("loss", ("loss",), False),
+    ("accuracy", ("accuracy", "heldout_accuracy"), True),
+    ("margin of chosen over rejected", ("margin",), False),
+    ("learning rate", ("lr",), False),
+    ("gradient norm", ("grad_norm",), False),
+    ("tokens a second", ("tokens_per_second",), False),
+    ("dialogues: the human leaked, at a limit; groups of equal rewards", ("leak_rate", "limits", "equal_groups"), True),
+    ("entropy at the first and at later turns, nats a token", ("entropy_first", "entropy_late"), False),
+    ("divergence from the start, nats a token", ("kl_start",), False),
+    ("tokens that were clipped and masked", ("clipped", "masked"), True),
+    ("versions that turns were behind", ("behind",), False),
+    ("tokens of a reply", ("reply_tokens",), False),
 )
-"""Metrics by which the steps of an online training are watched (docs/online.md)."""
-LEARNED = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
-SERIES = (*LEARNED, *SAFEGUARDS)
+"""The charts of a training: title, metrics, whether they are shares. An online training is watched by the last six
+(docs/online.md)."""
+SERIES = tuple(name for _, names, _ in TRAINED for name in names)
 CURVE = ("reward", "success", "validation")
 """What is drawn over generated tokens."""
 ENDS = 5
 """The first and the last so many steps are compared."""
-SHOWN_METRICS = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
+LEARNED = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
+REPORTED = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
 """Metrics of a training that are reported."""
 
 
@@ -64,7 +75,7 @@ def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[di
         steps=len(rows) if online is not None else sum("loss" in row for row in rows),
         together=together,
         series=series,
-        metrics={name: value for name in SHOWN_METRICS if (value := number(last.get(name))) is not None},
+        metrics={name: value for name in REPORTED if (value := number(last.get(name))) is not None},
         online=online,
     )
 
@@ -93,22 +104,18 @@ def _online(artifact: Artifact, attempt: Attempt, rows: Sequence[Mapping[str, fl
     }
     return OnlineFact(
         algorithm=words(artifact.meta.get("method")),
-        steps=len(rows),
         tokens=int(last.get("tokens", 0)),
         dialogues=int(total("dialogues")),
-        staleness=int(number(attempt.config.get("staleness")) or 0),
-        behind=mean("behind", rows),
         ended=words(metrics.get("ended")),
         collapse=words(metrics.get("collapse")),
         kept_step=None if kept is None else int(kept),
         reward=(mean("reward", rows[:ENDS]), mean("reward", rows[-ENDS:])),
         success=(mean("success", rows[:ENDS]), mean("success", rows[-ENDS:])),
-        validation=next((row["validation"] for row in rows if row["step"] == kept and "validation" in row), None),
-        play_seconds=total("play_seconds"),
-        train_seconds=total("train_seconds"),
-        update_seconds=total("update_seconds"),
-        validation_seconds=number(metrics.get("validation_seconds")) or last.get("validation_seconds", 0.0),
-        seconds=number(metrics.get("seconds")) or last.get("seconds", 0.0),
+        seconds={
+            **{part: total(f"{part}_seconds") for part in ("play", "train", "update")},
+            "validation": number(metrics.get("validation_seconds")) or last.get("validation_seconds", 0.0),
+            "all": number(metrics.get("seconds")) or last.get("seconds", 0.0),
+        },
         curve={name: _averaged(points) for name, points in over_tokens.items() if points},
     )
 
