@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from rich.table import Column, Table
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
@@ -226,7 +227,7 @@ class Choose(ModalScreen[int | None]):
     }
     """
 
-    def __init__(self, question: str, lines: Sequence[Text], here: int = 0) -> None:
+    def __init__(self, question: str, lines: Sequence[Text | Table], here: int = 0) -> None:
         super().__init__()
         self._question, self._lines, self._here = question, lines, here
 
@@ -240,7 +241,7 @@ class Choose(ModalScreen[int | None]):
         self.dismiss(event.option_index)
 
 
-def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> list[Text]:
+def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> list[Table]:
     """Return a line per action with its keys: those of the screen, of the application, and for moving."""
     keys: dict[str, list[str]] = {}
     for active in sorted(bindings, key=_rank):
@@ -248,7 +249,12 @@ def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> list[Text
         description = binding.tooltip or binding.description
         if description and binding.action not in _TEXTUAL_ACTIONS:
             keys.setdefault(description, []).append(app.get_key_display(binding))
-    return [Text(f"{' '.join(names):>9}", "bold").append(f"  {words}", "not bold") for words, names in keys.items()]
+    lines = []
+    for description, names in keys.items():
+        line = Table.grid(Column(width=8, justify="right", style="bold"), Column(), padding=(0, 2, 0, 0))
+        line.add_row(Text(" ".join(names)), Text(description))
+        lines.append(line)
+    return lines
 
 
 def _rank(active: ActiveBinding) -> int:

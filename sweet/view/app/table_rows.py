@@ -88,15 +88,12 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         return self._cached_layout[1]
 
     def show(self, shown: Sequence[Row]) -> None:
-        """Replace the rows. The cursor stays at its dialogue, and that at its line of the screen."""
+        """Replace the rows. The cursor stays at its dialogue."""
         before = self.current
         self.shown = shown
-        found = next((n for n, row in enumerate(shown) if before and row.id == before.id), None)
-        after = min(self.cursor, max(len(shown) - 1, 0)) if found is None else found
-        line = self.scroll_offset.y + after - self.cursor if self._is_visible(self.cursor) else self.scroll_offset.y
-        self.cursor = after
+        found = None if before is None else self.find(before.id)
         self._lay_out()
-        self._scroll(line)
+        self.move_to(self.cursor if found is None else found)
 
     def move_to(self, position: int) -> None:
         """Move the cursor to a position, or to the nearest row."""

@@ -380,7 +380,7 @@ def test_help_lists_every_key(run: Run, snapshot: Snapshot, size: tuple[int, int
         await pilot.pause()
         snapshot(pilot, f"help-{size[0]}")
         before = seen(app)
-        await pilot.press(*["down"] * 30)
+        await pilot.press("end")
         assert seen(app) != before
         assert "last" in seen(app)
         await pilot.press("up", "q")
