@@ -184,10 +184,6 @@ def _upright(x: float, low: float, high: float, classes: str) -> str:
     return f'<line class="{classes}" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
 
 
-def _diamond(x: float, y: float, classes: str) -> str:
-    return f'<path class="mark {classes}" d="M{x:.1f} {y - 5:.1f} l4 5 -4 5 -4 -5z"/>'
-
-
 def rows(
     title: str,
     groups: Mapping[str, Sequence[str]],
@@ -200,8 +196,7 @@ def rows(
 
     Args:
         groups: the names by their title, which is empty for one group.
-        series: rates by name; the first is drawn as dots and, of shares, written too, the second as diamonds, any other
-            as dots.
+        series: rates by name; shares of the first are written too.
         strong: the name that is emphasised.
     """
     found = [rate for rates in series.values() for rate in rates.values()]
@@ -234,19 +229,16 @@ def rows(
             for name, one in rates.items()
             if name in places
         ]
-    marks = [_diamond(8, 0, "s1") if number == 1 else _key_dot(f"s{number % COLOURS}") for number in range(len(series))]
-    return _with_legend(title, parts, list(zip(marks, series, strict=True)), y + 22)
+    keys = [(_mark(8, 0, number), kind) for number, kind in enumerate(series)]
+    return _with_legend(title, parts, keys, y + 22)
 
 
 def _row_mark(kind: str, one: Rate, y: float, scale: Scale, number: int) -> str:
-    colour = f"s{number % COLOURS}"
     bar = ""
     if one.low is not None and one.high is not None:
         ends = f'x1="{scale(one.low):.1f}" x2="{scale(one.high):.1f}"'
-        bar = f'<line class="whisker {colour}" {ends} y1="{y:.1f}" y2="{y:.1f}"/>'
-    x = scale(one.mean)
-    mark = _diamond(x, y, colour) if number == 1 else f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    return f"<g><title>{line(f'{one.name}, {kind}: {one.text}')}</title>{bar}{mark}</g>"
+        bar = f'<line class="whisker s{number % COLOURS}" {ends} y1="{y:.1f}" y2="{y:.1f}"/>'
+    return bar + _mark(scale(one.mean), y, number, f"{one.name}, {kind}: {one.text}")
 
 
 def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> Markup:
@@ -298,10 +290,6 @@ def _along(name: str, named: Sequence[tuple[float, str]], height: float = HEIGHT
 
 def _key_line(number: int) -> str:
     return f'<line class="curve {_classes(number)}" x1="0" x2="18" y1="0" y2="0"/>{_mark(9, 0, number)}'
-
-
-def _key_dot(classes: str) -> str:
-    return f'<circle class="{classes}" cx="8" cy="0" r="4"/>'
 
 
 def _with_legend(title: str, parts: Sequence[str], keys: Sequence[tuple[str, str]], height: float = HEIGHT) -> Drawing:

@@ -15,12 +15,11 @@ from sweet.results.pages import fragment, line, text
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Fragment, fragments, tokens
 from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pairs_title
-from sweet.view.dialogue_view import DisplayOptions, hidden_texts
+from sweet.view.dialogue_view import DisplayOptions, failure_reason, hidden_texts, unit_tests
 from sweet.view.records import Record, Summary
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.terminal import VERDICTS, format_number, signed, tests_passed
 from sweet.view.text import printable
-from sweet.view.unit_tests import failure_reason, unit_tests
 
 BAR_WIDTH = 120
 COLOURED = 5_000

@@ -6,18 +6,20 @@ NO_COLOR loses nothing: text that the human does not see is marked by ┊, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pydantic import ValidationError
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.errors import UsageError
 from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import JudgedTest
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
 from sweet.view.code import plain, prose
@@ -25,9 +27,8 @@ from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note
 from sweet.view.parts import Part
 from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.terminal import STYLES, format_number, tests_passed
+from sweet.view.terminal import STYLES, VERDICTS, format_number, tests_passed
 from sweet.view.text import printable, printable_line
-from sweet.view.unit_tests import failure_reason, tests_table, unit_tests
 
 UNSEEN = "┊ "
 """Marks text of a reply that the human does not see."""
@@ -258,4 +259,61 @@ def _likeness(reward: float | None, diagnostics: object) -> RenderableType:
         for name, value in diagnostics.items():
             number = format_number(value, 3) if isinstance(value, int | float) else printable_line(str(value))
             table.add_row(Text(printable_line(str(name)).replace("_", " ")), number)
+    return table
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """One test.
+
+    Attributes:
+        passed: None if the score does not contain it (it was not run, or was scored elsewhere).
+        expected, got: the results of the reference and of the answer; empty if the score has neither.
+    """
+
+    call: str
+    passed: bool | None
+    expected: str = ""
+    got: str = ""
+
+    @property
+    def failure(self) -> str:
+        """What was wrong, in one line; empty otherwise."""
+        return f"got {self.got}, expected {self.expected}" if self.passed is False and self.got else ""
+
+
+def unit_tests(record: Record) -> list[UnitTest]:
+    """Return the tests in the order of the task; empty if the trajectory was not scored."""
+    score = record.score
+    if score is None:
+        return []
+    results = score.detail.get("tests")
+    verdicts = results if isinstance(results, dict) else {}
+    overall = {0: False, score.total: True}.get(score.passed) if score.total else None
+    return [_judged(call, verdicts.get(name), overall) for name, call in record.trajectory.task.test_cases.items()]
+
+
+def _judged(call: str, verdict: object, overall: bool | None) -> UnitTest:
+    try:
+        test = JudgedTest.model_validate(verdict)
+    except ValidationError:
+        return UnitTest(call, overall)
+    return UnitTest(call, test.passed, test.expected, test.got)
+
+
+def failure_reason(record: Record) -> str:
+    """Return why the answer did not pass, if the score has no results of single tests."""
+    if record.score is None or record.score.detail.get("tests"):
+        return ""
+    return str(record.score.detail.get("why") or "")
+
+
+def tests_table(tests: Sequence[UnitTest]) -> Table:
+    """Return a row for each test: its verdict, its call and, if it failed, its result below the call."""
+    table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
+    for test in tests:
+        body = Text(printable_line(test.call))
+        if test.failure:
+            body.append(f"\n{printable_line(test.failure)}", style="dim")
+        table.add_row(Text(*VERDICTS[test.passed]), body)
     return table

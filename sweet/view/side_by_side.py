@@ -20,13 +20,12 @@ from rich.text import Text
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Code
 from sweet.view.credit_view import bar
-from sweet.view.dialogue_view import DisplayOptions, head, headline, reply
+from sweet.view.dialogue_view import DisplayOptions, head, headline, reply, unit_tests
 from sweet.view.parts import INDENT, Indented, Part, Pictures
 from sweet.view.records import Record
 from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable, printable_line
-from sweet.view.unit_tests import unit_tests
 
 MIN_COLUMNS = 72
 """Columns below which A is shown above B."""
