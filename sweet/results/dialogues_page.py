@@ -40,19 +40,19 @@ TOGETHER = 20
 PICTURED = 1
 """The same of dialogues with pictures, which are large and compressed already."""
 
-COLUMNS = (
-    ("id", "dialogue"),
-    ("request", "request"),
-    ("outcome", "success"),
-    ("reward", "reward"),
-    ("tests", "tests"),
-    ("turns", "turns"),
-    ("tokens", "tokens"),
-    ("seconds", "seconds"),
-    ("fault", "fault"),
-    ("task", "task"),
+COLUMNS: tuple[tuple[str, str, Callable[[Summary], Any]], ...] = (
+    ("id", "dialogue", lambda one: one.id),
+    ("request", "request", lambda one: one.request),
+    ("outcome", "success", lambda one: one.outcome or one.ended),
+    ("reward", "reward", lambda one: one.reward),
+    ("tests", "tests", lambda one: f"{one.passed}/{one.total}" if one.total else ""),
+    ("turns", "turns", lambda one: one.turns),
+    ("tokens", "tokens", lambda one: one.tokens),
+    ("seconds", "seconds", lambda one: None if one.seconds is None else round(one.seconds, 1)),
+    ("fault", "fault", lambda one: one.fault),
+    ("task", "task", lambda one: one.task_id),
 )
-"""Keys and titles of the columns. The script omits one without values."""
+"""Keys, titles and values of the columns. The script omits one without values."""
 
 
 def write_dialogues(path: Path, viewer: Viewer) -> tuple[int, int]:
@@ -93,6 +93,7 @@ def dialogues_page(
         total: the number of dialogues that `shown` was chosen from.
     """
     together = TOGETHER if pictures is None else PICTURED
+    columns = [(key, title) for key, title, _ in COLUMNS]
 
     def chunks() -> Iterator[Markup]:
         for number, start in enumerate(range(0, len(shown), together)):
@@ -109,7 +110,7 @@ def dialogues_page(
         rates=rates,
         facts=list(_facts(shown, total)),
         settings=options.settings,
-        rows=packed("rows", {"together": together, "columns": COLUMNS, "rows": list(map(_row, shown))}),
+        rows=packed("rows", {"together": together, "columns": columns, "rows": list(map(_row, shown))}),
         chunks=chunks(),
         interval=lambda rate: interval(rate, min(0.0, rate.mean if rate.low is None else rate.low)),
     )
@@ -145,20 +146,9 @@ def _facts(shown: Sequence[Summary], total: int) -> Iterator[str]:
 
 
 def _row(summary: Summary) -> list[Any]:
-    """Return the values of a row in the order of COLUMNS, its texts in printable form."""
-    tests = f"{summary.passed}/{summary.total}" if summary.total else ""
-    return [
-        printable_line(summary.id),
-        printable_line(summary.request),
-        printable_line(summary.outcome or summary.ended),
-        summary.reward,
-        tests,
-        summary.turns,
-        summary.tokens,
-        None if summary.seconds is None else round(summary.seconds, 1),
-        printable_line(summary.fault),
-        printable_line(summary.task_id),
-    ]
+    """Return the values of a row, its texts in printable form."""
+    values = (value(summary) for _, _, value in COLUMNS)
+    return [printable_line(value) if isinstance(value, str) else value for value in values]
 
 
 def packed(name: str, content: Any) -> Markup:

@@ -7,7 +7,7 @@ Screens display and scroll. Actions that work on all of them (copying, comparing
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -115,21 +115,28 @@ class ViewerApp(TerminalApp):
         side.records.summaries()
         return side
 
+    def _choose(self, question: str, lines: Sequence[Text], work: Callable[[int], object], here: int = 0) -> None:
+        """Ask for one of several lines, and work with its position."""
+
+        def answered(position: int | None) -> None:
+            if position is not None:
+                attempt(self, lambda: work(position))
+
+        self.push_screen(Choose(question, lines, here), answered)
+
     def action_rollouts(self) -> None:
         manifest, here = self.viewer.run.manifest(), self.viewer.records.rollouts.id
         listed = self._listed(manifest)
-
-        def choose(position: int | None) -> None:
-            if position is not None:
-                attempt(self, lambda: self._switch(listed[position].id, None))
-
         ids = [one.id for one in listed]
-        question = Choose(
-            "which rollouts?", _rollouts_in_words(manifest, listed), ids.index(here) if here in ids else 0
+        self._choose(
+            "which rollouts?",
+            _rollouts_in_words(manifest, listed),
+            lambda position: self._switch(ids[position], None),
+            ids.index(here) if here in ids else 0,
         )
-        self.push_screen(question, choose)
 
     def action_against(self) -> None:
+        """Show both; A is the earlier one."""
         manifest, here = self.viewer.run.manifest(), self.viewer.records.rollouts.id
         listed = self._listed(manifest)
         ids = [one.id for one in listed]
@@ -137,35 +144,29 @@ class ViewerApp(TerminalApp):
         if not others:
             show_message(self, "the run has no other rollouts; sweet view --against RUN takes those of another")
             return
-
-        def compare(position: int | None) -> None:
-            """Show both; A is the earlier one."""
-            if position is not None:
-                a, b = sorted((here, others[position].id), key=ids.index)
-                attempt(self, lambda: self._switch(a, b))
-
-        self.push_screen(Choose("beside which rollouts?", _rollouts_in_words(manifest, others)), compare)
+        self._choose(
+            "beside which rollouts?",
+            _rollouts_in_words(manifest, others),
+            lambda position: self._switch(*sorted((here, others[position].id), key=ids.index)),
+        )
 
     def action_beside(self) -> None:
         """Show two dialogues of a task side by side."""
         current = self.viewer_screen.current
         if current is None:
             return
-        others = [
-            one for one in self.viewer.records.summaries() if one.task_id == current.task_id and one.id != current.id
-        ]
+        summaries = self.viewer.records.summaries()
+        others = [one for one in summaries if one.task_id == current.task_id and one.id != current.id]
 
-        def beside(position: int | None) -> None:
-            if position is not None:
-                pair = Pair(current, others[position])
-                attempt(self, lambda: self.push_screen(DialogueScreen([pair], 0, self.viewer.a)))
+        def beside(position: int) -> None:
+            self.push_screen(DialogueScreen([Pair(current, others[position])], 0, self.viewer.a))
 
         if not others:
             show_message(self, "there is no other dialogue of this task")
         elif len(others) == 1:
-            beside(0)
+            attempt(self, lambda: beside(0))
         else:
-            self.push_screen(Choose("beside which?", _dialogues_in_words(others)), beside)
+            self._choose("beside which?", _dialogues_in_words(others), beside)
 
     def action_copy(self) -> None:
         # The printable form, because the user may paste it into a shell.
