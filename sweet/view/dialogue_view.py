@@ -42,7 +42,6 @@ class DisplayOptions:
         kind: the kind of their tasks; None if the package that provides it is not installed.
         settings: the settings of the rollout, in words.
         hidden: show the hidden information.
-        raw: show texts unchanged, without colours and Markdown.
         screenshots: the screenshots of the run, for dialogues about pages.
     """
 
@@ -50,7 +49,6 @@ class DisplayOptions:
     protocol: ProtocolName = "paper"
     settings: tuple[str, ...] = ()
     hidden: bool = False
-    raw: bool = False
     screenshots: RunScreenshots | None = None
 
     @classmethod
@@ -79,7 +77,7 @@ class DisplayOptions:
 
     def text(self, text: str, *, whole: bool = False) -> RenderableType:
         """Return the text of a model or a task. `whole`: a text without a fence is code."""
-        return plain(text) if self.raw else prose(text, self.language, whole=whole)
+        return prose(text, self.language, whole=whole)
 
 
 def dialogue(record: Record, options: DisplayOptions | None = None) -> RenderableType:
@@ -93,7 +91,7 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
     parts = [Part("head", Text(), partial(head, record, options.settings))]
     abbreviate: Abbreviate = str
     note = ""
-    if options.screenshots is not None and not options.raw:
+    if options.screenshots is not None:
         abbreviate, note = options.screenshots.abbreviate, "whole pages: --html FILE"
     number = 0
     for index, turn in enumerate(trajectory.dialogue_history):
@@ -103,7 +101,7 @@ def dialogue_parts(record: Record, options: DisplayOptions) -> list[Part]:
             continue
         number += 1
         parts.append(_agent_turn(record, index, turn, number, options))
-        parts += thought_part(index, turn, options)
+        parts += thought_part(index, turn)
         if options.screenshots is not None:
             find = partial(options.screenshots.beside_reference, trajectory, f"turn {number}", turn)
             parts.append(Part("screenshots", Text("screenshots", "green"), turn=index, inner=True, pictures=find))
@@ -202,8 +200,6 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, options: Di
         notes.append(turn.finish_reason)
     if turn.choice is not None:
         notes.append(choice_note(turn.choice))
-    if options.raw:
-        notes.append("raw")
     title = Text().append(f"agent {number}", "bold green")
     advantage = record.advantage(index)
     if advantage is not None:
@@ -212,20 +208,18 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, options: Di
     return Part("agent", title, body, index, " · ".join(notes), len(turn.said))
 
 
-def thought_part(index: int, turn: Turn, options: DisplayOptions) -> list[Part]:
+def thought_part(index: int, turn: Turn) -> list[Part]:
     """Return what the agent thought before its reply, which the human does not see; empty if it is not known."""
     thought = turn.thought
     if not thought:
         return []
     note = "" if turn.thought_tokens is None else count(turn.thought_tokens, "token")
-    body = partial(plain if options.raw else _marked, thought)
+    body = partial(_marked, thought)
     return [Part("thought", Text("thought", "green"), body, index, note, len(thought), inner=True)]
 
 
 def reply(turn: Turn, options: DisplayOptions) -> RenderableType:
     """Return the raw reply: the part that the human sees as Markdown, the rest dimmed and marked."""
-    if options.raw:
-        return plain(turn.said)
     said, seen = turn.said, turn.content
     before, _, after = said.partition(seen) if seen else (said, "", "")
     answer = options.delivered(turn, seen)

@@ -71,12 +71,12 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@given(MARKDOWN | st.just(HOSTILE) | st.text(), st.integers(12, 100), st.booleans())
+@given(MARKDOWN | st.just(HOSTILE) | st.text(), st.integers(12, 100))
 @settings(deadline=None)
-def test_no_text_is_lost_or_wider_than_the_terminal(text: str, width: int, raw: bool) -> None:
+def test_no_text_is_lost_or_wider_than_the_terminal(text: str, width: int) -> None:
     turns = (Turn(role="user", content=text), Turn(role="assistant", content=text, output=f"thought {text}"))
     found = Record(trajectory(1, dialogue_history=turns, answer=text, error=text))
-    shown = drawn(dialogue(found, DisplayOptions(task_kind("code"), raw=raw)), width)
+    shown = drawn(dialogue(found, DisplayOptions(task_kind("code"))), width)
     assert visible(re.sub("[─┊ ]", "", shown)).count(visible(re.sub("[─┊]", "", printable(text)))) >= 3 or not text
     assert all(cell_len(line) <= width for line in shown.splitlines())
 
@@ -97,7 +97,6 @@ def test_text_that_the_human_does_not_see_is_marked() -> None:
     lines = [line.strip() for line in drawn(dialogue(found)).splitlines()]
     place = lines.index("┊ Hm.")
     assert lines[place : place + 4] == ["┊ Hm.", "┊ OUTPUT:", "Which?", "┊ bye"]
-    assert "Hm.\n  OUTPUT: Which?\n  bye" in re.sub(r" +\n", "\n", drawn(dialogue(found, DisplayOptions(raw=True))))
 
 
 def test_candidates_best_first_with_the_taken_one_marked() -> None:
@@ -247,7 +246,7 @@ def test_a_thought_is_below_its_turn_marked_as_unseen() -> None:
     assert [part.kind for part in dialogue_parts(thoughtful(""), CODE)].count("thought") == 0
 
 
-@given(st.just(HOSTILE) | st.text(min_size=1), st.booleans())
+@given(st.just(HOSTILE) | st.text(min_size=1))
 @settings(deadline=None)
-def test_no_thought_is_more_than_text(thought: str, raw: bool) -> None:
-    check_segments(dialogue(thoughtful(thought), DisplayOptions(task_kind("code"), raw=raw)), 60)
+def test_no_thought_is_more_than_text(thought: str) -> None:
+    check_segments(dialogue(thoughtful(thought), DisplayOptions(task_kind("code"))), 60)

@@ -46,7 +46,6 @@ class DialogueScreen(Screen[None]):
         Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
         Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
         Binding("i", "pictures", "pictures", tooltip="pictures whole, or their beginning"),
-        Binding("r", "raw", "raw", tooltip="unchanged texts, without Markdown and colours", show=False),
     ]
     ONLY_ONE = frozenset({"next_failure", "next_fault", "hidden", "fold", "fold_thoughts", "fold_here"})
     """Actions on one dialogue; `next_difference` is one on two."""
@@ -161,10 +160,6 @@ class DialogueScreen(Screen[None]):
 
     async def action_pictures(self) -> None:
         self.view.whole_pictures = not self.view.whole_pictures
-        await self.redraw(stay=True)
-
-    async def action_raw(self) -> None:
-        self.options = replace(self.options, raw=not self.options.raw)
         await self.redraw(stay=True)
 
     def action_fold(self) -> None:

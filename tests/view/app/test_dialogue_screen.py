@@ -121,8 +121,6 @@ def test_what_the_dialogue_looks_like(ranked: Run, snapshot: Snapshot, size: tup
         snapshot(pilot, f"dialogue-candidates-{name}")
         await pilot.press("end")
         snapshot(pilot, f"dialogue-end-{name}")
-        await pilot.press("home", "r")
-        snapshot(pilot, f"dialogue-raw-{name}")
 
     played(host, script, size)
 
@@ -201,7 +199,7 @@ def test_keys_lead_to_the_other_dialogues(run: Run) -> None:
     assert places == [0, 1, 2, 3, 4, 4, 3, 3]
 
 
-def test_the_hidden_the_raw_and_the_candidates_are_shown_on_a_key(run: Run) -> None:
+def test_the_hidden_and_the_candidates_are_shown_on_a_key(run: Run) -> None:
     host = Host(run, 1)
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -219,8 +217,6 @@ def test_the_hidden_the_raw_and_the_candidates_are_shown_on_a_key(run: Run) -> N
         assert "No idea." in seen(host)
         await pilot.press("enter")
         assert "▸ 3 candidates" in seen(host)
-        await pilot.press("r")
-        assert "I must ask. OUTPUT: Which number?" in seen(host)
 
     played(host, script)
 
@@ -303,7 +299,7 @@ def test_no_text_of_a_model_is_obeyed(tmp_path: Path) -> None:
         assert "[bold]x[/bold]" in seen(host)
         await pilot.press("enter")
         await check()
-        await pilot.press("end", "r")
+        await pilot.press("end")
         await check()
 
     played(host, script)
