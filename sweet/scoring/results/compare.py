@@ -4,21 +4,7 @@ Every difference is B - A. A task's value on a side is the mean over its dialogu
 the tasks that both have, so the two metrics differ by exactly the reported difference. Intervals are by bootstrap over
 tasks; the p-value is McNemar's exact test for metrics of 0 and 1 if both sides have one dialogue per task, the paired
 permutation test otherwise. Nothing is written: the result comes from the manifests and the rows of scores.
-
-The metrics:
-    a, b            the scores and dialogues of each side, with the agent, the seed, the numbers of dialogues and tasks,
-                    and how many of the compared tasks the agent was trained on
-    tasks           number of tasks on both sides; everything below is about these
-    win_rate        by the rewards, with its interval
-    figures         metrics by name, rewards included: a, b, difference and win_rate, each with its interval, p_value,
-                    test, wins, losses, ties
-    flips           lost and gained: tasks that only A or only B solves (in most of their dialogues); if rewards are
-                    degrees, tasks whose reward changed, the largest change first
-    pass_at_k, best_of_k    by k, if tasks have several dialogues (sweet.scoring.results.pass_at_k)
-    leaks           where a model plays the human: how often it leaked the solution
-    repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
-    by_human        the first metric by human, if dialogues of a side name theirs
-    warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
+What is compared is said by `ComparisonMetrics` (sweet.scoring.results.metrics).
 """
 
 from __future__ import annotations

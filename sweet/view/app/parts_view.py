@@ -204,7 +204,6 @@ class PartsView(VerticalScroll):
     def __init__(self) -> None:
         super().__init__()
         self._opened: set[str] = set()
-        self._toggled: dict[tuple[str, int | None], bool] = {}
         self.hit = ""
         self.whole_pictures = False
 
