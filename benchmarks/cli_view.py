@@ -12,8 +12,8 @@ print     `sweet view RUN --print` into a pipe: records and the table without th
 unindexed the same without an index, which is built: the first opening of a copied run.
 extended  the same after the last hundredth of the file was appended since the index was built.
 find      `sweet view RUN --id ID --json`, with candidates and pairs.
-text      `--search` for words that occur in 30 dialogues.
-hidden    `--search` for words that do not occur, with --hidden.
+text      `--filter` for words that occur in 30 dialogues.
+hidden    `--filter` for words that do not occur, with --hidden.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
         "unindexed": lambda: _unindexed(rollouts, printed("--print")),
         "extended": lambda: _extended(rollouts, printed("--print")),
         "find": printed("--id", first, "--json"),
-        "text": printed("--print", "--search", NEEDLE),
-        "hidden": printed("--print", "--hidden", "--search", NEEDLE.replace("z", "zz")),
+        "text": printed("--print", "--filter", NEEDLE),
+        "hidden": printed("--print", "--hidden", "--filter", NEEDLE.replace("z", "zz")),
     }
     if command is not None or importlib.util.find_spec("sweet.view.app"):
         words = view if command is None else [word.format(run=run.path) for word in shlex.split(command)]
