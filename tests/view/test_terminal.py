@@ -69,7 +69,7 @@ def test_the_dialogue_shows_all(run: Run) -> None:
         < text.index("\nanswer ─")
     )
     assert re.search(r"pass +add\(1\) *\n", text)
-    assert re.search(r"FAIL +add\(2\) *\n +got raised .*, expected 2", text)
+    assert re.search(r"FAIL +add\(2\) *\n +got raised .*,\s+expected 2", text)
     assert "return a + 0" not in text, "the reference is hidden"
     assert "return a + 0" in drawn(Viewer(run, ViewConfig(hidden=True)).dialogue("t001"), 100)
 
