@@ -45,7 +45,7 @@ computed.
 
 
 RECORDS = {
-    "demo": ("sweet.pipeline.metrics:LoopMetrics", "sweet.study.results:StudyMetrics"),
+    "demo": ("sweet.pipeline.metrics:DemoMetrics", "sweet.study.results:StudyMetrics"),
     "train": ("sweet.pipeline.metrics:LoopMetrics",),
     "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),

@@ -75,6 +75,13 @@ class LoopMetrics(Record):
     prices"""
 
 
+class DemoMetrics(LoopMetrics):
+    success_before: AnyRate
+    """share of unseen tasks solved by the packaged agent, with interval"""
+    success_after: AnyRate
+    """share of the same tasks solved by the trained agent, with interval"""
+
+
 class PlannedStep(Record):
     """A step of the plan."""
 

@@ -14,7 +14,7 @@ from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
 from sweet.json_value import JsonValue
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.metrics import LoopMetrics
+from sweet.pipeline.metrics import DemoMetrics
 from sweet.pipeline.stage import run_train
 from sweet.runs.content import measure
 from sweet.runs.run import Run
@@ -56,14 +56,17 @@ def training(config: DemoConfig) -> LoopConfig:
     )
 
 
-def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[LoopMetrics]:
+def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[DemoMetrics]:
     """Run the whole pipeline on the packaged agent and tasks, as `sweet train` does with the packaged recipe `micro`.
 
     With more than one round, all are played and the last actor is shown: a demo shows how success develops, and does
     not choose among actors.
     """
     result = run_train(run, training(config), reporter)
-    return StageResult("demo", run.path, result.metrics, result.artifacts)
+    found = result.metrics
+    given = {name: getattr(found, name) for name in found.model_fields_set}
+    metrics = DemoMetrics(**given, success_before=found.before, success_after=found.after)
+    return StageResult("demo", run.path, metrics, result.artifacts)
 
 
 def run_study(

@@ -72,6 +72,8 @@ def check_rounds(run: Run, metrics: dict[str, Any]) -> None:
         ends = ("", "_ci_low", "_ci_high")
         assert [one[f"test{end}"] for end in ends] == [scores[f"success_rate{end}"] for end in ends]
     assert metrics["before"] == scored[0]["success_rate"]
+    assert metrics["success_before"] == metrics["before"]
+    assert metrics["success_after"] == metrics["after"]
     assert metrics["after"] == metrics["rounds"][-1]["test"]
     attempts = [attempt for attempt in run.manifest().attempts if attempt.stage != "train"]
     assert len(metrics["steps"]) == len(attempts), "each step has its own name"
