@@ -29,7 +29,7 @@ from typing import Any
 from sweet.sandbox.tiers import WORKERS_A_CORE
 from sweet.scoring.on_ray import open_ray_scorer
 from sweet.stages.base import Silent
-from sweet.tasks.micro import load
+from sweet.tasks.micro.generator import load
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn

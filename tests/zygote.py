@@ -77,8 +77,8 @@ TESTING = (
 def import_commands() -> None:
     from sweet.cli import group
     from sweet.cli.help import command_help
-    from sweet.tasks.micro import load
     from sweet.tasks.micro.family import MICRO
+    from sweet.tasks.micro.generator import load
 
     for name in group.names():  # what is made of each by its first call is kept
         command = group.load(name)
@@ -104,8 +104,8 @@ def import_training() -> None:
     import transformers
 
     use_one_thread()
-    from sweet.tasks.micro import load
     from sweet.tasks.micro.family import LONG
+    from sweet.tasks.micro.generator import load
 
     for name in TRAINING:
         import_module(name)

@@ -26,6 +26,12 @@ Role = Literal["agent", "sim", "judge", "describer", "checker"]
 Effort = Literal["none", "low", "medium", "high"]
 """How much a model that can think is asked to think before it replies."""
 
+EngineChoice = Literal["auto", "vllm", "embedded"]
+"""What runs a model that has no server address."""
+
+STARTUP_TIMEOUT = 1800.0
+"""Seconds that a vllm may take to become ready: it may have to download and compile first."""
+
 
 @dataclass(frozen=True)
 class Sampling:

@@ -26,17 +26,13 @@ from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.hints import option
 from sweet.llm.adapter import find_adapter
-from sweet.llm.base import Role
+from sweet.llm.base import STARTUP_TIMEOUT, EngineChoice, Role
 from sweet.llm.gpus import Gpu, free_gpus, restricted_to, visible_gpus
 from sweet.llm.servers import URL_OPTIONS, urls_of
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, not_installed, option_value
 from sweet.tasks.micro import PACKAGED
 from sweet.units import format_duration
 
-EngineChoice = Literal["auto", "vllm", "embedded"]
-
-STARTUP_TIMEOUT = 1800.0
-"""Seconds that a vllm may take to become ready: it may have to download and compile first."""
 EXIT_TIMEOUT = 3.0
 """Seconds after which the exit of a server has been noticed (its workers are ended first)."""
 SMALL_MODEL_BYTES = 64 << 20

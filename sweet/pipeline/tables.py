@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sweet.llm.base import Role
-from sweet.llm.local import PARALLEL_OPTIONS, RESERVED_OPTIONS, STARTUP_TIMEOUT
+from sweet.llm.base import STARTUP_TIMEOUT, Role
+from sweet.llm.local import PARALLEL_OPTIONS, RESERVED_OPTIONS
 from sweet.llm.vllm import option_value
 from sweet.suggestions import did_you_mean
 

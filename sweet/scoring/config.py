@@ -8,9 +8,15 @@ from pydantic import Field
 
 from sweet.judges.options import ReferenceContextConfig
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.scoring.results.compare import ComparisonConfig
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
-from sweet.stages.options import CriticConfig, DeviceConfig, RayConfig, ScoringConfig, TurnTokensConfig
+from sweet.stages.options import (
+    ComparisonConfig,
+    CriticConfig,
+    DeviceConfig,
+    RayConfig,
+    ScoringConfig,
+    TurnTokensConfig,
+)
 
 
 class EvalConfig(

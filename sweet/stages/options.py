@@ -13,14 +13,16 @@ from pydantic import Field
 
 from sweet.device import Device
 from sweet.humans.base import TRIES
-from sweet.llm.base import Effort
-from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
+from sweet.llm.base import STARTUP_TIMEOUT, Effort, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.sandbox.program import TierChoice
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, OneOrMore, Packing, StageConfig, about
 from sweet.tasks.base import HumanSees, ProtocolName, TurnTokens
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.trajectory import Thoughts
+
+FLIPS = 10
+"""Default number of flipped tasks to list in each direction."""
 
 
 class SeedConfig(StageConfig):
@@ -233,6 +235,13 @@ class WorkersConfig(SandboxConfig):
     workers: int | None = Field(default=None, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
     """Answers or references to run in parallel, or browsers for pages; default: by the machine's size. With --ray, on
     each node."""
+
+
+class ComparisonConfig(StageConfig):
+    flips: int = Field(default=FLIPS, ge=0, json_schema_extra=about("Comparison", OPERATIONAL))
+    """Flipped tasks to list in each direction."""
+    allow_different: bool = Field(default=False, json_schema_extra=about("Comparison", OPERATIONAL))
+    """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
 
 
 class ScoringConfig(PagesConfig, WorkersConfig):

@@ -18,12 +18,12 @@ from sweet.rollouts.plan import plan_rollout
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.tasks import micro
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code import check
 from sweet.tasks.code.check import code_faults
 from sweet.tasks.code.kind import SPLITS
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.micro import generator
 from sweet.tasks.prompts import Prompts
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import AnswerScorer, ScoreOutcome, Verdict
@@ -140,7 +140,7 @@ def test_duplicates_and_leaks_are_found(tmp_path: Path) -> None:
 
 
 def test_packaged_tasks_are_clean() -> None:
-    assert check_tasks(CODE, micro.load("test")[:20], Silent(), DataCheckConfig(repeats=1), {}) == []
+    assert check_tasks(CODE, generator.load("test")[:20], Silent(), DataCheckConfig(repeats=1), {}) == []
 
 
 def test_the_command_exits_with_1_and_prints_one_object(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,9 @@ from sweet.humans.asking import LLMHuman
 from sweet.humans.personas import HEAD, PLAIN, Persona, choose_personas, packaged, text_in
 from sweet.humans.scripted import ScriptedResponder, speak
 from sweet.llm.base import RequestFailed
-from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.micro import generator
 from sweet.tasks.prompts import INDENT
 from tests.humans.test_llm import DIALOGUE, TASK, Speaker
 
@@ -90,7 +90,7 @@ def test_the_head_in_a_dialogue_is_no_persona() -> None:
 
 
 def test_the_responder_plays_the_persona_of_the_prompt() -> None:
-    task = micro.load("test")[3]
+    task = generator.load("test")[3]
     question = f"Tell me about the {task.facts[0].cues[0]} and the {task.facts[1].cues[0]}, please."
     dialogue = [Message(role="user", content="x"), Message(role="assistant", content=question)]
     served = ScriptedResponder(KIND, [task])

@@ -9,14 +9,14 @@ import pytest
 from sweet.errors import UsageError
 from sweet.humans.personas import PLAIN, Persona, packaged
 from sweet.humans.scripted import ASK_AGAIN, SHARE, STYLES, ScriptedHuman, speak
-from sweet.tasks import micro
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN
 from sweet.tasks.html.kind import HtmlKind
+from sweet.tasks.micro import generator
 
 KIND = CodeKind()
-TASKS = [task for task in micro.load("test")[:60] if len(task.facts) > 2]
+TASKS = [task for task in generator.load("test")[:60] if len(task.facts) > 2]
 
 
 def talk(task: Task, name: str, questions: Sequence[str]) -> list[str]:

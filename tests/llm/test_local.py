@@ -15,10 +15,10 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.llm.adapter import find_adapter
-from sweet.llm.base import Sampling
+from sweet.llm.base import EngineChoice, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.gpus import Gpu, visible_gpus
-from sweet.llm.local import EngineChoice, LocalServing
+from sweet.llm.local import LocalServing
 from sweet.llm.vllm import TERM_TIMEOUT, VllmSettings, command, option_value
 from sweet.tasks.base import Message
 from tests.llm.stand_in import StandIn, install

@@ -16,7 +16,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.unseen_tasks import tasks_of
-from sweet.tasks import micro
+from sweet.tasks.micro import generator
 from tests.stages.heard import Heard
 
 COUNT = 6
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 def write(path: Path, splits: list[str] | None = None, prefix: str = "own") -> Path:
     """Write tasks of the dataset micro as a user's file."""
     rows = []
-    for index, task in enumerate(micro.load("train")[:COUNT]):
+    for index, task in enumerate(generator.load("train")[:COUNT]):
         row = {**task.model_dump(mode="json"), "id": f"{prefix}-{index}"}
         rows.append(row if splits is None else {**row, "split": splits[index]})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -21,9 +21,9 @@ from sweet.llm.connect import open_client
 from sweet.llm.vllm import VllmSettings, command, find_vllm, option_value
 from sweet.rollouts.serve_sim import ServeConfig, run_serve
 from sweet.stages.base import Silent
-from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.micro import generator
 from sweet.tasks.splits import SPLITS, load_split
 from tests import programs
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -192,7 +192,7 @@ def test_settings_that_do_not_fit(config: dict[str, Any], message: str) -> None:
 
 
 def test_the_scripted_human_is_served(tmp_path: Path) -> None:
-    task = micro.load("test")[3]
+    task = generator.load("test")[3]
     fact = task.facts[0]
     dialogue = [
         Message(role="user", content=task.problem_description),
@@ -214,7 +214,7 @@ def test_the_scripted_human_is_served(tmp_path: Path) -> None:
 
 
 def test_the_tasks_of_every_split_of_a_file_are_served(tmp_path: Path) -> None:
-    tasks = micro.load("test")[:3]
+    tasks = generator.load("test")[:3]
     path = tmp_path / "tasks.jsonl"
     rows = [{**task.model_dump(mode="json"), "split": split} for task, split in zip(tasks, SPLITS, strict=True)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -256,7 +256,7 @@ def test_a_model_is_served_by_the_embedded_engine(tmp_path: Path) -> None:
     async def talk(url: str) -> None:
         async with open_client(str(tmp_path), [url], role="sim") as client:
             assert client.model == str(tmp_path)
-            task = micro.load("test")[0]
+            task = generator.load("test")[0]
             reply = await LLMHuman(client, CodeKind()).reply(task, [Message(role="assistant", content="What?")])
             assert len(reply.text) <= CodeKind.human_reply_limit
             assert reply.prompt_tokens > 0

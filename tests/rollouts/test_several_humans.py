@@ -18,13 +18,13 @@ from sweet.runs.lineage import role
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks import micro
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.micro import generator
 from tests import programs
 from tests.rollouts.human_servers import human_server
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
 
-STORED = micro.load("train")[:TASKS]
+STORED = generator.load("train")[:TASKS]
 
 
 @pytest.fixture

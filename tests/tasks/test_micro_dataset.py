@@ -19,9 +19,8 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
-from sweet.tasks.micro import load
 from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, PARTS, Family
-from sweet.tasks.micro.generator import CLONING, IN_PARTS, Instance, as_task, compute, instances, solution
+from sweet.tasks.micro.generator import CLONING, IN_PARTS, Instance, as_task, compute, instances, load, solution
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -70,7 +69,7 @@ def test_the_dataset_is_loaded_by_its_name(family: Family) -> None:
 @families
 def test_same_tasks_in_every_process(family: Family) -> None:
     code = (
-        "from sweet.tasks.micro import load; from sweet.tasks.micro.family import FAMILIES; "
+        "from sweet.tasks.micro.generator import load; from sweet.tasks.micro.family import FAMILIES; "
         f"print(load('test', FAMILIES[{family.name!r}])[7].model_dump_json())"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

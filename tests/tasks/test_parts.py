@@ -20,8 +20,8 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.files import load_task_file
-from sweet.tasks.micro import load
 from sweet.tasks.micro.family import PARTS
+from sweet.tasks.micro.generator import load
 from sweet.tasks.micro.rules import BY_NAME
 from sweet.tasks.parts import NOTED, assembled, part_of, parts_of, share_of, undelivered
 from sweet.tasks.trajectory import Trajectory

@@ -22,7 +22,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message, Task
-from sweet.tasks.micro import load as load_micro
+from sweet.tasks.micro.generator import load as load_micro
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import METRICS, AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn

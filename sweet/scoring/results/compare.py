@@ -39,9 +39,10 @@ from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.statistics import compare, mean_difference
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
-from sweet.stages.base import OPERATIONAL, StageConfig, StageResult, about
+from sweet.stages.base import StageResult
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.leaks import LeakTally, model_plays
+from sweet.stages.options import FLIPS, ComparisonConfig
 from sweet.stages.record import Rate, UnknownRate
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import leaks_of
@@ -49,16 +50,6 @@ from sweet.units import rate
 
 _SOLVED = 0.5
 """A task is solved on a side if more than this share of its dialogues solve it."""
-
-FLIPS = 10
-"""Default number of flipped tasks to list in each direction."""
-
-
-class ComparisonConfig(StageConfig):
-    flips: int = Field(default=FLIPS, ge=0, json_schema_extra=about("Comparison", OPERATIONAL))
-    """Flipped tasks to list in each direction."""
-    allow_different: bool = Field(default=False, json_schema_extra=about("Comparison", OPERATIONAL))
-    """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
 
 
 class CompareConfig(ComparisonConfig):

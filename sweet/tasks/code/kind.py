@@ -12,8 +12,8 @@ from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.files import COLBENCH_SPLITS, Wrong, colbench_file
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.micro import load as load_generated
 from sweet.tasks.micro.family import FAMILIES
+from sweet.tasks.micro.generator import load as load_generated
 from sweet.tasks.parts import assembled
 from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, Metric, ScoringRequest, TrajectoryScorer
 

@@ -15,9 +15,12 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from typing import Any
 
 from sweet.tasks.base import PART_LINES, Fact, Task
+from sweet.tasks.files import check_split
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, Function, Rule
@@ -152,3 +155,19 @@ def _line(rule: Rule, function: Function, value: int) -> str:
 def _fact(rule: Rule, value: int, function: Function) -> Fact:
     answer, line = rule.answer.format(v=value), _line(rule, function, value)
     return Fact(topic=rule.name, cues=rule.cues, answer=answer, line=line)
+
+
+def load(split: str, family: Family = MICRO) -> list[Task]:
+    """Return the tasks of `train`, `validation` or `test`: always the same, none of them in two splits.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+    check_split(family.name, split, {family.name: tuple(family.splits)})
+    return list(_tasks(split, family))
+
+
+@cache  # two tenths of a second, for each of the many calls of `sweet train` and of a study
+def _tasks(split: str, family: Family) -> tuple[Task, ...]:
+    drawn = islice(instances(split, family), family.splits[split])
+    return tuple(as_task(one, f"{family.name}-{split}-{index:04d}", family) for index, one in enumerate(drawn))
