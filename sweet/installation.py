@@ -37,7 +37,7 @@ def child_environment(base: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-NOT_USED = {"docs", "test"}
+NOT_USED = {"docs", "openrlhf", "test"}
 """Extras whose packages no command imports."""
 
 

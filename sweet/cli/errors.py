@@ -101,6 +101,7 @@ VARIABLES: dict[str, str] = {
     "SWEET_SANDBOX_IMAGE": "image of the sandbox tier `docker`",
     "SWEET_FIREFOX": "path of the Firefox that renders pages",
     "SWEET_BROWSER_DRIVER": "`playwright` or `direct`: how Firefox is controlled",
+    "SWEET_OPENRLHF_PYTHON": "Python of the environment with OpenRLHF",
     "HF_ENDPOINT": "address of the model hub",
     "HF_HUB_OFFLINE": "1 disables requests to the hub",
     "HF_TOKEN": "token of the hub, for gated models and datasets",

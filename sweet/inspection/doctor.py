@@ -29,7 +29,7 @@ from pydantic import Field
 
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.installation import (
     DISTRIBUTION,
     PACKAGE,
@@ -39,6 +39,7 @@ from sweet.installation import (
     installed_versions,
     unsuitable_versions,
 )
+from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
 from sweet.redaction import redacted
@@ -124,6 +125,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
         ("ColBench", check_colbench, False),
         ("vllm", check_vllm, False),
         ("deepspeed", check_deepspeed, False),
+        ("openrlhf", check_openrlhf, False),
         ("Firefox", check_firefox, False),
         ("page assets", check_assets, False),
     )
@@ -389,6 +391,16 @@ def check_vllm() -> Found:
 @component("deepspeed", "training on more than one GPU or node")
 def check_deepspeed() -> Found:
     return _installed("deepspeed", install_command("gpu"))
+
+
+@component("openrlhf", "train-actor --engine openrlhf")
+def check_openrlhf() -> Found:
+    named = bool(os.environ.get(PYTHON_VARIABLE))
+    try:
+        python, version = find_python()
+    except UsageError as error:
+        return "problem" if named else "missing", error.what, error.fix or ""
+    return "ok", f"{version} in the environment of {python}" if named else version, ""
 
 
 @component("Firefox", "frontend tasks (--task html): screenshots of pages")

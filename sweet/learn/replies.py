@@ -208,6 +208,14 @@ class ReplyEncoder:
                 rows[i] = self._rendered(replies[i], whole[self._anchor_ids :], thought[self._anchor_ids :])
         return [row or ReplyIds([self.end_of_turn]) for row in rows]
 
+    def text(self, reply: Reply) -> str:
+        """A reply as text, with the end of its turn, for engines with their own tokenisation."""
+        recorded = self._recorded(reply) if reply.thought is not None else None
+        if recorded is not None:
+            return self._decode(recorded.ids, skip_special=False)
+        end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
+        return self.form.text(reply) + (end if reply.ended else "")
+
     def _rendered(self, reply: Reply, ids: list[int], thought: list[int]) -> ReplyIds | None:
         end = [self.end_of_turn] if reply.ended else []
         if not ids:

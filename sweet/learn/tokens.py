@@ -158,6 +158,16 @@ class ChatEncoder:
             raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
+    def texts(
+        self, observation: Sequence[Message], replies: Sequence[Reply], prompt: Sequence[int] | None = None
+    ) -> tuple[str, list[str]]:
+        """A prompt and replies to it as text, with thoughts and the end-of-turn token, for engines with their own
+        tokenisation: the texts of the ids that `turn` returns for the same arguments."""
+        [rendered] = self.prompts([observation])
+        read = self._recorded_prompt(_recorded_with(self.encode_replies(replies), prompt), rendered, observation)
+        text = self._chat.text(observation, self.effort) if read == rendered else self._decode(read)
+        return text, [self._replies.text(reply) for reply in replies]
+
     def replies(self, replies: Sequence[Reply]) -> list[list[int]]:
         """The ids of each reply, with its thought and its end-of-turn token (unless the reply was truncated)."""
         return [reply.ids for reply in self.encode_replies(replies)]

@@ -67,11 +67,12 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 
 def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageConfig:
     """Return the configuration of a stage with the prices of the recipe and the limit of the run's cost, and with the
-    logs of the run unless it has its own."""
+    logs of the run unless it has its own or, with OpenRLHF, can have none."""
     found: dict[str, object] = {}
     if recipe.prices is not None and isinstance(stage, PricedConfig):
         found |= {"prices": run.path / RECIPE, "max_cost": recipe.train.max_cost}
-    if "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
+    without_logs = getattr(stage, "engine", None) == "openrlhf"
+    if not without_logs and "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
         found["log_to"] = recipe.train.log_to
     return stage.model_copy(update=found)
 

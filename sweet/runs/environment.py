@@ -26,6 +26,7 @@ PACKAGES = (
     "accelerate",
     "datasets",
     "deepspeed",
+    "openrlhf",
     "peft",
     "pillow",
     "playwright",

@@ -23,7 +23,7 @@ from sweet.stages.options import (
 from sweet.tasks.base import CRITIC_TURN_TOKENS, TurnTokens
 from sweet.training.loggers import LogTarget
 
-Engine = Literal["torch", "deepspeed"]
+Engine = Literal["torch", "deepspeed", "openrlhf"]
 Offload = Literal["none", "optimizer", "all"]
 LoraOutput = Literal["merged", "adapter"]
 Order = Literal["examples", "pieces", "grouped"]
@@ -114,7 +114,7 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     model: str | None = Field(default=None, json_schema_extra=about("Method"))
     """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
     engine: Engine = Field(default="torch", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
-    """torch on one device, DeepSpeed on several."""
+    """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
     shuffle: Shuffle = Field(
         default="auto",
         json_schema_extra=about("Optimization"),

@@ -34,7 +34,8 @@ def layout_of(config: TrainConfig) -> Layout | None:
             what = "The torch engine trains on one device."
             raise UsageError(what, where=", ".join(given), fix="--engine deepspeed")
         return None
-    check_deepspeed()
+    if config.engine == "deepspeed":
+        check_deepspeed()
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if config.zero_stage < least:
         raise UsageError(
@@ -47,6 +48,7 @@ def layout_of(config: TrainConfig) -> Layout | None:
         return _slurm_layout(config)
     if config.hostfile is not None:
         read_hostfile(config.hostfile)  # checks it
+    if config.hostfile is not None or config.engine == "openrlhf":  # OpenRLHF's command counts the GPUs itself
         return Layout(config.devices, config.hostfile)
     if resolve_device(config.device).type == "cpu":
         return Layout(config.devices or 1)

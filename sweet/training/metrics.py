@@ -27,7 +27,7 @@ class TrainCounts(RecordedRecord):
     batch: int | None = None
     """examples of a step"""
     shuffle: str | None = None
-    """order of the examples: examples, pieces or grouped"""
+    """order of the examples: examples, pieces or grouped; null where OpenRLHF shuffles"""
     parameters: int | None = None
     """parameters of the model"""
     examples: int | None = None
@@ -41,7 +41,7 @@ class TrainCounts(RecordedRecord):
 
 
 class TrainMetrics(TrainCounts):
-    """The metrics of a training."""
+    """The metrics of a training. Those of a training by OpenRLHF are examples, steps, parameters and seconds."""
 
     loss: float | None = None
     """mean loss of the last epoch"""
@@ -101,9 +101,9 @@ class TrainWork(TrainCounts):
     trainable: int | None = None
     """parameters that are trained"""
     engine: str | None = None
-    """torch or deepspeed"""
+    """torch, deepspeed or openrlhf"""
     devices: int | None = None
-    """devices that train"""
+    """devices that train; null where OpenRLHF chooses"""
     micro_batches: int | None = None
     """forward passes of an epoch"""
     zero: int | None = None

@@ -17,6 +17,7 @@ from sweet.learn.blocks import segment_size
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
+from sweet.learn.openrlhf import steps
 from sweet.learn.tree import Forest, Work, computed_work, longest_shared, uses_tree
 from sweet.stages.base import Reporter
 from sweet.stages.plans import Plan
@@ -56,6 +57,11 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
+    config = training.config
+    if config.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
+        devices = world if config.devices or config.hostfile else None
+        work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
+        return Plan(work=TrainWork.model_validate(work), assumed=[])
     shape = Shape.of(training.model.trainee.model.config)
     computed, micro_batches, activations = _first_epoch(training, shape, world)
     zero = training.zero if training.layout is not None else None

@@ -20,6 +20,7 @@ from sweet.tasks.registry import task_kind
 from sweet.training.basis import Basis, Training
 from sweet.training.config import TrainActorConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import draw, hold_out
+from sweet.training.openrlhf import check_openrlhf
 from sweet.training.run_critic import RunCritic, critic_of
 from sweet.training.sources import Sources
 from sweet.training.starting_policy import starting_policy
@@ -37,6 +38,7 @@ def prepare_critic(
     Returns:
         The training, and the `meta` of the critic as far as it is the critic's own.
     """
+    check_openrlhf(config)
     check_critic_options(config)
     meta, beta = TrainedMeta(variant=config.variant, protocol=config.protocol), config.beta
     if config.variant == "regression":
@@ -66,6 +68,7 @@ def prepare_actor(
     run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True
 ) -> tuple[Training, TrainedMeta]:
     """Prepare the training of an actor by a credit rule; see `prepare_critic`."""
+    check_openrlhf(config)
     needed_by = f"train-actor --method {config.method}"
     rule = credit_rule(config.method, config.rule_option)
     sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)

@@ -3,7 +3,7 @@
     config                       the options
     prepare                      from the options to a `Training`: sources (which artifacts are learned from), model
                                  (where it starts), layout (where it runs), examples, hyperparameters
-    trainer                      runs a training
+    trainer, openrlhf            run a training, by our engines or by OpenRLHF's command
     plan                         what a training would take
 
 This module and the options are importable without torch.
@@ -37,9 +37,12 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train an actor by the method of the options, into a folder that `rollout --agent` accepts."""
+    from sweet.training.openrlhf import train_by_openrlhf
     from sweet.training.prepare import prepare_actor
     from sweet.training.trainer import train
 
+    if config.engine == "openrlhf":
+        return train_by_openrlhf(run, config, reporter)
     return train(run, *prepare_actor(run, config, reporter), reporter)
 
 

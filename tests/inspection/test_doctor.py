@@ -129,6 +129,27 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def test_openrlhf_of_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, status, word in (
+        ("echo 0.11.0", "ok", "0.11.0"),
+        ("echo 'ModuleNotFoundError: no openrlhf' >&2; exit 1", "problem", "no openrlhf"),
+        ("kill -9 $$", "problem", "exit code -9"),
+    ):
+        monkeypatch.setenv("SWEET_OPENRLHF_PYTHON", str(script(tmp_path / "python", text)))
+        (check,) = doctor.check_openrlhf()
+        assert (check.status, word in check.found) == (status, True), check
+    monkeypatch.setenv("SWEET_OPENRLHF_PYTHON", str(tmp_path / "nothing"))
+    (check,) = doctor.check_openrlhf()
+    assert (check.status, "unset SWEET_OPENRLHF_PYTHON" in check.fix) == ("problem", True)
+
+
+def test_openrlhf_that_is_not_in_this_environment_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWEET_OPENRLHF_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "executable", str(script(tmp_path / "python", "exit 1")))
+    (check,) = doctor.check_openrlhf()
+    assert (check.status, "export SWEET_OPENRLHF_PYTHON" in check.fix) == ("missing", True)
+
+
 def test_torch_that_hangs_or_crashes_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text, word in (("exec sleep 60", "no answer"), ("kill -11 $$", "exit code -11")):
         monkeypatch.setattr(sys, "executable", str(script(tmp_path / "python", text)))

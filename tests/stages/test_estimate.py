@@ -68,6 +68,7 @@ def test_an_actor_is_planned_by_every_method(run: Run) -> None:
         assert {name: plan[name] for name in ("examples", "steps", "tokens", "tokens_computed")} == {
             name: getattr(made, name) for name in ("examples", "steps", "tokens", "tokens_computed")
         }
+    assert "memory" not in plan_train_actor(run, TrainActorConfig(engine="openrlhf"), Silent()).as_json()
 
 
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")

@@ -10,8 +10,9 @@ import pytest
 from sweet.errors import UsageError
 from sweet.learn import distributed, slurm
 from sweet.learn.distributed import Layout, Nodes, world_size
-from sweet.training.config import TrainConfig
+from sweet.training.config import TrainActorConfig, TrainConfig
 from sweet.training.layout import layout_of, unused_nodes
+from sweet.training.openrlhf import check_openrlhf
 
 HOSTS = ("node-a", "node-b")
 
@@ -33,6 +34,11 @@ def allocation(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("torch.cuda.is_available", lambda: found["seen"] > 0)
     monkeypatch.setattr("torch.cuda.device_count", lambda: found["seen"])
     return found
+
+
+def test_openrlhf_needs_a_file_of_hosts() -> None:
+    with pytest.raises(UsageError, match="reads hosts from a file"):
+        check_openrlhf(TrainActorConfig(engine="openrlhf", hostfile=Path("slurm")))
 
 
 def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:

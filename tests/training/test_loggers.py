@@ -17,12 +17,12 @@ from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training import loggers
-from sweet.training.config import TrainCriticConfig
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
-from sweet.training.stage import run_train_critic
+from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_run
-from tests.training.test_train import stopped
+from tests.training.test_train import put_pairs, stopped
 
 
 def needs(name: LogTarget) -> pytest.MarkDecorator:
@@ -103,6 +103,12 @@ def test_a_failing_log_warns_once_and_the_training_continues(run: Run, monkeypat
     assert heard.warnings == ["Logging to wandb stopped (nobody there); the run has all metrics."]
     assert Fails.closed == 1
     assert result.metrics.steps == len([row for row in rows(run, "train-critic-1") if "loss" in row])
+
+
+def test_openrlhf_supports_no_logs(run: Run) -> None:
+    put_pairs(run)
+    with pytest.raises(UsageError, match="does not report its metrics"):
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", log_to=("tensorboard",)), Silent())
 
 
 @needs("tensorboard")

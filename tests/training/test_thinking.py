@@ -23,7 +23,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.stage import run_train_actor, run_train_critic
+from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
 from tests.learn.thinking import play, thinking_agent, thinking_tokenizer
 from tests.stages.learn_runs import make_run, put, score
 from tests.training.test_train import weights
@@ -183,6 +183,12 @@ def test_what_has_no_such_mean_refuses_the_option(run: Run, changes: dict[str, A
     with pytest.raises(UsageError) as caught:
         run_rank(run, asked, Silent())
     assert "--turn-tokens" in f"{caught.value.where} {caught.value.fix}"
+
+
+def test_openrlhf_counts_all_tokens(run: Run) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_train_actor(run, TrainActorConfig(engine="openrlhf", turn_tokens="reply"), Silent())
+    assert "--turn-tokens both" in str(caught.value.fix)
 
 
 def test_runs_without_thoughts_train_the_same_whatever_counts(tmp_path: Path, agent: str) -> None:

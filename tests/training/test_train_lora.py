@@ -24,6 +24,7 @@ from sweet.stages.critics import CriticSettings, load_critic
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, LORA, resolve
 from sweet.training.model import recompute_layers, start_of
+from sweet.training.openrlhf import check_openrlhf
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
 
@@ -146,6 +147,12 @@ def test_options_of_an_adapter_need_its_rank(options: dict[str, Any], where: str
     with pytest.raises(UsageError) as caught:
         start_of("micro", TrainConfig(**options))
     assert caught.value.where == where
+
+
+def test_openrlhf_trains_no_adapter() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_openrlhf(TrainActorConfig(engine="openrlhf", lora=8))
+    assert caught.value.where == "--lora --engine openrlhf"
 
 
 def test_an_adapters_rate_is_a_multiple_of_the_whole_models() -> None:
