@@ -59,7 +59,6 @@ NOT_FOREIGN = {
     "learn/distributed.py": "the user's file of hosts",
     "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
     "learn/slurm.py": "a variable's name",
-    "llm/gpus.py": "a process's name",
     "llm/pretrained.py": "the name of the user's model",
     "plugin_code.py": "a type",
     "render/window.py": "the user's window",
