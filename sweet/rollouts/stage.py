@@ -88,8 +88,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         )
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
-        limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
-        await runner.play(missing, len(missing), agent, humans, limiters, choosing)
+        await runner.play(missing, len(missing), agent, humans, choosing)
 
 
 def _say_choice(run: Run, judge: ChosenJudge, candidates: int, reporter: Reporter) -> None:
