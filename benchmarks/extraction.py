@@ -40,13 +40,12 @@ from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import SweetError
 from sweet.humans.base import Human
 from sweet.humans.connect import Player, open_humans
+from sweet.humans.leaks.tokens import tokens_of
 from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
-from sweet.rollouts.extraction.attacks import SCRIPTED, Attack, attacker, open_attacker
-from sweet.rollouts.extraction.decoding import words_of
-from sweet.rollouts.extraction.forms import Conversation
+from sweet.rollouts.extraction.attacks import SCRIPTED, Attack, Conversation, attacker, open_attacker
 from sweet.sandbox.program import TierChoice
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.kind import TaskKind
@@ -95,9 +94,7 @@ def _words(line: str) -> Iterator[str]:
     text = line.strip()
     if text[:1] in ("'", '"') and text[-1:] in ("'", '"'):
         return  # a docstring
-    for word in words_of(text):
-        if word == "#":
-            return
+    for word in (token.text for token in tokens_of(text) if token.kind != "line"):
         yield f'"{word[1:-1]}"' if word[0] == "'" and len(word) > 1 else word
 
 

@@ -20,8 +20,15 @@ from sweet.humans.scripted import ScriptedHuman
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.extraction import decoding
-from sweet.rollouts.extraction.attacks import SCRIPTED, attacker, check_attacker, open_attacker, reply_of
-from sweet.rollouts.extraction.forms import UNKNOWN, Conversation
+from sweet.rollouts.extraction.attacks import (
+    SCRIPTED,
+    UNKNOWN,
+    Conversation,
+    attacker,
+    check_attacker,
+    open_attacker,
+    reply_of,
+)
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

@@ -5,6 +5,6 @@ one form (as code, line by line, in base64, as a syntax tree, …), adapts to th
 it could put together from the human's words alone. The success rate of such dialogues is therefore the share of tasks
 whose reference can be had from the human without a leak being found.
 
-`attacks` has the attackers, `forms` the forms and how each is put back into a program (`decoding`).
+`attacks` has the attackers, `decoding` how the replies are put back into a program.
 `benchmarks/extraction.py` measures how much they recover.
 """

@@ -8,67 +8,38 @@ from __future__ import annotations
 
 import base64
 import binascii
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from sweet.humans.leaks.grammar import Parser
 from sweet.humans.leaks.notations import INDENT, javascript_in, spans, steps_in, tree_in
+from sweet.humans.leaks.tokens import tokens_of
 
 LONGEST_LINE = 400
 """A longer line is not taken for code."""
 AGAIN = 24
 """Characters with which a piece repeats the text from its beginning."""
 
-_CODE_WORD = re.compile(
-    r"[^\W\d]\w*+|\d[\w.]*+|\"[^\"\n]*+\"|'[^'\n]*+'|(?:[-+*/%&|^<>=!@:]|//|\*\*|<<|>>)=|\s++|.", re.DOTALL
-)
 _BASE64_RUN = re.compile(r"[A-Za-z0-9+/]{16,}+={0,2}")
 
-_OPERATORS = {"and", "or", "not", "in", "is", "if", "else", "lambda", "for", "await", "async"}
-_SIMPLE = {"return", "raise", "import", "from", "del", "assert", "yield", "global", "nonlocal"}
-_BLOCKS = {"if", "for", "while", "elif", "else", "try", "except", "finally", "def", "with", "class", "match", "case"}
-_KEYWORDS = _OPERATORS | _SIMPLE | _BLOCKS | {"as", "None"}
-_ALONE = frozenset(("pass", "break", "continue", "return"))
-_ASSIGNS = frozenset(("=", "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", ":=", "<<=", ">>="))
 _LEAVES = frozenset(("return", "raise", "break", "continue", "pass"))
 
 
-def words_of(line: str) -> list[str]:
-    """Return the words of a line of code: names, numbers, strings with their quotes, operators; no blanks."""
-    return [word for word in _CODE_WORD.findall(line) if not word.isspace()]
-
-
 def is_statement(line: str) -> bool:
-    """Return whether a line is a statement of Python, as far as its words show it; prose is none."""
+    """Return whether a line is statements of Python, or calls a method; prose is none."""
     text = line.strip()
     if not text or len(text) > LONGEST_LINE:
         return False
-    words = words_of(text)
-    head = words[0]
-    if text in _ALONE:
-        return True
-    for one, other in itertools.pairwise(words):
-        if _is_name(one) and _is_name(other) and one not in _KEYWORDS and other not in _KEYWORDS:
+    tokens = tokens_of(text)
+    parser, at, forms = Parser(tokens), 0, []
+    while tokens[at].kind != "line":
+        parsed = parser.statement(at)
+        if parsed is None or parsed.end <= at:
             return False
-    if head in _SIMPLE:
-        return len(words) > 1 and words[-1] != "."
-    if head in _BLOCKS:
-        return ":" in words and (len(words) > 2 or head in ("else", "try", "finally", "except"))
-    if not _is_name(head):
-        return head in "([" and any(word in _ASSIGNS for word in words)
-    first = next((i for i, word in enumerate(words) if word in _ASSIGNS and not _is_open(words[:i])), None)
-    if first is not None:
-        return 0 < first < len(words) - 1
-    return len(words) > 3 and words[1] == "." and words[-1] == ")" and "(" in words
-
-
-def _is_name(word: str) -> bool:
-    return word[0].isalpha() or word[0] == "_"
-
-
-def _is_open(words: Sequence[str]) -> bool:
-    """Return whether a bracket is open after these words: an equals sign in it is an argument's."""
-    return sum((word in "([{") - (word in ")]}") for word in words if len(word) == 1) > 0
+        forms.append(parsed.form)
+        at = parsed.end + (tokens[parsed.end].text == ";")
+    calls = text.endswith(")") and "." in text.partition("(")[0]
+    return bool(forms) and (forms[0] != "expression" or (calls and len(forms) == 1))
 
 
 def without_marker(line: str) -> str:
@@ -180,7 +151,7 @@ def _decoded(text: str) -> str:
 
 
 def from_tree(replies: Sequence[str]) -> str:
-    """The JSON syntax tree that `forms.TREE` describes; brackets that are missing at its end are added."""
+    """The JSON syntax tree that `attacks.toml` describes; brackets that are missing at its end are added."""
     return tree_in(_texts(replies))
 
 
@@ -202,7 +173,7 @@ def from_javascript(replies: Sequence[str]) -> str:
 
 
 def from_steps(replies: Sequence[str]) -> str:
-    """Numbered steps in words, with the expressions in backticks, as `forms.STEPS` describes them."""
+    """Numbered steps in words, with the expressions in backticks, as `attacks.toml` describes them."""
     return steps_in("\n".join(_lines(replies)))
 
 
