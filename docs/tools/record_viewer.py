@@ -49,7 +49,7 @@ SCENES = (
     Scene(("c",), "c: the candidates that the critic ranked", 5.0),
     Scene(("c", "end"), "the hidden tests of what was delivered", 5.0),
     Scene(("h", "end"), "h: what the human had in mind", 4.0),
-    Scene(("s", "down", "enter"), "s: beside another dialogue of the task", 5.0),
+    Scene(("s",), "s: beside another dialogue of the task", 5.0),
     Scene(("question_mark",), "?: all keys", 3.5),
 )
 

@@ -141,13 +141,11 @@ class Records:
         return {entry.id for entry in self._candidates.entries}
 
     def why_no_candidates(self) -> str:
-        """Say why a dialogue has no candidates, and which rollouts of the run have some."""
-        others = ", ".join(source.id for source in ranked_rollouts(self.run.manifest()) if source != self.rollouts)
-        if self.ranked_ids():
-            return (
-                f"no turn of this dialogue was ranked; {count(len(self.ranked_ids()), 'dialogue')} here have candidates"
-            )
-        return f"{others} has candidates; R changes to it" if others else "nothing in this run was ranked: sweet rank"
+        """Say why a dialogue has no candidates."""
+        ranked = len(self.ranked_ids())
+        if ranked:
+            return f"no turn of this dialogue was ranked; {count(ranked, 'dialogue')} here have candidates"
+        return "nothing here was ranked: sweet rank"
 
     def summaries(self) -> list[Summary]:
         """Return the summaries in the order of the file.
@@ -212,12 +210,6 @@ class Records:
             if known and any(entry.id == name for entry in Index(path, ROLLOUTS).entries):
                 return other.id
         return None
-
-
-def ranked_rollouts(manifest: Manifest) -> list[Artifact]:
-    """Return the rollouts that have candidates, those with the newest candidates first."""
-    sources = [input_of(manifest, made, "rollouts") for made in reversed(manifest.of_kind("candidates", "done"))]
-    return list({source.id: source for source in sources if source is not None}.values())
 
 
 class _Rows(Generic[E]):

@@ -112,12 +112,6 @@ def side_by_side_parts(
     return parts
 
 
-def diff_text(left: Record, right: Record) -> str:
-    """Return the difference of the answers as plain text."""
-    lines = difference(left.trajectory.answer, right.trajectory.answer)
-    return "\n".join(f"{sign} {line}" for sign, line in lines)
-
-
 def difference(left: str, right: str) -> Iterator[tuple[str, str]]:
     """Yield the lines of `diff -u`, each with its sign."""
     a, b = left.split("\n"), right.split("\n")

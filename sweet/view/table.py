@@ -202,14 +202,6 @@ class Layout:
             if cell_len(column.shown(row)) <= width:
                 yield column
 
-    def at(self, cell: int) -> Column | None:
-        """Return the column at an offset in cells from the left."""
-        for column, width in self.columns:
-            if 0 <= cell < width + GAP:
-                return column
-            cell -= width + GAP
-        return None
-
 
 def beginning(text: str, width: int) -> str:
     """Pad a text to exactly `width` cells, or truncate it at its end with an ellipsis."""

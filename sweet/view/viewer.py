@@ -101,6 +101,16 @@ class Viewer:
     def records(self) -> Records:
         return self.a.records
 
+    def read_again(self) -> None:
+        """Read the viewed rollouts and their scores again.
+
+        Raises:
+            SweetError, OSError: they cannot be read; everything stays as it is.
+        """
+        side = Side.of(self.run, self.records.rollouts.id, draw=self.config.screenshots)
+        side.records.summaries()
+        self.a = side
+
     @property
     def filter(self) -> Filter:
         """The filter of the options.

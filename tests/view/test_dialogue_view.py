@@ -21,7 +21,7 @@ from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Choice, Trajectory, Turn
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.records import Record, Records, Summary
-from sweet.view.side_by_side import diff_text, side_by_side_parts
+from sweet.view.side_by_side import difference, side_by_side_parts
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE, trajectory
 from tests.view.test_code import MARKDOWN, check_segments, visible
@@ -222,7 +222,8 @@ def test_two_trajectories_side_by_side() -> None:
     assert re.search(r"agent 1 ─+ the same\n +To what\?\s*\n", shown)
     assert re.search(r"human ─+\n +│ To one\.", shown)
     assert re.search(r"- +return x *\n +\+ +return x \+ 1", shown)
-    assert diff_text(left, right) == "  def f(x):\n-     return x\n+     return x + 1"
+    lines = difference(left.trajectory.answer, right.trajectory.answer)
+    assert list(lines) == [(" ", "def f(x):"), ("-", "    return x"), ("+", "    return x + 1")]
 
 
 def test_with_few_columns_one_below_the_other() -> None:

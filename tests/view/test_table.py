@@ -72,12 +72,6 @@ def test_a_truncated_id_keeps_its_distinctive_end() -> None:
     assert fitted("micro-test-0007-s0-r0", 16) == "micro…0007-s0-r0"
 
 
-def test_what_a_click_points_at() -> None:
-    layout = of([LONG], 76)
-    at = [layout.at(cell) for cell in (0, 12, 70, 500)]
-    assert [column and column.title for column in at] == ["outcome", "reward", "dialogue", None]
-
-
 def test_nothing_of_a_model_reaches_the_terminal_as_it_is() -> None:
     row = of([summary(id=HOSTILE, task_id=HOSTILE)], 300).row(summary(id=HOSTILE, task_id="x"))
     assert "\x1b" not in row.plain

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from rich.console import Console
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,12 +13,12 @@ from textual.screen import Screen
 
 from sweet.view.app.frame import Facts, Keys, show_message
 from sweet.view.app.parts_view import RANKED, THOUGHTS, PartsView
-from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
+from sweet.view.dialogue_view import DisplayOptions, dialogue_parts, headline
 from sweet.view.pairs import Pair, Row, Side, left_of
-from sweet.view.parts import UNWRAPPED, Part
+from sweet.view.parts import Part
 from sweet.view.records import Record, Summary
 from sweet.view.selection import failed
-from sweet.view.side_by_side import diff_text, side_by_side_parts
+from sweet.view.side_by_side import side_by_side_parts
 
 
 class DialogueScreen(Screen[None]):
@@ -39,15 +38,14 @@ class DialogueScreen(Screen[None]):
         Binding("p", "walk(-1)", "previous", tooltip="previous dialogue, or the previous two"),
         Binding("d", "next_difference", "difference", tooltip="next difference, also in the next two"),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
-        Binding("F", "next_fault", "fault", tooltip="next fault of a server, the clock or the human", show=False),
         Binding("h", "hidden", "hidden", tooltip="information that is hidden from the agent"),
         Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
         Binding("t", "fold_thoughts", "thoughts", tooltip="thoughts of all turns", show=False),
         Binding("enter", "fold_here", "candidates", tooltip="thought, candidates and pairs of this turn", show=False),
-        Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
+        Binding("s", "app.beside", "beside", tooltip="beside the next dialogue of the task"),
         Binding("i", "pictures", "pictures", tooltip="pictures whole, or their beginning"),
     ]
-    ONLY_ONE = frozenset({"next_failure", "next_fault", "hidden", "fold", "fold_thoughts", "fold_here"})
+    ONLY_ONE = frozenset({"next_failure", "hidden", "fold", "fold_thoughts", "fold_here"})
     """Actions on one dialogue; `next_difference` is one on two."""
 
     def __init__(
@@ -105,15 +103,6 @@ class DialogueScreen(Screen[None]):
             return side_by_side_parts(*self.records, self.options, self.b.screenshots)
         return dialogue_parts(self.records[0], self.options)
 
-    def text_to_copy(self) -> str:
-        """Return the dialogue as plain text, or the difference of two answers."""
-        if len(self.records) == 2:
-            return diff_text(*self.records)
-        console = Console(width=10 * UNWRAPPED, markup=False, emoji=False, highlight=False, color_system=None)
-        with console.capture() as capture:
-            console.print(dialogue(self.records[0], self.options))
-        return capture.get()
-
     async def redraw(self, *, stay: bool = False, at: str = "") -> None:
         """Draw everything again. `stay` and `at` choose the scroll position; see `PartsView.show`."""
         self.query_one(Facts).set_facts(self._facts())
@@ -128,18 +117,13 @@ class DialogueScreen(Screen[None]):
         self.position = position
         await self.redraw()
 
-    async def _next(self, passes: Callable[[Row], bool], missing: str) -> None:
-        following = range(self.position + 1, len(self.shown))
-        await self._go(next((n for n in following if passes(self.shown[n])), None), missing)
-
     async def action_walk(self, step: int) -> None:
         await self._go(self.position + step, "this is the last one" if step > 0 else "this is the first one")
 
     async def action_next_failure(self) -> None:
-        await self._next(lambda row: failed(left_of(row)), "no further failure")
-
-    async def action_next_fault(self) -> None:
-        await self._next(lambda row: bool(left_of(row).fault), "no further fault")
+        following = range(self.position + 1, len(self.shown))
+        failures = (position for position in following if failed(left_of(self.shown[position])))
+        await self._go(next(failures, None), "no further failure")
 
     async def action_next_difference(self) -> None:
         """Scroll to the next difference; after the last one show the next two."""

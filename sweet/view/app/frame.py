@@ -21,13 +21,12 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.color import Color
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
-from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
+from textual.widgets import Input, Static
 
 from sweet.errors import SweetError
 from sweet.view.text import printable_line
@@ -86,7 +85,7 @@ class TerminalApp(App[None]):
         self.exit()
 
     def action_help(self) -> None:
-        self.push_screen(Choose("keys", keys_in_words(self, self.screen.active_bindings.values())))
+        self.push_screen(Help(keys_in_words(self, self.screen.active_bindings.values())))
 
     def _handle_exception(self, error: Exception) -> None:
         """End the application after an unexpected error, which the command line reports afterwards."""
@@ -211,50 +210,45 @@ class Prompt(ModalScreen[str | None]):
         self.dismiss(self._value if event.value == printable_line(self._value) else event.value)
 
 
-class Choose(ModalScreen[int | None]):
-    """Asks for one of several lines; the result is its position, None if the user cancels."""
+class Help(ModalScreen[None]):
+    """Shows the keys of a screen, with what they do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss(None)", "leave", show=False),
+        Binding("escape,q,question_mark,enter", "dismiss(None)", "leave", show=False),
         Binding("j", "app.simulate_key('down')", "down", show=False),
         Binding("k", "app.simulate_key('up')", "up", show=False),
     ]
     DEFAULT_CSS = """
-    Choose { align: center middle; }
-    Choose OptionList, Choose OptionList:focus {
-        width: 76; max-width: 100%; height: auto; max-height: 80%;
+    Help { align: center middle; }
+    Help VerticalScroll {
+        width: 76; max-width: 100%; height: auto; max-height: 80%; padding: 0 1;
         border: round ansi_bright_black; background: ansi_default;
     }
+    Help Static { height: auto; }
     """
 
-    def __init__(self, question: str, lines: Sequence[Text | Table], here: int = 0) -> None:
+    def __init__(self, keys: Table) -> None:
         super().__init__()
-        self._question, self._lines, self._here = question, lines, here
+        self._keys = keys
 
     def compose(self) -> ComposeResult:
-        chosen = OptionList(*map(Option, self._lines), markup=False)
-        chosen.border_title = self._question
-        chosen.highlighted = self._here
-        yield chosen
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option_index)
+        with VerticalScroll() as scrolled:
+            scrolled.border_title = "keys"
+            yield Static(self._keys)
 
 
-def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> list[Table]:
-    """Return a line per action with its keys: those of the screen, of the application, and for moving."""
+def keys_in_words(app: App[Any], bindings: Iterable[ActiveBinding]) -> Table:
+    """Return a row per action with its keys: those of the screen, of the application, and for moving."""
     keys: dict[str, list[str]] = {}
     for active in sorted(bindings, key=_rank):
         binding = active.binding
         description = binding.tooltip or binding.description
         if description and binding.action not in _TEXTUAL_ACTIONS:
             keys.setdefault(description, []).append(app.get_key_display(binding))
-    lines = []
+    table = Table.grid(Column(width=8, justify="right", style="bold"), Column(), padding=(0, 2, 0, 0))
     for description, names in keys.items():
-        line = Table.grid(Column(width=8, justify="right", style="bold"), Column(), padding=(0, 2, 0, 0))
-        line.add_row(Text(" ".join(names)), Text(description))
-        lines.append(line)
-    return lines
+        table.add_row(Text(" ".join(names)), Text(description))
+    return table
 
 
 def _rank(active: ActiveBinding) -> int:

@@ -7,7 +7,6 @@ every filter. Here a table is a list of summaries and an offset, and replacing t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -53,12 +52,6 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
     class Opened(Message):
         """The dialogue under the cursor is to be opened."""
-
-    @dataclass
-    class HeaderClicked(Message):
-        """A column's title was clicked."""
-
-        column: Column
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,13 +171,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.Opened())
 
     def on_click(self, event: events.Click) -> None:
-        if event.y == 0:
-            column = self._layout.at(event.x - GUTTER)
-            if column is not None:
-                self.post_message(self.HeaderClicked(column))
-            return
         position = event.y - 1 + self.scroll_offset.y
-        if position >= len(self.shown):
+        if event.y == 0 or position >= len(self.shown):
             return
         if event.chain > 1:
             self.action_open()

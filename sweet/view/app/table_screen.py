@@ -52,10 +52,9 @@ class TableScreen(Screen[None], inherit_bindings=False):
         Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
         Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
-        Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
-        Binding("d", "against", "compare", tooltip="beside other rollouts, task by task; then the next difference"),
-        Binding("s", "app.beside", "beside", tooltip="beside another dialogue of the task"),
-        Binding("R", "app.rollouts", "rollouts", tooltip="other rollouts of the run, or these read again", show=False),
+        Binding("d", "next_difference", "difference", tooltip="next pair with different rewards"),
+        Binding("s", "app.beside", "beside", tooltip="beside the next dialogue of the task"),
+        Binding("R", "read_again", "read again", tooltip="read the rollouts again", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
         Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
         Binding("r", "reverse", "reverse", tooltip="reverse the order", show=False),
@@ -92,18 +91,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.rows.focus()
         self._read()
 
-    def reopen(self) -> None:
-        """Show the rollouts that the viewer has now. The filters stay.
-
-        Raises:
-            SweetError, OSError: they cannot be read.
-        """
-        self.sort = ("order", False)
-        if self.viewer.b is None:
-            self.filter = replace(self.filter, change=None)
-        self._read()
-        self.refresh_bindings()
-
     def _read(self) -> None:
         self._all = self.viewer.rows()
         self.rows.measure(self._all, self.viewer.columns)
@@ -122,11 +109,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def current(self) -> Summary | None:
         row = self.rows.current
         return None if row is None else left_of(row)
-
-    def text_to_copy(self) -> str:
-        """Return the ids of the row under the cursor."""
-        row = self.rows.current
-        return f"{row.left.id}\n{row.right.id}" if isinstance(row, Pair) else "" if row is None else row.id
 
     def move_to(self, name: str) -> None:
         """Move the cursor to a dialogue if it is shown."""
@@ -189,10 +171,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
         hidden = [] if row is None else self.rows.hidden_values(row)
         self.query_one("#about", Facts).set_facts([names, *hidden])
 
-    def on_rows_header_clicked(self, event: Rows.HeaderClicked) -> None:
-        key, reverse = self.sort
-        self._sort_by(event.column.sort, event.column.sort == key and not reverse)
-
     def on_rows_opened(self) -> None:
         rows, viewer = self.rows, self.viewer
         attempt(
@@ -206,18 +184,14 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     # Moving
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "next_difference" or self.viewer.b is not None
+
     def action_next_failure(self) -> None:
         self._next(lambda row: failed(left_of(row)), "failure")
 
-    def action_next_fault(self) -> None:
-        self._next(lambda row: bool(left_of(row).fault), "fault")
-
-    def action_against(self) -> None:
-        """Compare with other rollouts, or move to the next pair with different rewards."""
-        if self.viewer.b is None:
-            self.app.call_later(self.app.run_action, "app.against")
-        else:
-            self._next(lambda row: isinstance(row, Pair) and bool(row.change), "pair with different rewards")
+    def action_next_difference(self) -> None:
+        self._next(lambda row: isinstance(row, Pair) and bool(row.change), "pair with different rewards")
 
     def _next(self, wanted: Callable[[Row], bool], name: str) -> None:
         """Move the cursor to the next matching row, continuing at the top after the last one."""
@@ -228,6 +202,11 @@ class TableScreen(Screen[None], inherit_bindings=False):
             show_message(self.app, f"there is no other {name} here")
         else:
             rows.move_to(position)
+
+    def action_read_again(self) -> None:
+        """Show the rollouts as they are now; a stage may be writing them."""
+        self.viewer.read_again()
+        self._read()
 
     # Filters and order
 

@@ -1,4 +1,4 @@
-"""Two rollouts side by side, and the switch between the rollouts of a run, driven with keys."""
+"""Two rollouts side by side, driven with keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import Choose
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.pairs import CHANGES, Pair, open_side, pair_up
 from sweet.view.viewer import ViewConfig, Viewer
@@ -122,8 +121,6 @@ def test_filters_and_search_of_the_table_count_for_a(both: Run) -> None:
         await until(pilot, lambda: "search “return a + 1”: 1 found" in seen(app))
         await pilot.press("o", "x")
         assert len(pairs(app)) == 5
-        await pilot.press("q")
-        assert len(app.table.rows.shown) == 6, "the dialogues of A"
 
     played(viewer(both, against="rollouts-2", filter="outcome=failed"), script)
 
@@ -178,30 +175,10 @@ def test_the_advantages_of_both_are_above_the_turn(both: Run) -> None:
     played(viewer(both, against="rollouts-2"), script, (120, 40))
 
 
-def test_other_rollouts_are_chosen_and_compared(both: Run) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        app = pilot.app
-        assert isinstance(app, ViewerApp)
-        await pilot.press("R")
-        assert isinstance(app.screen, Choose)
-        assert "with candidates" in seen(app)
-        await pilot.press("down", "enter")
-        assert app.viewer.records.rollouts.id == "rollouts-2"
-        assert [one.id for one in app.table.rows.shown][:2] == ["n000", "n001"]
-        await pilot.press("d", "enter")
-        assert pairs(app)[0] == ("t000", "n000"), "A is the earlier one"
-        await pilot.press("q")
-        assert app.viewer.records.rollouts.id == "rollouts-1"
-
-    played(viewer(both), script)
-
-
 def test_where_there_are_candidates_is_said(both: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
-        await pilot.press("R", "down", "enter", "enter", "c")
-        assert "rollouts-1 has candidates" in str([*app._notifications][-1].message)
-        await pilot.press("q", "R", "up", "enter", "down", "enter", "c")
+        await pilot.press("down", "enter", "c")
         assert "No idea." in seen(app)
         await pilot.press("n", "c")
         assert "1 dialogue here have candidates" in str([*app._notifications][-1].message)
@@ -217,8 +194,6 @@ def test_nothing_was_ranked(tmp_path: Path) -> None:
         await pilot.press("enter", "c")
         await pilot.pause()
         assert "sweet rank" in str([*pilot.app._notifications][-1].message)
-        await pilot.press("q", "d")
-        assert "no other rollouts" in str([*pilot.app._notifications][-1].message)
 
     played(viewer(run), script)
 

@@ -39,7 +39,7 @@ def test_a_rollout_that_runs_is_read_again_on_a_key(empty: Run, snapshot: Snapsh
                 snapshot(pilot, "live-none-40")
                 for number in range(3):
                     writer.write(dump(trajectory(number)))
-                await pilot.press("R", "enter")
+                await pilot.press("R")
                 await pilot.pause()
                 assert shown(app) == [0, 1, 2]
                 assert "running" in head(app)
@@ -57,7 +57,7 @@ def test_scores_are_read_on_the_same_key(empty: Run) -> None:
         assert "not scored: sweet eval" in head(app)
         assert "answered" in seen(app)
         made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
-        await pilot.press("R", "enter")
+        await pilot.press("R")
         await pilot.pause()
         assert "scores-1" in head(app)
         assert "passed" in seen(app)
@@ -82,8 +82,8 @@ def test_rollouts_without_a_row(empty: Run, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         snapshot(pilot, "empty-80")
         # No key has anything to work on, and none minds.
-        await pilot.press("enter", "f", "F", "s", "o", "t", ">", "<", "r", "j", "k", "G", "g")
-        await pilot.press("pagedown", "pageup", "y", "x")
+        await pilot.press("enter", "f", "s", "o", "t", ">", "<", "r", "j", "k", "G", "g")
+        await pilot.press("pagedown", "pageup", "x")
         await pilot.pause()
         assert "The rollouts are empty" in seen(pilot.app)
 
@@ -102,12 +102,12 @@ def test_a_damaged_file_is_reported_and_the_shown_rows_stay(run: Run) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         path.write_text('{"id": "[bold]x[/bold]", "task": 3}\n' * 3)
-        await pilot.press("R", "enter")
+        await pilot.press("R")
         await pilot.pause()
         assert "error: " in seen(app)
         assert "t003" in seen(app)
         path.write_bytes(whole)
-        await pilot.press("R", "enter")
+        await pilot.press("R")
         await pilot.pause()
         assert len(shown(app)) == 6
 
