@@ -16,11 +16,11 @@ import hashlib
 from pathlib import Path
 
 from docs.tools.commands import put_between
+from docs.tools.study_picture import overview, overview_parts
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.results import study_facts
 from sweet.results.study_facts import about, difference_text, number_text, rate, share_text
-from sweet.results.study_page import overview, overview_parts
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Against, Bounds, MethodResult, StudyResults, read_results
 from sweet.study.settings import METHODS

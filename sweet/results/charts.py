@@ -60,15 +60,6 @@ class Drawing:
             "</figure>\n"
         )
 
-    def placed(self, x: float, y: float, width: float) -> str:
-        """Return it as a part of another SVG, of this width, below its title."""
-        height = self.height * width / self.width
-        return (
-            f'<text class="title" x="{x:.0f}" y="{y + 14:.0f}">{line(self.title)}</text>'
-            f'<svg x="{x:.0f}" y="{y + 20:.0f}" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {self.width:.0f} {self.height:.0f}">{self.content}</svg>'
-        )
-
 
 @dataclass(frozen=True)
 class Axis:

@@ -16,7 +16,7 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -200,16 +200,6 @@ def markdown(name: str, /, **values: Any) -> str:
 def plain(name: str, /, **values: Any) -> str:
     """Return the plain text that a template writes, in which nothing is escaped."""
     return _plain().get_template(name).render(values).strip()
-
-
-def picture(name: str, /, *, placed: Iterable[str], **values: Any) -> str:
-    """Return the SVG file that a template makes of drawings.
-
-    Args:
-        placed: the drawings, which are SVG already.
-    """
-    values |= {"placed": list(map(Markup, placed)), "style": _resource("charts.css")}
-    return fragment(name, **values)
 
 
 def page(

@@ -88,16 +88,6 @@ def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
     return Rate(name=name, mean=mean, low=low, high=high)
 
 
-def best_of(results: StudyResults) -> list[Series]:
-    """Return success by the number of finished dialogues that each judge chooses from."""
-    return list(_by_judge(results.best_of or {}))
-
-
-def best_of_turns(results: StudyResults) -> list[Series]:
-    """Return success by the number of replies that each judge chooses from at each turn."""
-    return list(_by_judge(results.best_of_turns or {}))
-
-
 def learning(results: StudyResults) -> list[Series]:
     """Return success on validation tasks by the tokens that the agent generated, for each method with a curve; `sweet`
     first."""
@@ -119,14 +109,17 @@ def learning(results: StudyResults) -> list[Series]:
     return series
 
 
-def _by_judge(found: Mapping[str, Sequence[BestOf]]) -> Iterator[Series]:
-    for name in known_first(found, JUDGES):
+def best_of(found: Mapping[str, Sequence[BestOf]] | None) -> list[Series]:
+    """Return success by the number of dialogues, or of replies at each turn, that each judge chooses from."""
+    series = []
+    for name in known_first(found or {}, JUDGES):
         points = [
             Point(x=at.n, y=at.success, low=at.success_ci and at.success_ci[0], high=at.success_ci and at.success_ci[1])
-            for at in found[name]
+            for at in (found or {})[name]
         ]
         if points:
-            yield Series(name=JUDGES.get(name, name), points=points)
+            series.append(Series(name=JUDGES.get(name, name), points=points))
+    return series
 
 
 def credit(results: StudyResults) -> dict[str, list[Rate]]:
@@ -141,19 +134,17 @@ def credit(results: StudyResults) -> dict[str, list[Rate]]:
     }
 
 
-def agreement(results: StudyResults) -> list[Rate]:
-    """Return how often the order of each critic is the true one."""
-    found = results.credit.agreement if results.credit else {}
-    return [rate(JUDGES.get(name, name), found[name].share, found[name].ci) for name in known_first(found, JUDGES)]
-
-
-def agreement_by_kind(results: StudyResults) -> dict[str, list[Rate]]:
-    """Return the agreement by the kinds of the two replies, by critic."""
-    found = results.credit.agreement_by_kind if results.credit else {}
+def agreement(results: StudyResults) -> dict[str, list[Rate]]:
+    """Return how often the order of each judge is the true one: for all couples, and by the kinds of a couple."""
+    if results.credit is None:
+        return {}
+    found, by_kind = results.credit.agreement, results.credit.agreement_by_kind
     return {
-        JUDGES.get(name, name): [rate(_pair(kinds), one.share, one.ci) for kinds, one in found[name].items()]
+        JUDGES.get(name, name): [
+            rate("all", found[name].share, found[name].ci),
+            *(rate(_pair(kinds), one.share, one.ci) for kinds, one in by_kind.get(name, {}).items()),
+        ]
         for name in known_first(found, JUDGES)
-        if found[name]
     }
 
 
@@ -209,15 +200,14 @@ def verdict_in_words(results: StudyResults) -> list[str]:
 
 def tables(results: StudyResults) -> dict[str, list[Section]]:
     """Return the tables with rows, by the section that they are in."""
-    judges = {"best-of-turns": best_of_turns(results), "best-of": best_of(results)}
-    titles = {"best-of-turns": "best of N replies at each turn", "best-of": "best of N finished dialogues"}
     found = {
         "success": [methods_table(results), _by_seed(results)],
         "learning": [*_learning(results)],
-        **{section: [_over_n(titles[section], series)] for section, series in judges.items()},
+        "best-of-turns": [_over_n("best of N replies at each turn", best_of(results.best_of_turns))],
+        "best-of": [_over_n("best of N finished dialogues", best_of(results.best_of))],
         "credit": [
             _rates_by_judge("mean advantage by kind of turn", "turn", credit(results), advantage_text),
-            _rates_by_judge("replies of a turn in the true order", "couple", _agreement(results), share_text),
+            _rates_by_judge("replies of a turn in the true order", "couple", agreement(results), share_text),
         ],
     }
     return {section: [table for table in listed if table.rows] for section, listed in found.items()}
@@ -295,14 +285,6 @@ def _over_n(title: str, series: Sequence[Series]) -> Section:
     numbers = sorted({number for curve in cells for number in curve})
     rows = [[short(number), *(curve.get(number, "") for curve in cells)] for number in numbers]
     return _section(title, ["N", *(one.name for one in series)], rows)
-
-
-def _agreement(results: StudyResults) -> dict[str, list[Rate]]:
-    """Return how often the order of each judge is the true one: for all couples, and by the kinds of a couple."""
-    by_kind = agreement_by_kind(results)
-    return {
-        one.name: [one.model_copy(update={"name": "all"}), *by_kind.get(one.name, [])] for one in agreement(results)
-    }
 
 
 def _rates_by_judge(

@@ -1,4 +1,4 @@
-"""The results of a study as a page (`study.html.j2`), and as the picture of README (`overview.svg.j2`)."""
+"""The results of a study as a page (`study.html.j2`)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def drawings(results: StudyResults) -> dict[str, charts.Drawing]:
     """Return the chart of each section that has results."""
     curves: dict[str, tuple[str, str, list[Series]]] = {
         "learning": ("Success on validation tasks by generated tokens", "tokens", study_facts.learning(results)),
-        "best-of-turns": ("Best of N replies at each turn", "N", study_facts.best_of_turns(results)),
-        "best-of": ("Best of N finished dialogues", "N", study_facts.best_of(results)),
+        "best-of-turns": ("Best of N replies at each turn", "N", study_facts.best_of(results.best_of_turns)),
+        "best-of": ("Best of N finished dialogues", "N", study_facts.best_of(results.best_of)),
     }
     found = {}
     if results.methods:
@@ -66,37 +66,3 @@ def _success(results: StudyResults) -> charts.Drawing:
     }
     title = f"Success on {count(results.test_tasks, 'unseen task')}"
     return charts.rows(title, groups, rates, share=True, strong=SWEET)
-
-
-def overview_parts(results: StudyResults) -> list[str]:
-    """Return the sections that README's picture shows, in their order: beside the methods and the credit the first that
-    there is of learning curves, best of N replies, and best of N dialogues."""
-    drawn = drawings(results)
-    best = [name for name in ("learning", "best-of-turns", "best-of") if name in drawn][:1]
-    return [name for name in ("success", *best, "credit") if name in drawn]
-
-
-def overview(results: StudyResults, source: str) -> str:
-    """Return README's picture: the first of `overview_parts` on the left, the others on the right.
-
-    Args:
-        source: the digest of the results, which the picture names.
-    """
-    drawn = drawings(results)
-    first, *others = (drawn[name] for name in overview_parts(results))
-    width, gap = 420.0, 30.0
-
-    def height(drawing: charts.Drawing) -> float:
-        return 30 + drawing.height * width / drawing.width
-
-    placed, y = [first.placed(gap, 12, width)], 12.0
-    for drawing in others:
-        placed.append(drawing.placed(2 * gap + width, y, width))
-        y += height(drawing)
-    return pages.picture(
-        "overview.svg.j2",
-        placed=placed,
-        source=source,
-        width=3 * gap + 2 * width if others else 2 * gap + width,
-        height=max(12 + height(first), y) + 8,
-    )

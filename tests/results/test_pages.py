@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sweet.results.pages import _markdown, code, fragment, line, text
+from sweet.results.pages import _markdown, code, line, text
 from sweet.view.text import printable_line
 from tests.results.test_dialogues_page import read
 from tests.view.conftest import HOSTILE
@@ -28,12 +28,6 @@ def test_no_template_marks_anything_as_safe(template: object) -> None:
 def test_any_text_is_one_line_of_text(content: str) -> None:
     assert "".join(read(f"<p>{line(content)}</p>").text.get("p", [])) == printable_line(content)
     assert set(read(f"<pre>{text(content)}</pre>").tags) == {"pre"}
-
-
-def test_values_of_a_picture_are_escaped() -> None:
-    drawn = fragment("overview.svg.j2", placed=[], source=HOSTILE, style="", width=1.0, height=1.0)
-    assert "<script" not in drawn
-    assert "\x1b" not in drawn
 
 
 def test_values_of_a_markdown_text_are_escaped() -> None:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docs.tools.study_picture import overview, overview_parts
 from sweet.errors import InputError
 from sweet.results import study_facts
 from sweet.results.study_facts import about, known_first, tables
-from sweet.results.study_page import drawings, overview, overview_parts, study_page, write_study
+from sweet.results.study_page import drawings, study_page, write_study
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS
 from sweet.view.text import printable_line
