@@ -22,7 +22,7 @@ from sweet.results.facts import (
     ScoresFact,
     words,
 )
-from sweet.results.lineage_facts import Names, artifact_facts, attempt_fact, method
+from sweet.results.lineage_facts import agent, artifact_facts, attempt_fact, dataset, method
 from sweet.results.training_facts import trainings
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
@@ -45,7 +45,6 @@ class _Collection:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.manifest = run.manifest()
-        self.names = Names(self.manifest)
         self.problems: list[str] = []
         self.kind = self._kind()
         self.record = None if self.kind is None else TrainingRecord(self.kind)
@@ -76,7 +75,7 @@ class _Collection:
             method=method(manifest),
             headline=_headline(results, comparisons),
             artifacts=list(self.artifacts.values()),
-            attempts=[attempt_fact(attempt, self.names) for attempt in manifest.attempts],
+            attempts=[attempt_fact(attempt, manifest) for attempt in manifest.attempts],
             results=results,
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
@@ -129,7 +128,7 @@ class _Collection:
     def _result(self, artifact: Artifact) -> ScoresFact:
         """Return the recorded metrics of an evaluation; of an unfinished one, metrics of its rows."""
         known = self.artifacts[artifact.id]
-        fact = evaluation_facts.scores_fact(self.manifest, artifact, known, self.names, self._trained_on(artifact))
+        fact = evaluation_facts.scores_fact(self.manifest, artifact, known, self._trained_on(artifact))
         if fact.rates:
             return fact
         rows = self._rows_of(artifact)
@@ -154,7 +153,7 @@ class _Collection:
         return trained_on(evaluation, self.record, tasks.ids.keys() | tasks.invalid)
 
     def _comparisons(self) -> Iterator[ComparisonFact]:
-        for before, after in evaluation_facts.before_and_after(self.manifest, self.names):
+        for before, after in evaluation_facts.before_and_after(self.manifest):
             former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
             values = self._rows_of(before).values, self._rows_of(after).values
             try:
@@ -171,8 +170,8 @@ class _Collection:
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores.id if scores else None,
-            agent=self.names.agent(rollouts),
-            dataset=self.names.dataset(rollouts),
+            agent=agent(self.manifest, rollouts),
+            dataset=dataset(rollouts),
             count=played.ends.total(),
             ends=row_reader.falling(played.ends),
             human_faults=row_reader.falling(played.human_faults),

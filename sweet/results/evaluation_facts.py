@@ -18,7 +18,7 @@ from sweet.results.facts import (
     number,
     words,
 )
-from sweet.results.lineage_facts import Names
+from sweet.results.lineage_facts import actor_of, agent, bases, dataset
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfairness
@@ -31,9 +31,7 @@ CURVES = ("pass_at_k", "best_of_k", "best_of")
 """Metrics of an evaluation that are rates by a number."""
 
 
-def scores_fact(
-    manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names, trained_on_tasks: int | None
-) -> ScoresFact:
+def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, trained_on_tasks: int | None) -> ScoresFact:
     rollouts = input_of(manifest, artifact, "rollouts")
     attempt = manifest.attempt(artifact.attempt)
     metrics = attempt.metrics if attempt and artifact.status == "done" else {}
@@ -44,8 +42,8 @@ def scores_fact(
         status=artifact.status,
         stale=fact.stale,
         rollouts=rollouts.id if rollouts else None,
-        agent=names.agent(rollouts),
-        dataset=names.dataset(rollouts),
+        agent=agent(manifest, rollouts),
+        dataset=dataset(rollouts),
         sim=words(meta.get("sim")),
         scorer=words(artifact.meta.get("scorer")),
         sandbox=words(artifact.meta.get("sandbox")),
@@ -123,7 +121,7 @@ def _counts(value: object) -> dict[str, int]:
     return {words(name): found for name, item in pairs if (found := _count(item)) is not None}
 
 
-def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifact, Artifact]]:
+def before_and_after(manifest: Manifest) -> Iterator[tuple[Artifact, Artifact]]:
     """Yield the newest scores of a trained actor's base and of the actor, by the same scorer on the same tasks.
 
     If the base is a trained actor too, also yield the scores of the first agent with those of the actor.
@@ -134,7 +132,7 @@ def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifac
         if rollouts is not None:
             scored[rollouts.id] = (scores, rollouts)
     for scores, rollouts in scored.values():
-        actor = names.actor(rollouts)
+        actor = actor_of(manifest, rollouts)
         if actor is None:
             continue
         others = [
@@ -142,9 +140,9 @@ def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifac
             for other, root in scored.values()
             if _with_scores(root) == _with_scores(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
         ]
-        newest = {names.agent(root): other for other, root in others}
-        ancestors = [newest[name] for name in names.ancestors(actor) if name in newest]
-        untrained = [other for other, root in others if names.actor(root) is None]
+        newest = {agent(manifest, root): other for other, root in others}
+        ancestors = [newest[name] for name in bases(manifest, actor) if name in newest]
+        untrained = [other for other, root in others if actor_of(manifest, root) is None]
         for before in [*ancestors[:1], *ancestors[1:][-1:]] or untrained[-1:]:
             yield before, scores
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from sweet.inspection.status import report as status
 from sweet.json_value import JsonValue
@@ -19,39 +18,30 @@ MODELS = ("agent", "model", "reference")
 """Settings whose value may be an actor of the run."""
 
 
-class Names:
-    """Resolves the names of agents: an actor of the run is named by its id."""
+def actor_of(manifest: Manifest, rollouts: Artifact) -> Artifact | None:
+    """Return the actor of the run that played the dialogues; None for another agent."""
+    return own_actor(manifest, rollouts.meta.get("agent"), rollouts.created)
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
 
-    def actor(self, rollouts: Artifact) -> Artifact | None:
-        """Return the actor of the run that played the dialogues; None for another agent."""
-        return self.resolve_actor(rollouts.meta.get("agent"), rollouts.created)
+def bases(manifest: Manifest, actor: Artifact) -> Iterator[str]:
+    """Yield the base of an actor, the base of that one if it is an actor of the run, and so on."""
+    base: Artifact | None = actor
+    while base is not None:
+        name = base.meta.get("base")
+        base = own_actor(manifest, name, base.created)
+        yield words(name) if base is None else base.id
 
-    def resolve_actor(self, name: JsonValue, recorded: datetime) -> Artifact | None:
-        """Return the actor of the run that a name recorded at that time refers to."""
-        return own_actor(self._manifest, name, recorded)
 
-    def agent(self, rollouts: Artifact | None) -> str:
-        return "" if rollouts is None else self._name(rollouts, "agent")
+def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
+    if rollouts is None:
+        return ""
+    actor = actor_of(manifest, rollouts)
+    return words(rollouts.meta.get("agent")) if actor is None else actor.id
 
-    def ancestors(self, actor: Artifact) -> list[str]:
-        """Return the base of an actor, the base of that one if it is an actor of the run, and so on."""
-        names = [self._name(actor, "base")]
-        while (base := self.resolve_actor(actor.meta.get("base"), actor.created)) is not None:
-            names.append(self._name(base, "base"))
-            actor = base
-        return names
 
-    def _name(self, artifact: Artifact, key: str) -> str:
-        name = artifact.meta.get(key)
-        actor = self.resolve_actor(name, artifact.created)
-        return words(name) if actor is None else actor.id
-
-    def dataset(self, rollouts: Artifact | None) -> str:
-        parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
-        return " / ".join(filter(None, parts))
+def dataset(rollouts: Artifact | None) -> str:
+    parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
+    return " / ".join(filter(None, parts))
 
 
 def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
@@ -61,8 +51,8 @@ def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
     ]
 
 
-def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
-    config = _portable(attempt, names)
+def attempt_fact(attempt: Attempt, manifest: Manifest) -> AttemptFact:
+    config = _portable(attempt, manifest)
     defaults = default_settings(attempt.stage)
     changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
     command = None
@@ -84,10 +74,10 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
     )
 
 
-def _portable(attempt: Attempt, names: Names) -> dict[str, JsonValue]:
+def _portable(attempt: Attempt, manifest: Manifest) -> dict[str, JsonValue]:
     """Return the settings with the actors of the run as RUN/…, independent of the run's path."""
     config = attempt.config
-    actors = {name: names.resolve_actor(config.get(name), attempt.started) for name in MODELS}
+    actors = {name: own_actor(manifest, config.get(name), attempt.started) for name in MODELS}
     return config | {name: f"{RUN}/{actor.path}" for name, actor in actors.items() if actor is not None}
 
 
