@@ -20,12 +20,12 @@ from sweet.installation import VERSION
 from sweet.publishing.dataset import WrittenData, public_name
 from sweet.publishing.hub import check_name
 from sweet.results.facts import ComparisonFact, Report, ScoresFact, number
-from sweet.results.pages import change, change_bounds, code, markdown, resource, trained_on
+from sweet.results.pages import code, markdown, resource, trained_on
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.micro import PACKAGED
-from sweet.units import metric_name, percent, rate
+from sweet.units import percent, rate
 from sweet.view.text import printable_line
 
 HYPERPARAMETERS = ("protocol", "lr", "epochs", "batch", "beta", "nll", "turn_tokens", "lora", "lora_alpha")
@@ -71,11 +71,18 @@ def model_card(name: str, trained: Trained, license: str | None, manifest: Manif
         {**_library(trained), "pipeline_tag": "text-generation", "tags": tags, **_licensed(trained, license)},
         "model_card.md.j2",
         **_of_model(name, trained, license, manifest, report),
-        results=results,
-        compared=compared,
+        **measurements(results, compared, manifest),
         seen=list(dict.fromkeys(map(trained_on, results))),
-        not_shown=not_shown(results, compared, manifest),
     )
+
+
+def measurements(
+    results: Sequence[ScoresFact], compared: Sequence[ComparisonFact], manifest: Manifest
+) -> dict[str, Any]:
+    """Return what the run measured of a model; `not_shown.md.j2` says what that leaves open."""
+    humans = sorted({result.sim.partition(":")[0] for result in results})
+    trainings = len(manifest.of_kind("actor", "done"))
+    return {"results": results, "compared": compared, "humans": humans, "trainings": trainings}
 
 
 def critic_card(name: str, trained: Trained, license: str | None, manifest: Manifest, report: Report) -> str:
@@ -167,46 +174,6 @@ def measured(critic: Artifact, manifest: Manifest) -> list[Markup]:
                 f"{code(candidates.id)}: of {'some' if couples is None else f'{couples:,.0f}'} couples of replies "
                 f"whose worth the tasks know it orders {rate(value, low, high)} as the tasks do, chance is 50 %"
             )
-    return list(map(Markup, found))
-
-
-def not_shown(results: Sequence[ScoresFact], compared: Sequence[ComparisonFact], manifest: Manifest) -> list[Markup]:
-    """Return in sentences what the run does not show of a model: what was not measured, or may be chance."""
-    found: list[str] = []
-    if not results:
-        found.append("It was not evaluated in this run: nothing is known of what it can do.")
-    elif not any(result.trained_on_tasks == 0 for result in results):
-        found.append(
-            "It was not evaluated on tasks of which it is known that it was not trained on them."
-            if any(result.trained_on_tasks is None for result in results)
-            else "It was evaluated only on tasks among which there are some that it was trained on."
-        )
-    if results and not compared:
-        found.append("It was not compared with the model that it was trained from, on the same tasks.")
-    for one in compared:
-        found += [
-            f"The difference from the model that it was trained from in {code(metric_name(name))} may be "
-            f"zero: {change(figure)} {change_bounds(figure)}."
-            for name, figure in one.figures.items()
-            if figure.difference.ci_low <= 0 <= figure.difference.ci_high
-        ]
-        found += [f"The comparison has a caveat: {code(warning)}" for warning in one.warnings]
-    humans = dict.fromkeys(result.sim for result in results)
-    if humans and all(human.partition(":")[0] == "scripted" for human in humans):
-        found.append(
-            "It spoke with a scripted human alone, whose answers follow rules: no language model and no person replied."
-        )
-    elif humans and not any(human.startswith("person") for human in humans):
-        found.append("It spoke with simulated humans alone, and with no person.")
-    found.append(
-        "It is the result of one training; how far results vary between seeds is not known from it."
-        if len(manifest.of_kind("actor", "done")) <= 1
-        else "The run has several trainings, which may differ in more than their seed: variation between seeds is not "
-        "measured."
-    )
-    found.append(
-        "Nothing else was measured: other tasks and languages, what the base could do and may have lost, and safety."
-    )
     return list(map(Markup, found))
 
 

@@ -10,15 +10,13 @@ from pathlib import Path
 
 from sweet.results import charts, pages
 from sweet.results.facts import (
-    DialoguesFact,
     OnlineFact,
     Report,
-    ScoresFact,
     Series,
     TrainingFact,
 )
 from sweet.results.training_facts import TRAINED
-from sweet.units import count, metric_name
+from sweet.units import metric_name
 from sweet.view.comparison import CHOSEN, MEASURES
 
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
@@ -49,8 +47,6 @@ def report_page(report: Report) -> Iterator[str]:
         charts=charts,
         training_charts=training_charts,
         online_charts=online_charts,
-        evaluation_facts=evaluation_facts,
-        description=description,
     )
 
 
@@ -62,25 +58,6 @@ def markdown(report: Report) -> str:
         result=report.result(report.headline.scores) if report.headline else None,
         metrics=MARKDOWN_METRICS,
     )
-
-
-def evaluation_facts(result: ScoresFact) -> list[str]:
-    """Return what an evaluation is of, in a few words."""
-    counted = [(result.trajectories, "dialogue"), (result.tasks, "task")]
-    unwanted = [(result.faults, "fault"), (result.invalid_tasks, "invalid task")]
-    facts = [
-        result.agent,
-        result.dataset,
-        f"scored by {result.scorer}" if result.scorer else "",
-        *(count(number, noun) for number, noun in counted if number is not None),
-        f"{result.trained_on_tasks:,} of them trained on" if result.trained_on_tasks else "",
-        *(count(number, noun) for number, noun in unwanted if number),
-    ]
-    return [fact for fact in facts if fact]
-
-
-def description(found: DialoguesFact) -> str:
-    return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, count(found.count, "dialogue")]))
 
 
 def curves(report: Report) -> Iterator[charts.Drawing]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.learn.rows import Candidate, CandidateRow, Preference
-from sweet.publishing.card import Trained, not_shown
+from sweet.publishing.card import Trained, measurements
 from sweet.publishing.config import PushConfig
 from sweet.publishing.dataset import FEATURES, public_name
 from sweet.publishing.stage import run_push
 from sweet.results.collect import collect
+from sweet.results.facts import ScoresFact
+from sweet.results.pages import markdown
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
@@ -216,15 +218,18 @@ def test_an_evaluation_is_in_the_card_with_what_it_does_not_show(run: Run, tmp_p
 
 def test_what_was_not_shown_follows_from_the_results(run: Run) -> None:
     report, manifest = collect(run), run.manifest()
-    nothing = not_shown([], [], manifest)
-    assert "not evaluated" in nothing[0]
+
+    def not_shown(results: Sequence[ScoresFact]) -> str:
+        return markdown("not_shown.md.j2", **measurements(results, [], manifest))
+
+    assert "not evaluated" in not_shown([]).splitlines()[0]
     scored = [one.model_copy(update={"trained_on_tasks": 0, "sim": "scripted"}) for one in report.results]
-    unseen = not_shown(scored, [], manifest)
-    assert not any("trained on them" in one for one in unseen)
-    assert any("scripted human alone" in one for one in unseen)
-    some = not_shown([scored[0].model_copy(update={"trained_on_tasks": 2, "sim": "model"})], [], manifest)
-    assert any("some that it was trained on" in one for one in some)
-    assert any("with no person" in one for one in some)
+    unseen = not_shown(scored)
+    assert "trained on them" not in unseen
+    assert "scripted human alone" in unseen
+    some = not_shown([scored[0].model_copy(update={"trained_on_tasks": 2, "sim": "model"})])
+    assert "some that it was trained on" in some
+    assert "with no person" in some
 
 
 @pytest.mark.parametrize("name", ["data", "a/b/c", "me/", "/x", "me/..", "me/da ta", "me/" + "x" * 120])
