@@ -52,17 +52,14 @@ class TextualInterface:
     Args:
         run: whose screenshots are shown.
         title: what is shown until the first situation.
-        made: called with the application, before it runs.
     """
 
-    def __init__(self, run: Run, title: str, made: Callable[[PlayApp], None] | None = None) -> None:
-        self._run, self._title, self._made = run, title, made
+    def __init__(self, run: Run, title: str) -> None:
+        self._run, self._title = run, title
         self._app: PlayApp | None = None
 
     def run(self, play: Play) -> None:
         self._app = app = PlayApp(self._run, play, self._title)
-        if self._made is not None:
-            self._made(app)
         app.run()
         if app.failure is not None:
             raise app.failure
