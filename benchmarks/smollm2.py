@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
+from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.cli import console
 from sweet.cli.loops import show_study
 from sweet.cli.reporter import ConsoleReporter
@@ -47,7 +48,6 @@ from sweet.stages.record import Flat, Record
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.study import RESULTS, run_study
-from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from sweet.training.config import TrainActorConfig
 

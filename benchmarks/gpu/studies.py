@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import smollm2
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from benchmarks.micro import OUT as COMMITTED
+from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.errors import TooManyFailures
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
@@ -25,7 +26,6 @@ from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, DemoConfig, StudyConfig
 from sweet.study.study import run_demo, run_study
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

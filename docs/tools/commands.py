@@ -56,7 +56,6 @@ RECORDS = {
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
-    "data micro-agent": ("sweet.datasets.metrics:MicroAgentMetrics",),
     "data check": ("sweet.datasets.metrics:CheckMetrics",),
     "data describe": ("sweet.datasets.metrics:DescribeMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),

@@ -93,19 +93,6 @@ class AssetsMetrics(Record):
     """files fetched by this call"""
 
 
-class MicroAgentMetrics(Record):
-    parameters: int
-    """of the model"""
-    tokens: int
-    """trained on"""
-    steps: int
-    """optimizer steps"""
-    loss: float
-    """mean loss of the last tenth of the steps"""
-    seconds: float
-    """duration"""
-
-
 class NewTaskMetrics(Record):
     name: str
     """name of the kind of task"""

@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks import smollm2
 from benchmarks.smollm2 import COMPARED, SIZES, Size, for_larger, main, warmed_up
+from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

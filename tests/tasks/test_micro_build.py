@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from docs.tools.micro_agent import ASSISTANT, END, USER, AgentRecipe, BuildResult, _dialogues, build_agent
 from sweet.llm.pretrained import model_path
 from sweet.tasks.base import Message
 from sweet.tasks.micro import AGENT, PACKAGED
-from sweet.tasks.micro.build import ASSISTANT, END, USER, AgentRecipe, BuildResult, _dialogues, build_agent
 from sweet.tasks.micro.family import FAMILIES
 
 TINY = AgentRecipe(
@@ -100,7 +100,7 @@ def test_the_packaged_agent_is_small_and_asks() -> None:
 
 
 def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Path, BuildResult, float]) -> None:
-    from sweet.tasks.micro.build import _encode
+    from docs.tools.micro_agent import _encode
 
     tokenizer, _ = load(tiny[0])
     talk = [*TALK, {"role": "assistant", "content": "I WANT TO ANSWER:\nx + 8"}]

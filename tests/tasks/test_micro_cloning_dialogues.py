@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.datasets.layout import published_line, published_row
 from sweet.datasets.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
-from sweet.tasks.micro.dialogues import scripted_trajectories
 from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
 from sweet.tasks.micro.generator import load
 

@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
+from docs.tools.micro_dialogues import dialogue
 from sweet.tasks.base import Message, Task, with_hidden
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import read_move
-from sweet.tasks.micro.dialogues import dialogue
 from sweet.tasks.micro.family import FAMILIES, PARTS, Family
 from sweet.tasks.micro.generator import CLONING, Instance, as_task, instances
 from sweet.tasks.parts import NOTED, assembled, parts_of

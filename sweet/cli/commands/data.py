@@ -1,5 +1,4 @@
-"""`sweet data`: check and download tasks, download assets of pages, import and export trajectories, build the packaged
-agent."""
+"""`sweet data`: check and download tasks, download assets of pages, import and export trajectories."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from sweet.datasets.exporting import DataExportConfig
     from sweet.datasets.importing import DataImportConfig
     from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
-    from sweet.datasets.micro_agent import MicroAgentConfig
     from sweet.datasets.skeletons import NewTaskConfig
     from sweet.publishing.config import PushConfig
     from sweet.stages.base import StageResult
@@ -35,7 +33,6 @@ Tasks = Annotated[
         metavar="FILE", help="JSONL file of tasks, or the name of a dataset; default: that of the kind of task."
     ),
 ]
-NewFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The directory to create; it must be new or empty.")]
 
 _SHOWN = 20
 """Rows that a table has at most."""
@@ -275,27 +272,13 @@ def push(
     text="The skeleton works unchanged: a task, a scripted human, a rule-based agent, a scorer and a test. "
     "Nothing is overwritten.",
 )
-def new_task(call: Call[NewTaskConfig], folder: NewFolder) -> None:
+def new_task(
+    call: Call[NewTaskConfig],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The directory to create; it must be new or empty.")],
+) -> None:
     from sweet.datasets.skeletons import run_new_task
 
     name = call.config.name
     console.print_result(run_new_task(folder, call.config), as_json=call.common.json)
     call.reporter.say(f"next: pip install -e {shlex.quote(str(folder))}")
     call.reporter.say(f"next: sweet rollout runs/{name} --task {name} --agent scripted --samples 8")
-
-
-@command(
-    "data micro-agent",
-    "sweet.datasets.micro_agent:MicroAgentConfig",
-    examples=(
-        ("sweet data micro-agent agent", "a few minutes on one CPU core"),
-        ("sweet data micro-agent agent --tasks micro-long,micro-parts --dialogues 80000", "the agent micro-parts"),
-    ),
-    text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the packaged "
-    "agent micro; micro-parts has half of its dialogues from each of the two other datasets.",
-)
-def micro_agent(call: Call[MicroAgentConfig], folder: NewFolder) -> None:
-    from sweet.datasets.micro_agent import run_data_micro_agent
-
-    console.print_result(run_data_micro_agent(folder, call.config, call.reporter), as_json=call.common.json)
-    call.reporter.say(f"next: sweet rollout --agent {shlex.quote(str(folder))}")

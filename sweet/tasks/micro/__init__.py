@@ -6,10 +6,9 @@ that are asked for. `micro-long` is the same with five of eight rules, and in `m
 by line (`family`).
 
 The agents are language models of about one million parameters in Hugging Face layout, trained from scratch by imitating
-a scripted agent of mixed quality (`dialogues`, `build`), which does not know which rules are typical, asks useless
-questions, repeats itself, delivers too early and writes wrong values. Two ship with the package (`PACKAGED`): `micro`,
-which may ask five questions, and `micro-parts`, which plays the two longer datasets. `sweet data micro-agent DIR`
-builds them again.
+a scripted agent of mixed quality (`docs/tools/micro_agent.py`), which does not know which rules are typical, asks
+useless questions, repeats itself, delivers too early and writes wrong values. Two ship with the package (`PACKAGED`):
+`micro`, which may ask five questions, and `micro-parts`, which plays the two longer datasets.
 """
 
 from __future__ import annotations
