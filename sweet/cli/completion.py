@@ -15,9 +15,8 @@ import json
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,10 +35,6 @@ PLAIN_WORD = re.compile(r"[\w./:@%+=-]+")
 ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
 LARGEST_MANIFEST = 16 * 2**20
 """Bytes; a larger manifest would take too long to read."""
-LARGEST_RESPONSE = 2**20
-"""Bytes of a server's response that are read."""
-SERVER_TIMEOUT = 0.5
-"""Seconds in which a server must have answered."""
 MAX_CANDIDATES = 200
 """The largest number of candidates."""
 
@@ -59,13 +54,8 @@ def _source(command: str, option: Option) -> Source | None:
         return lambda _, __: option.choices
     if kind := _artifact_kind(command, option.key):
         return lambda context, _: _artifacts(_run_of(context), kind)
-    if option.key in _SERVERS:
-        return lambda context, _: _models(context, _SERVERS[option.key])
     return _BY_KEY.get(option.key)
 
-
-_SERVERS = {"agent": "agent_url", "sim": "sim_url", "judge-model": "judge_url"}
-"""Options that name a model, and the field with the addresses of its servers."""
 
 _FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
     "view": "rollouts",
@@ -147,33 +137,6 @@ def _comparable(context: typer.Context, incomplete: str) -> Iterable[str]:
     return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
 
 
-def _models(context: typer.Context, field: str) -> list[str]:
-    """Return the models of the server at the first of the given addresses."""
-    urls: Any = context.params.get(field) or ()
-    found: list[str] = []
-    if urls:  # one request without a key; the look-up of a host's name takes its time, too
-        asked = threading.Thread(target=_ask, args=(str(urls[0]), found), daemon=True)
-        asked.start()
-        asked.join(SERVER_TIMEOUT)
-    return list(found)
-
-
-def _ask(url: str, found: list[str]) -> None:
-    """Append the ids that GET /models of an OpenAI-compatible server lists; none after any error."""
-    from contextlib import closing
-    from http.client import HTTPConnection, HTTPSConnection
-    from urllib.parse import urlsplit
-
-    with suppress(Exception):  # the user is typing: there is no place to report it
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
-        with closing(kind(parts.hostname or "", parts.port, timeout=SERVER_TIMEOUT)) as connection:
-            connection.request("GET", f"{parts.path.rstrip('/') or '/v1'}/models")
-            response = connection.getresponse()
-            if response.status == 200:
-                found.extend(str(model["id"]) for model in json.loads(response.read(LARGEST_RESPONSE))["data"])
-
-
 def _tasks(_: typer.Context, __: str) -> Iterable[str]:
     from sweet.plugins import plugins
 
@@ -200,9 +163,6 @@ _BY_KEY: dict[str, Source] = {
     "split": lambda _, __: ("train", "validation", "test"),
     "similarity": lambda _, __: ("clip", "pixels"),
     "window": lambda _, __: ("1280x720", "1366x682"),
-    "agent-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
-    "sim-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
-    "judge-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
 }
 
 complete_run = safely(_runs)

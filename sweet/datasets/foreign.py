@@ -2,7 +2,7 @@
 
     verifiers   `traces.jsonl` of interface v1, one episode a line, each trace of which is a dialogue, except those of
                 agents that are not trained; and `results.jsonl` of earlier versions, one rollout a line
-    inspect     a log in JSON or in the format `.eval`, of which each sample is a dialogue
+    inspect     a log in JSON, of which each sample is a dialogue
 
 The task is the one that an environment exported by this program records. Of any other it has the first message of the
 user as its request and the reference answer (`answer`, `target`) as its reference, and no tests: such dialogues can be
@@ -14,12 +14,8 @@ Nothing of such a file is trusted: each value is taken only if it has the type t
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import os
-import struct
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from sweet.errors import InputError
-from sweet.installation import install_command
-from sweet.runs.jsonl import LONGEST_LINE, no_such_file, read_rows
+from sweet.runs.jsonl import no_such_file, read_rows
 
 Format = Literal["auto", "published", "verifiers", "inspect"]
 
@@ -278,62 +273,18 @@ def _grade(score: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_CONVERT = "write the log as JSON (inspect log convert)"
-_ZSTANDARD = 93
-"""The number of this compression in archives; Python's zipfile reads it from version 3.14 on."""
-_LOCAL_HEADER = struct.Struct("<26xHH")
-"""The head of an entry: its last fields are the lengths of the name and of the extra field that follow it."""
-
-
-def _samples(path: Path) -> Iterator[Any]:
-    no_samples = InputError("The log has no samples.", path=path, fix="a log that was written with its samples")
-    if not zipfile.is_zipfile(path):
-        if path.stat().st_size > LARGEST_LOG:
-            raise InputError("The log is larger than 2 GiB.", path=path, fix="write it in the format eval")
-        try:
-            log = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"The file is no JSON: {error}.", path=path, fix="a log of inspect_ai") from error
-        samples = log.get("samples") if isinstance(log, dict) else None
-        if not isinstance(samples, list):
-            raise no_samples
-        yield from samples
-        return
+def _samples(path: Path) -> list[Any]:
+    if path.stat().st_size > LARGEST_LOG:
+        raise InputError("The log is larger than 2 GiB.", path=path, fix="split it")
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [one for one in archive.infolist() if one.filename.startswith("samples/")]
-            if not entries:
-                raise no_samples
-            for entry in entries:
-                yield json.loads(_content(path, archive, entry))
-    except (zipfile.BadZipFile, ValueError, RecursionError, EOFError, OSError) as error:
-        raise InputError(f"The archive cannot be read: {error}.", path=path, fix=_CONVERT) from error
-
-
-def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return an entry of an archive, of which no more is decompressed than a line of a run may be long."""
-    if entry.compress_type != _ZSTANDARD:
-        with archive.open(entry) as file:
-            text = file.read(LONGEST_LINE + 1)
-    else:
-        try:
-            import zstandard
-        except ImportError as error:
-            what = "The log is compressed by Zstandard, and the package zstandard is not installed."
-            raise InputError(what, path=path, fix=f"{install_command('data')}; or {_CONVERT}") from error
-        with path.open("rb") as file:
-            file.seek(entry.header_offset)
-            name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-            file.seek(name + extra, os.SEEK_CUR)
-            compressed = file.read(min(entry.compress_size, LONGEST_LINE))
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(compressed)) as reader:
-                text = reader.read(LONGEST_LINE + 1)
-        except zstandard.ZstdError as error:
-            raise InputError(f"The archive cannot be read: {error}.", path=path, fix=_CONVERT) from error
-    if len(text) > LONGEST_LINE:
-        raise InputError(f"The sample {entry.filename} is larger than 64 MiB.", path=path, fix="leave it out")
-    return text
+        log = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        fix = "a log of inspect_ai in JSON (inspect log convert --to json writes one of an .eval file)"
+        raise InputError(f"The file is no JSON: {error}.", path=path, fix=fix) from error
+    samples = log.get("samples") if isinstance(log, dict) else None
+    if not isinstance(samples, list):
+        raise InputError("The log has no samples.", path=path, fix="a log that was written with its samples")
+    return samples
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -17,11 +17,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import wraps
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,13 +35,11 @@ from sweet.installation import (
     VERSION,
     install_command,
     installed_version,
-    installed_versions,
     unsuitable_versions,
 )
 from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
-from sweet.redaction import redacted
 from sweet.stages.options import RayConfig
 from sweet.tasks.registry import task_kind
 from sweet.units import count, format_bytes
@@ -66,8 +63,6 @@ class DoctorConfig(RayConfig):
     """Folder of the runs, for the free disk space."""
     timeout: float = Field(default=5.0, gt=0)
     """Seconds to wait for the model hub."""
-    report: bool = False
-    """Print the checks and the versions of the libraries as Markdown for a bug report, without keys and names."""
 
 
 @dataclass(frozen=True)
@@ -423,48 +418,3 @@ def check_assets() -> Found:
     if missing := [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]:
         return "missing", f"{', '.join(missing)} not in {folder}", "sweet data assets"
     return "ok", f"{count(len(ASSETS), 'file')} in {folder}", ""
-
-
-_SHORTEST = 4
-"""Shorter names of machines stay in a report: they are parts of words."""
-
-
-def bug_report(checks: Sequence[Check], environment: Mapping[str, str] = os.environ) -> str:
-    """Return what a bug report needs to say about a machine, as Markdown to paste.
-
-    It has no keys, no value of a variable, and no name of the machine, the user, a run, a model or a data set.
-
-    Args:
-        environment: the variables, of which names are reported.
-    """
-    system = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    names = sorted(name for name in environment if name.startswith("SWEET_"))
-    lines = [
-        f"### {DISTRIBUTION} {VERSION}",
-        "",
-        f"- Python {platform.python_version()} ({platform.python_implementation()})",
-        f"- {system}, {os.cpu_count()} cores, {format_bytes(memory)}",
-        f"- libraries: {', '.join(f'{name} {version}' for name, version in libraries().items())}",
-        f"- set variables: {', '.join(names) or 'none'}",
-        "",
-        "| check | status | found |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {_cell(check.name)} | {check.status} | {_cell(check.found)} |" for check in checks]
-    return "\n".join(lines) + "\n"
-
-
-def libraries() -> dict[str, str]:
-    """Return the versions of the installed libraries that this program requires, by name."""
-    lines = importlib.metadata.requires(DISTRIBUTION) or ()
-    names = sorted({"".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", line)) for line in lines})
-    return installed_versions(names)
-
-
-def _cell(text: str) -> str:
-    """Return a text as a cell of a Markdown table, on one line and without what is private."""
-    for private, instead in ((str(Path.home()), "~"), (platform.node(), "HOST")):
-        if len(private) >= _SHORTEST:
-            text = text.replace(private, instead)
-    return " ".join(redacted(text).split()).replace("|", "\\|")

@@ -204,15 +204,6 @@ def test_doctor_checks_this_machine(sweet: Program) -> None:
     assert outcome.code == (0 if found["healthy"] else 1)
 
 
-@pytest.mark.usefixtures("forked_python")
-def test_doctor_reports_this_machine_for_a_bug_report(sweet: Program) -> None:
-    outcome = sweet("doctor", "--report")
-    assert outcome.code == 0, "what is missing is part of a report and no error"
-    assert outcome.out.startswith("### sweet-colbench ")
-    assert "| torch | ok |" in outcome.out
-    assert "omit --ray" in sweet("doctor", "--report", "--ray", "auto").err
-
-
 def test_a_dry_run_of_a_training_shows_its_plan(sweet: Program, workplace: Path) -> None:
     run = make_run(workplace, make_agent(workplace / "agent"))
     run_label(run, LabelConfig(), Silent())

@@ -7,8 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 from docs.tools.commands import COMPLETIONS
 from sweet.cli.completion import MAX_CANDIDATES, is_plain_word, join_words_of_bash
 from tests.cli.completing import offered
-from tests.local_server import QuietHandler, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,36 +125,6 @@ def test_a_plain_word_has_no_special_characters(word: str) -> None:
     if is_plain_word(word):
         assert not set(word) & set(" \t\n$`'\"\\;&|<>(){}[]*?!#^")
         assert word.isprintable()
-
-
-class Models(QuietHandler):
-    """A server with two models, one with a hostile name; under /slow it does not answer."""
-
-    def do_GET(self) -> None:
-        if self.path.startswith("/slow"):
-            time.sleep(3)
-            return
-        body = json.dumps({"data": [{"id": "org/model-7B"}, {"id": "$(touch hacked)"}]}).encode()
-        self.send(200 if self.path == "/v1/models" else 404, body)
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    with serving(Models) as address:
-        yield address
-
-
-def test_models_of_the_given_server(workplace: Path, server: str) -> None:
-    for option, url in (("--agent", "--agent-url"), ("--sim", "--sim-url")):
-        assert offered("rollout", url, f"{server}/v1", option, "") == ["org/model-7B"]
-    assert offered("rank", "--judge-url", server, "--judge-model", "o") == ["org/model-7B"]
-
-
-def test_a_server_that_does_not_answer_offers_nothing_quickly(workplace: Path, server: str) -> None:
-    started_at = time.monotonic()
-    for url in (f"{server}/slow", "http://127.0.0.1:1/v1", "nonsense://x", "http://[", "http://x:y"):
-        assert offered("rollout", "--agent-url", url, "--agent", "") == []
-    assert time.monotonic() - started_at < 5
 
 
 @pytest.mark.parametrize(

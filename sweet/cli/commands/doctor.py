@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -10,7 +9,7 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.command import command
 from sweet.cli.spec import Call
-from sweet.errors import SweetError, UsageError
+from sweet.errors import SweetError
 from sweet.view.text import printable
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
         ("sweet doctor", "check everything"),
         ("sweet doctor --ray auto", "check every node of this machine's Ray cluster"),
         ("sweet doctor --json", "the same as JSON"),
-        ("sweet doctor --report", "versions and checks as Markdown, for a bug report"),
     ),
     text="Exits with 1 if a requirement of the pipeline on the packaged agent and tasks is missing.",
 )
@@ -34,30 +32,13 @@ def doctor(call: Call[DoctorConfig]) -> None:
     from sweet.inspection.doctor import as_json, run_doctor
 
     if call.config.ray is not None:
-        if call.config.report:
-            what = "The report for a bug is of this machine alone."
-            raise UsageError(what, where="--report", fix="omit --ray")
         _check_nodes(call, call.config.ray)
         return
     call.reporter.say("Checking this machine.")
     checks = run_doctor(call.config)
-    if call.config.report:
-        _report(call, checks)
-        return
     if not call.common.json:
         _show("sweet doctor", checks)
     _end(call, as_json(checks), _missing(checks))
-
-
-def _report(call: Call[DoctorConfig], checks: list[Check]) -> None:
-    """Print the checks for a bug report. A requirement that is missing is part of it and no error."""
-    from sweet.inspection.doctor import as_json, bug_report
-
-    report = bug_report(checks)
-    if call.common.json:
-        console.print_json({"run": None, "metrics": {}, "artifacts": [], **as_json(checks), "report": report})
-    else:
-        sys.stdout.writelines(f"{printable(line)}\n" for line in report.splitlines())
 
 
 def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
