@@ -25,9 +25,44 @@ from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER, read_move
 from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.generator import CLONING, END, Instance, as_task, header, instances, line_of, solution
-from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
+from sweet.tasks.micro.rules import BY_NAME, RATE, RULES
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.trajectory import Trajectory, Turn
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """The probabilities of the scripted agent's mistakes.
+
+    Attributes:
+        early: delivering before all questions are asked, at each turn: the answer, or a part of it.
+        useless: asking a question that no task answers.
+        repeated: asking a question again.
+        slip: writing one wrong value, in an answer or in each part.
+    """
+
+    early: float
+    useless: float
+    repeated: float
+    slip: float
+
+
+MISTAKES = {
+    "micro": Mistakes(early=0.03, useless=0.1, repeated=0.05, slip=0.2),
+    "micro-long": Mistakes(early=0.01, useless=0.05, repeated=0.03, slip=0.1),
+    "micro-parts": Mistakes(early=0.05, useless=0.1, repeated=0.06, slip=0.02),
+}
+"""The mistakes on each generated dataset; where it has more turns, fewer at each."""
+
+USELESS_QUESTIONS = (
+    "Which language is it for?",
+    "When do you need it?",
+    "Who will use it?",
+    "Should the code be short?",
+    "Where will it run?",
+    "Do you want comments?",
+)
+"""Questions that no task answers."""
 
 READ = 0.5
 """The probability that a question is read from c, if the request contains c."""
@@ -68,7 +103,7 @@ class _Dialogue:
         """Yield the replies before the answer: questions and parts."""
         in_parts = self.family.part_lines > 0
         while len(self.asked) < self.family.questions:
-            if self.rng.random() >= self.family.mistakes.early:
+            if self.rng.random() >= MISTAKES[self.family.name].early:
                 self.asked.append(self._question())
                 yield self.asked[-1]
             elif not in_parts:
@@ -79,7 +114,7 @@ class _Dialogue:
             yield self._part()
 
     def _question(self) -> str:
-        draw, mistakes = self.rng.random(), self.family.mistakes
+        draw, mistakes = self.rng.random(), MISTAKES[self.family.name]
         if draw < mistakes.useless:
             return self.rng.choice(USELESS_QUESTIONS)
         if draw < mistakes.useless + mistakes.repeated and self.asked:
@@ -107,7 +142,7 @@ class _Dialogue:
         """Return the next line as a part, sometimes with a mistake."""
         rule = BY_NAME[self._unsent()[0]]
         function, values = self.instance.function, self.instance.values
-        if self.rng.random() < self.family.mistakes.slip:
+        if self.rng.random() < MISTAKES[self.family.name].slip:
             values = {rule.name: self.rng.choice(rule.values)}
         lines = [line_of(rule, function, values)] if self.sent else [header(function), line_of(rule, function, values)]
         self.sent.append(rule.name)
@@ -116,7 +151,7 @@ class _Dialogue:
     def _answer(self) -> str:
         """Return the function with the known rules, sometimes with a mistake."""
         values = {RATE.name: self.instance.rate, **self.known}
-        if self.rng.random() < self.family.mistakes.slip:
+        if self.rng.random() < MISTAKES[self.family.name].slip:
             name = self.rng.choice(list(values))
             values[name] = self.rng.choice(BY_NAME[name].values)
         return solution(self.instance.function, values)

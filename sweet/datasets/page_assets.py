@@ -1,19 +1,14 @@
 """`sweet data assets`: fetch the files that frontend pages load into the user's data folder.
 
-The sources are content networks, and npm with its configured registry if these cannot be reached. Each file is verified
-by its sha256, so that the source does not have to be trusted. `--photo` also downloads the photograph of the published
-protocol, whose service encodes it anew from time to time: it is checked to be a photograph of sufficient size, and its
-digest is recorded with whatever is rendered with it.
+The sources are content networks. Each file is verified by its sha256, so that the source does not have to be trusted.
+`--photo` also downloads the photograph of the published protocol, whose service encodes it anew from time to time: it
+is checked to be a photograph of sufficient size, and its digest is recorded with whatever is rendered with it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import shutil
-import subprocess
-import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -37,10 +32,7 @@ PHOTO_ADDRESS = "https://picsum.photos/id/48/5000/3333"
 """The photograph in its full size: pages ask for it in sizes of up to 5000 pixels a side."""
 
 MAX_BYTES = 64 * 2**20
-"""Most bytes that are read; the largest asset has 3 MB, the largest package 5 MB compressed."""
-
-NPM_TIMEOUT = 300.0
-"""Seconds for npm to fetch a package."""
+"""Most bytes that are read; the largest asset has 3 MB."""
 
 
 class AssetsConfig(DownloadConfig):
@@ -82,32 +74,7 @@ def _download(where: str, timeout: float) -> bytes:
         raise Unavailable(f"{where} cannot be reached: {reason}") from error
 
 
-def from_npm(asset: Asset, _timeout: float) -> bytes:
-    """Return the file from its package, fetched by `npm pack`, which has its own time-out."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise Unavailable("npm is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        command = [npm, "pack", asset.package, "--ignore-scripts", "--silent", "--pack-destination", folder]
-        try:
-            process = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=NPM_TIMEOUT
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"npm pack {asset.package}: {error}") from error
-        packed = list(Path(folder).glob("*.tgz"))
-        if process.returncode or len(packed) != 1:
-            last = process.stderr.strip().splitlines()[-1:] or [f"status {process.returncode}"]
-            raise Unavailable(f"npm pack {asset.package}: {last[0]}")
-        try:
-            with tarfile.open(packed[0]) as archive:
-                member = archive.extractfile(f"package/{asset.member}")
-                return b"" if member is None else member.read(MAX_BYTES)
-        except (tarfile.TarError, KeyError, OSError) as error:
-            raise Unavailable(f"the package {asset.package} has no {asset.member}") from error
-
-
-SOURCES: tuple[Source, ...] = (*(from_network(address) for address in NETWORKS), from_npm)
+SOURCES = tuple(from_network(address) for address in NETWORKS)
 
 
 def run_data_assets(

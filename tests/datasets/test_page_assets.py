@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 
 from sweet.datasets import page_assets as stage
-from sweet.datasets.page_assets import AssetsConfig, Unavailable, from_network, from_npm, run_data_assets
+from sweet.datasets.page_assets import AssetsConfig, Unavailable, from_network, run_data_assets
 from sweet.errors import ServerError, SweetError
 from sweet.render import assets
 from sweet.render.photo import PHOTO_FILE, photo_rule
@@ -98,23 +97,3 @@ def test_the_photograph_is_fetched_once_and_only_if_it_is_asked_for(service: str
     assert run_data_assets(AssetsConfig(photo=True), Silent(), (right,), address).metrics.fetched == 1
     with pytest.raises(ServerError, match="cannot be reached"):
         run_data_assets(AssetsConfig(photo=True, force=True), Silent(), (right,), "http://127.0.0.1:9/photo")
-
-
-def test_npm_packs_what_it_is_set_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tarfile.open(tmp_path / "packed.tgz", "w:gz") as archive:
-        entry = tarfile.TarInfo(f"package/{ASSET.member}")
-        entry.size = len(CONTENT)
-        archive.addfile(entry, io.BytesIO(CONTENT))
-    npm = tmp_path / "npm"
-    npm.write_text(f'#!/bin/sh\n[ "$1 $2" = "pack {ASSET.package}" ] && /bin/cp {tmp_path}/packed.tgz "$6"\n')
-    npm.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert from_npm(ASSET, 1.0) == CONTENT
-    with pytest.raises(Unavailable, match="has no"):
-        from_npm(replace(ASSET, member="other.css"), 1.0)
-    npm.write_text("#!/bin/sh\necho 'no such package' >&2; exit 1\n")
-    with pytest.raises(Unavailable, match="no such package"):
-        from_npm(ASSET, 1.0)
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(Unavailable, match="not installed"):
-        from_npm(ASSET, 1.0)

@@ -62,7 +62,7 @@ _SHOWN = 20
         ("sweet data assets", "once, before playing frontend tasks"),
         ("sweet data assets --photo", "for screenshots as in the published code"),
     ),
-    text="Tailwind's stylesheet and its script, from a CDN or through npm, each verified by its sha256. Pages are "
+    text="Tailwind's stylesheet and its script, from a CDN, each verified by its sha256. Pages are "
     "rendered without network access: these files are served from the user's data folder.",
 )
 def download(call: Call[Any]) -> None:

@@ -23,23 +23,6 @@ LONG_ONLY = ("smallest", "pack", "insurance", "halve", "service", "voucher")
 """The rules that only the long family has."""
 
 
-@dataclass(frozen=True)
-class Mistakes:
-    """The probabilities of the scripted agent's mistakes.
-
-    Attributes:
-        early: delivering before all questions are asked, at each turn: the answer, or a part of it.
-        useless: asking a question that no task answers.
-        repeated: asking a question again.
-        slip: writing one wrong value, in an answer or in each part.
-    """
-
-    early: float
-    useless: float
-    repeated: float
-    slip: float
-
-
 @dataclass(frozen=True, eq=False)
 class Family:
     """A generated dataset. Two are the same if they are the same object, which makes them keys.
@@ -52,7 +35,6 @@ class Family:
         questions: number of questions before the answer: one more than a function has typical rules, or four more.
         reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
         splits: number of tasks in each split.
-        mistakes: the mistakes of the scripted agent.
         agent: the packaged model that plays it (`sweet.tasks.micro.PACKAGED`).
         part_lines: lines that one reply delivers at most; 0 if the answer is delivered as a whole.
     """
@@ -64,7 +46,6 @@ class Family:
     questions: int
     reply_tokens: int
     splits: Mapping[str, int]
-    mistakes: Mistakes
     agent: str
     part_lines: int = 0
 
@@ -103,7 +84,6 @@ MICRO = Family(
     questions=5,
     reply_tokens=128,
     splits=MappingProxyType({"train": 2000, "validation": 256, "test": 512}),
-    mistakes=Mistakes(early=0.03, useless=0.1, repeated=0.05, slip=0.2),
     agent="micro",
 )
 
@@ -115,10 +95,8 @@ LONG = Family(
     questions=9,
     reply_tokens=192,
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
-    mistakes=Mistakes(early=0.01, useless=0.05, repeated=0.03, slip=0.1),
     agent="micro-parts",
 )
-"""Its scripted agent errs less often at each turn, because it has more turns."""
 
 PARTS = Family(
     name="micro-parts",
@@ -128,7 +106,6 @@ PARTS = Family(
     questions=12,
     reply_tokens=64,
     splits=MappingProxyType({"train": 4000, "validation": 256, "test": 512}),
-    mistakes=Mistakes(early=0.05, useless=0.1, repeated=0.06, slip=0.02),
     agent="micro-parts",
     part_lines=2,
 )

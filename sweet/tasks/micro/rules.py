@@ -189,16 +189,6 @@ RULES: tuple[Rule, ...] = (
 
 BY_NAME = {rule.name: rule for rule in RULES}
 
-USELESS_QUESTIONS = (
-    "Which language is it for?",
-    "When do you need it?",
-    "Who will use it?",
-    "Should the code be short?",
-    "Where will it run?",
-    "Do you want comments?",
-)
-"""Questions that no task answers."""
-
 FUNCTIONS: tuple[Function, ...] = (
     Function("parking_price", "hours", "I need the price of parking in my garage.", ("free", "tax", "step", "cap")),
     Function("bike_rental", "hours", "I rent out bikes and need the price.", ("discount", "step", "floor", "cap")),
