@@ -22,7 +22,7 @@ from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.diagnostics import METRICS
 from sweet.tasks.html.kind import HtmlKind
-from sweet.tasks.html.scoring import HtmlEvaluation, Rules
+from sweet.tasks.html.scoring import HtmlEvaluation
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn
 from tests.render.pictures import png
@@ -77,8 +77,8 @@ class PaintedKind(CodeKind):
 def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScorer]:
     similarity = open_similarity(request.similarity, request.device, request.say)
     with asyncio.Runner() as runner:
-        rules = Rules(similarity, recorded_settings(request.window, request.pictures), request.scorer == "upstream")
-        yield HtmlEvaluation(painter, runner, extract, 3, rules)
+        settings = recorded_settings(request.window, request.pictures)
+        yield HtmlEvaluation(painter, runner, extract, 3, similarity, settings, request.scorer == "upstream")
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:

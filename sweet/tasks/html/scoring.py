@@ -57,14 +57,13 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     settings = recorded_settings(request.window, request.pictures)
-    rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
     if request.renderer:
         opening: AbstractAsyncContextManager[Renderer] = nullcontext(request.renderer)
     else:
         opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
     with asyncio.Runner() as runner, entered(runner, opening) as renderer:
-        yield HtmlEvaluation(renderer, runner, extract, ahead, rules)
+        yield HtmlEvaluation(renderer, runner, extract, ahead, similarity, settings, request.scorer == "upstream")
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[_Rendered]]) -> None:
@@ -96,56 +95,35 @@ class _Rendered:
     references: Sequence[_Shot]
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What decides the rewards of pages: the similarity, how pages are rendered, and how they are found in a reply.
+class HtmlEvaluation:
+    """Implements sweet.tasks.scores.TrajectoryScorer.
 
-    Attributes:
-        upstream: whether pages are found as by the published code.
+    Args:
+        ahead: batches that are rendered at once.
+        settings: how pages are rendered.
+        upstream: whether `extract` finds pages as the published code does.
     """
 
-    similarity: Similarity
-    settings: RenderSettings
-    upstream: bool = False
-
-    @property
-    def name(self) -> str:
-        """The scorer's name: the similarity's, followed by whatever is not the default."""
-        default = RenderSettings()
-        window, pictures = window_name(self.settings), self.settings.pictures
-        return "+".join(
-            [
-                self.similarity.name,
-                *([window] if window != window_name(default) else []),
-                *([pictures] if pictures != default.pictures else []),
-                *(["upstream"] if self.upstream else []),
-            ]
-        )
-
-    @property
-    def option(self) -> str:
-        """The options of `sweet eval` that select these rules."""
-        scorer = "--scorer upstream " if self.upstream else ""
-        pictures = self.settings.pictures.partition("@")[0]
-        looks = f"--window {window_name(self.settings)} --pictures {pictures}"
-        return f"{scorer}--similarity {self.similarity.choice} {looks}"
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """What is recorded with the scores."""
-        looks = {"window": window_name(self.settings), "pictures": self.settings.pictures}
-        return {"similarity": self.similarity.name, **looks}
-
-
-class HtmlEvaluation:
-    """Implements sweet.tasks.scores.TrajectoryScorer."""
-
-    def __init__(self, renderer: Renderer, runner: asyncio.Runner, extract: Extract, ahead: int, rules: Rules) -> None:
+    def __init__(
+        self,
+        renderer: Renderer,
+        runner: asyncio.Runner,
+        extract: Extract,
+        ahead: int,
+        similarity: Similarity,
+        settings: RenderSettings,
+        upstream: bool,
+    ) -> None:
         self._renderer, self._runner, self._extract, self._ahead = renderer, runner, extract, ahead
-        self._embeddings = Embeddings(rules.similarity)
-        self.name, self.option = rules.name, rules.option
-        self.meta: dict[str, Any] = rules.meta
-        self.environment: dict[str, Any] = {"scorer": self.name, **rules.meta}
+        self._embeddings = Embeddings(similarity)
+        default, window, pictures = RenderSettings(), window_name(settings), settings.pictures
+        changed = [window] if window != window_name(default) else []
+        changed += [pictures] if pictures != default.pictures else []
+        self.name = "+".join([similarity.name, *changed, *(["upstream"] if upstream else [])])
+        looks = f"--window {window} --pictures {pictures.partition('@')[0]}"
+        self.option = f"{'--scorer upstream ' if upstream else ''}--similarity {similarity.choice} {looks}"
+        self.meta: dict[str, Any] = {"similarity": similarity.name, "window": window, "pictures": pictures}
+        self.environment: dict[str, Any] = {"scorer": self.name, **self.meta}
         self.metrics = METRICS
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
