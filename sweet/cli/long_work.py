@@ -5,10 +5,10 @@ is empty, narration goes to `logs/detached-N.log` of the run, and the result, or
 `logs/detached-N.json`. It returns when the process has begun its attempt. A process that ends before that has found an
 error in the options, the inputs or the machine: the error is raised here, with its exit code.
 
-Work of a minute or more rings the bell of the terminal. The address of `--notify` is sent a JSON object for any work
-that has begun. What cannot be sent is a warning and never fails the work. The object names the stage, the run and how
-it ended, never what a model or a server said. An address may hold a secret, so it is removed from whatever is shown or
-recorded (`sweet.redaction`), and no redirect is followed with it.
+The address of `--notify` is sent a JSON object for any work that has begun. What cannot be sent is a warning and never
+fails the work. The object names the stage, the run and how it ended, never what a model or a server said. An address
+may hold a secret, so it is removed from whatever is shown or recorded (`sweet.redaction`), and no redirect is followed
+with it.
 """
 
 from __future__ import annotations
@@ -110,8 +110,6 @@ def _error(code: int, result: Path, log: Path) -> SweetError:
 
 VARIABLE = "SWEET_NOTIFY"
 OFF = "off"
-LONG_SECONDS = 60.0
-"""Work that takes at least this long rings the bell."""
 TIME_LIMIT = 10.0
 """Seconds in which a notification must have been sent."""
 
@@ -140,7 +138,7 @@ def given_address(option: str | None, command: str) -> str | None:
 
 @contextmanager
 def notifying(call: Call[Any]) -> Iterator[None]:
-    """Ring the bell and notify the address of the call when the block ends."""
+    """Notify the address of the call when the block ends."""
     began, started = time.monotonic(), now()
     try:
         yield
@@ -152,15 +150,10 @@ def notifying(call: Call[Any]) -> Iterator[None]:
 
 def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseException | None) -> None:
     address, run = call.notify, call.run
-    if address == OFF or run is None:
+    if address in (None, OFF) or run is None:
         return
-    if seconds >= LONG_SECONDS and not call.common.quiet:
-        with suppress(OSError, ValueError):
-            if sys.stderr.isatty():
-                sys.stderr.write("\a")
-                sys.stderr.flush()
     attempt = _attempt(run, call.spec.name, started)
-    if address is None or attempt is None:
+    if attempt is None:
         return
     code = 0 if error is None or isinstance(error, BrokenPipeError) else as_sweet_error(error).exit_code
     content = {

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,24 +36,34 @@ _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 Row = tuple[int, dict[str, Any]]
 
 
+def beginning(path: Path) -> bytes:
+    """Return the first bytes of a file, without blanks and the mark of Unicode before them.
+
+    Raises:
+        InputError: there is no such file, or it is a folder.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).removeprefix(BOM_UTF8).lstrip()
+    except FileNotFoundError as error:
+        raise no_such_file(path) from error
+    except IsADirectoryError as error:
+        raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
+
+
 def format_of(path: Path) -> Format:
     """Return the format of a file by its first bytes; `published` where it is none of the others.
 
     Raises:
         InputError: it cannot be read.
     """
+    head = beginning(path)
+    if head.startswith(b"PK"):
+        return "inspect"
     try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-        if head.startswith(b"PK"):
-            return "inspect"
         first = next((row for _, row in read_rows(path)), {})
-    except FileNotFoundError as error:
-        raise no_such_file(path) from error
-    except IsADirectoryError as error:
-        raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
     except InputError:  # no JSON Lines: a list, or a log that is indented
-        is_log = head.lstrip().startswith(b"{") and b'"eval"' in head and b'"version"' in head
+        is_log = head.startswith(b"{") and b'"eval"' in head and b'"version"' in head
         return "inspect" if is_log else "published"
     if isinstance(first.get("samples"), list) and isinstance(first.get("eval"), dict):
         return "inspect"

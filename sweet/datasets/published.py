@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from sweet.datasets.foreign import Format, format_of, read_inspect, read_verifiers
+from sweet.datasets.foreign import Format, beginning, format_of, read_inspect, read_verifiers
 from sweet.errors import InputError
 from sweet.llm.thoughts import separate
-from sweet.runs.jsonl import no_such_file, read_rows
+from sweet.runs.jsonl import read_rows
 from sweet.stages.base import digest_of
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.trajectory import Trajectory
@@ -52,7 +52,7 @@ def read_trajectories(path: Path, format: Format = "published", scorer: str | No
         InputError: the file does not exist, is empty, or a row is invalid; with the line.
     """
     format = format_of(path) if format == "auto" else format
-    reader = _Reader(path, is_list=format == "published" and _is_list(path))
+    reader = _Reader(path, is_list=format == "published" and beginning(path).startswith(b"["))
     if format == "verifiers":
         rows = read_verifiers(path)
     elif format == "inspect":
@@ -167,23 +167,6 @@ def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
     return turn | said | {"thought": parts.thought.strip()}
 
 
-def _is_list(path: Path) -> bool:
-    """Return whether a file is a JSON list, by its first character.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            return next((line.lstrip()[0] for line in file if line.strip()), "") == "["
-    except FileNotFoundError as error:
-        raise no_such_file(path) from error
-    except IsADirectoryError as error:
-        raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
-    except UnicodeDecodeError as error:
-        raise InputError("The file is not UTF-8 text.", path=path) from error
-
-
 def read_list(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the elements of a file's JSON list, each with its number from 1.
 
@@ -195,6 +178,8 @@ def read_list(path: Path) -> Iterator[tuple[int, Any]]:
         raise InputError("The JSON list is larger than 2 GiB.", path=path, fix="one JSON object per line")
     try:
         yield from enumerate(json.loads(path.read_text("utf-8-sig")), 1)
+    except UnicodeDecodeError as error:
+        raise InputError("The file is not UTF-8 text.", path=path) from error
     except json.JSONDecodeError as error:
         raise InputError(f"The JSON is broken: {error.msg}.", path=path, line=error.lineno, fix=fix) from error
     except RecursionError as error:

@@ -1,10 +1,9 @@
-"""The end of long work is notified to an address and the terminal, and never fails the work."""
+"""The end of long work is notified to an address, and never fails the work."""
 
 from __future__ import annotations
 
 import http.server
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,16 +158,3 @@ def test_what_is_no_address_is_refused_without_being_shown(run: Run, sweet: Prog
     assert "--notify" in outcome.err
     assert SECRET not in outcome.err
     assert len(run.manifest().attempts) == 1, "nothing was begun"
-
-
-def test_long_work_rings(run: Run, sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_work, "LONG_SECONDS", 0.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert sweet(*EVAL).err.endswith("\a")
-    for flags in (("--quiet",), ("--notify", "off"), ("--dry-run",)):
-        assert "\a" not in sweet(*EVAL, *flags).err
-
-
-def test_short_work_is_silent(run: Run, sweet: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "\a" not in sweet(*EVAL).err
