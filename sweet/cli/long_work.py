@@ -150,7 +150,7 @@ def notifying(call: Call[Any]) -> Iterator[None]:
 
 def _notify(call: Call[Any], seconds: float, started: datetime, error: BaseException | None) -> None:
     address, run = call.notify, call.run
-    if address in (None, OFF) or run is None:
+    if address is None or address == OFF or run is None:
         return
     attempt = _attempt(run, call.spec.name, started)
     if attempt is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from docs.tools.micro_dialogues import USELESS_QUESTIONS
 from sweet.errors import SweetError, UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.base import Human, HumanReply
@@ -33,7 +34,7 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER
 from sweet.tasks.micro.family import FAMILIES, Family
 from sweet.tasks.micro.generator import as_task, instances
-from sweet.tasks.micro.rules import RULES, USELESS_QUESTIONS
+from sweet.tasks.micro.rules import RULES
 from sweet.tasks.prompts import fill_turns
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from docs.tools.micro_dialogues import USELESS_QUESTIONS
 from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, PARTS, Family
 from sweet.tasks.micro.generator import CLONING, IN_PARTS, Instance, as_task, compute, instances, load, solution
-from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
+from sweet.tasks.micro.rules import BY_NAME, RATE, RULES
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
