@@ -198,9 +198,7 @@ class Learner:
             SweetError: a loss or a gradient is not finite.
         """
         batch = Batch({one.id: one for one in dialogues}, self.rewards, rewards=rewards, source=self.source)
-        build = ExampleBuilder(
-            self.model.encoder, protocol="paper", max_length=self.model.max_length, source=self.source
-        )
+        build = ExampleBuilder(self.models.encoder, self.source)
         divergence, before = self._divergence(dialogues), self.models.reward_figures
         try:
             credits = self.rule.credit(batch, self.models)

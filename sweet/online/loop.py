@@ -16,7 +16,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
 from sweet.online.learner import Learner
 from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
-from sweet.online.safeguards import WINDOW, StepFigures, collapse, equal_groups, moving_reward, step_figures
+from sweet.online.safeguards import WINDOW, collapse, equal_groups, moving_reward, step_figures
 from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
@@ -206,7 +206,6 @@ class OnlineLoop:
         )
         plays = any(model_plays(human.name) for human in self.humans.humans)
         solved, pages = self.kind.rewards.solved, self.kind.visual
-        figures = step_figures(dialogues, rewards, solved, model_plays=plays, pages=pages)
         groups: dict[str, list[str]] = {}
         for one in dialogues:
             if one.id in rewards:
@@ -217,7 +216,7 @@ class OnlineLoop:
             "tokens": self.done.count("completion_tokens"),
             "seconds": self.seconds,
             "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
-            **asdict(figures),
+            **step_figures(dialogues, rewards, solved, model_plays=plays, pages=pages),
             "failed": played.failed,
             "equal_groups": equal_groups(groups, rewards),
             "behind": sum(behind) / len(behind) if behind else None,
@@ -264,12 +263,11 @@ class OnlineLoop:
     def _finish_step(self, record: Record) -> None:
         self.done.steps.append(record)
         step = self.done.step
-        steps = [StepFigures.read(one) for one in self.done.steps]
-        if self.done.collapse is None and (seen := collapse(steps)) is not None:
+        if self.done.collapse is None and (seen := collapse(self.done.steps)) is not None:
             self.done.collapse = f"step {step}: {seen}"
             self.live.warn(f"This looks like a collapse. {self.done.collapse}.")
         by_reward = self.config.stop_on_collapse and not self._by_validation
-        if by_reward and step % WINDOW == 0 and (reward := moving_reward(steps)) is not None:
+        if by_reward and step % WINDOW == 0 and (reward := moving_reward(self.done.steps)) is not None:
             self.best.update(step, reward)
         self.on_row(record)
         self.bar.advance()
@@ -313,7 +311,7 @@ class OnlineLoop:
 
     def recent_reward(self) -> float | None:
         """Return the mean reward of the last steps."""
-        found = moving_reward([StepFigures.read(one) for one in self.done.steps])
+        found = moving_reward(self.done.steps)
         return None if found is None or math.isnan(found) else found
 
 

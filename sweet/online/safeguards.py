@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import Any
 
+from sweet.learn.metrics import Record
 from sweet.stages.intervals import wilson
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.trajectory import Trajectory
@@ -41,11 +40,23 @@ AT_LIMIT = ("out_of_turns", "token_limit", "context_overflow")
 """Outcomes of dialogues that ended at a limit."""
 
 
-@dataclass(frozen=True)
-class StepFigures:
-    """What one step's dialogues show.
+def step_figures(
+    dialogues: Sequence[Trajectory],
+    rewards: Mapping[str, float],
+    solved: float | None,
+    *,
+    model_plays: bool,
+    pages: bool = False,
+) -> Record:
+    """Measure the dialogues of a step.
 
-    Attributes:
+    Args:
+        rewards: by id, of those that have one.
+        solved: the least reward of a solved task; None if no task is ever solved.
+        model_plays: whether a model plays the human, so that it can leak.
+        pages: whether every page is an answer.
+
+    Returns:
         dialogues: their number.
         reward: mean reward; None if none has one.
         success: share that solved their task; None if no task is ever solved.
@@ -55,47 +66,6 @@ class StepFigures:
         entropy_by_turn: the same at each turn.
         reply_tokens: mean tokens of a reply. turns: mean turns of a dialogue.
         limits: share of the dialogues that ended at a limit, or with a reply that was cut off.
-    """
-
-    dialogues: int
-    reward: float | None
-    success: float | None
-    leak_rate: float | None
-    entropy_first: float | None
-    entropy_late: float | None
-    entropy_by_turn: list[float]
-    reply_tokens: float
-    turns: float
-    limits: float
-
-    @property
-    def entropy_ratio(self) -> float | None:
-        """The entropy at later turns over that at the first one."""
-        if self.entropy_late is None or not self.entropy_first:
-            return None
-        return self.entropy_late / self.entropy_first
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> StepFigures:
-        """Return the figures of a recorded step."""
-        return cls(**{name: record[name] for name in cls.__dataclass_fields__})
-
-
-def step_figures(
-    dialogues: Sequence[Trajectory],
-    rewards: Mapping[str, float],
-    solved: float | None,
-    *,
-    model_plays: bool,
-    pages: bool = False,
-) -> StepFigures:
-    """Measure the dialogues of a step.
-
-    Args:
-        rewards: by id, of those that have one.
-        solved: the least reward of a solved task; None if no task is ever solved.
-        model_plays: whether a model plays the human, so that it can leak.
-        pages: whether every page is an answer.
     """
     by_turn: list[list[float]] = []
     replies: list[int] = []
@@ -115,18 +85,18 @@ def step_figures(
     known = [rewards[dialogue.id] for dialogue in dialogues if dialogue.id in rewards]
     late = [value for values in by_turn[1:] for value in values]
     size = max(len(dialogues), 1)
-    return StepFigures(
-        dialogues=len(dialogues),
-        reward=fmean(known) if known else None,
-        success=fmean(value >= solved for value in known) if known and solved is not None else None,
-        leak_rate=fmean(model_plays and dialogue.leaks.any for dialogue in dialogues) if dialogues else None,
-        entropy_first=fmean(by_turn[0]) if by_turn and by_turn[0] else None,
-        entropy_late=fmean(late) if late else None,
-        entropy_by_turn=[fmean(values) if values else 0.0 for values in by_turn],
-        reply_tokens=fmean(replies) if replies else 0.0,
-        turns=sum(len(dialogue.agent_turns) for dialogue in dialogues) / size,
-        limits=cut / size,
-    )
+    return {
+        "dialogues": len(dialogues),
+        "reward": fmean(known) if known else None,
+        "success": fmean(value >= solved for value in known) if known and solved is not None else None,
+        "leak_rate": fmean(model_plays and dialogue.leaks.any for dialogue in dialogues) if dialogues else None,
+        "entropy_first": fmean(by_turn[0]) if by_turn and by_turn[0] else None,
+        "entropy_late": fmean(late) if late else None,
+        "entropy_by_turn": [fmean(values) if values else 0.0 for values in by_turn],
+        "reply_tokens": fmean(replies) if replies else 0.0,
+        "turns": sum(len(dialogue.agent_turns) for dialogue in dialogues) / size,
+        "limits": cut / size,
+    }
 
 
 def equal_groups(groups: Mapping[str, Sequence[str]], rewards: Mapping[str, float]) -> float | None:
@@ -141,17 +111,17 @@ def equal_groups(groups: Mapping[str, Sequence[str]], rewards: Mapping[str, floa
     return fmean(len({rewards[name] for name in names}) < 2 for names in groups.values())
 
 
-def moving_reward(steps: Sequence[StepFigures]) -> float | None:
+def moving_reward(steps: Sequence[Record]) -> float | None:
     """Return the mean reward of the last window; None without rewards."""
-    known = [step.reward for step in steps[-WINDOW:] if step.reward is not None]
+    known = [step["reward"] for step in steps[-WINDOW:] if step["reward"] is not None]
     return fmean(known) if known else None
 
 
-def collapse(steps: Sequence[StepFigures]) -> str | None:
+def collapse(steps: Sequence[Record]) -> str | None:
     """Return what shows a collapse in the last window, as a clause; None if nothing does, or too few steps are known.
 
     Args:
-        steps: all steps so far, in their order.
+        steps: the records of all steps so far, in their order.
     """
     if len(steps) < 2 * WINDOW:
         return None
@@ -159,8 +129,8 @@ def collapse(steps: Sequence[StepFigures]) -> str | None:
     return _reward(steps) or _leaks(first, last) or _entropy(first, last) or _limits(first, last)
 
 
-def _reward(steps: Sequence[StepFigures]) -> str | None:
-    rewards = [step.reward for step in steps if step.reward is not None]
+def _reward(steps: Sequence[Record]) -> str | None:
+    rewards = [step["reward"] for step in steps if step["reward"] is not None]
     if len(rewards) < 2 * WINDOW:
         return None
     windows = [rewards[i : i + WINDOW] for i in range(len(rewards) - WINDOW + 1)]
@@ -172,12 +142,12 @@ def _reward(steps: Sequence[StepFigures]) -> str | None:
     return f"the mean reward fell from {high:.3f} to {low:.3f}"
 
 
-def _leaks(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
-    def rate(steps: Sequence[StepFigures]) -> tuple[float, float, float] | None:
-        size = sum(step.dialogues for step in steps)
+def _leaks(first: Sequence[Record], last: Sequence[Record]) -> str | None:
+    def rate(steps: Sequence[Record]) -> tuple[float, float, float] | None:
+        size = sum(step["dialogues"] for step in steps)
         if not size:
             return None
-        found = sum((step.leak_rate or 0.0) * step.dialogues for step in steps) / size
+        found = sum((step["leak_rate"] or 0.0) * step["dialogues"] for step in steps) / size
         return (found, *wilson(found, size))
 
     before, now = rate(first), rate(last)
@@ -186,16 +156,19 @@ def _leaks(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | N
     return f"the human leaks in {percent(now[0])} of the dialogues, {percent(before[0])} at the start"
 
 
-def _entropy(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
-    before = [step.entropy_ratio for step in first if step.entropy_ratio is not None]
-    now = [step.entropy_ratio for step in last if step.entropy_ratio is not None]
+def _entropy(first: Sequence[Record], last: Sequence[Record]) -> str | None:
+    def ratios(steps: Sequence[Record]) -> list[float]:
+        known = [step for step in steps if step["entropy_late"] is not None and step["entropy_first"]]
+        return [step["entropy_late"] / step["entropy_first"] for step in known]
+
+    before, now = ratios(first), ratios(last)
     if not before or not now or fmean(now) < ENTROPY_GROWTH * fmean(before):
         return None
     return f"the entropy at later turns over that at the first one grew from {fmean(before):.2f} to {fmean(now):.2f}"
 
 
-def _limits(first: Sequence[StepFigures], last: Sequence[StepFigures]) -> str | None:
-    before, now = fmean(step.limits for step in first), fmean(step.limits for step in last)
+def _limits(first: Sequence[Record], last: Sequence[Record]) -> str | None:
+    before, now = (fmean(step["limits"] for step in steps) for steps in (first, last))
     if now <= (1 + before) / 2:
         return None
     return f"{percent(now)} of the dialogues end at a limit, {percent(before)} at the start"

@@ -17,7 +17,6 @@ Every stage is a step (`sweet.pipeline.steps`) that names its inputs, so a call 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -28,8 +27,8 @@ from sweet.judges.options import LOOKAHEAD
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
-from sweet.pipeline.recipe import Recipe
-from sweet.pipeline.steps import Step, Steps
+from sweet.pipeline.recipe import MANAGED, Recipe
+from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import NoPreference
 from sweet.ranking.config import RankConfig
@@ -58,13 +57,8 @@ TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 """What is held out of a file of tasks that says nothing of splits."""
 
 
-AS_ROLLOUT = frozenset(
-    (
-        *("max_turns", "max_tokens", "max_thought_tokens", "effort", "thoughts", "prompts", "skip_invalid"),
-        *("human", "human_tries", "persona", "persona_file", "window", "pictures"),
-        *("device", "local_engine", "vllm_options", "startup_timeout", "concurrency", "deadline", "fail_on_error"),
-        *("retry_timeout", "request_timeout"),
-    )
+AS_ROLLOUT = (RolloutConfig.model_fields.keys() & TrainOnlineConfig.model_fields.keys()).difference(
+    MANAGED["rollout"], ("seed", "max_length", "turn_tokens")
 )
 """Options of [rollout] by which an online training plays too, unless its own table says otherwise."""
 AS_EVAL = frozenset(("sandbox", "workers", "similarity"))
@@ -101,20 +95,13 @@ class Loop:
 
     Args:
         cache: finds and does steps; a read-only one raises `StepMissing` at the first that is not finished.
-        on_round: called with each round that was played and evaluated, and its record.
 
     Attributes:
         rounds: those played so far; the first is that of the starting agent.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        cache: Steps,
-        reporter: Reporter,
-        on_round: Callable[[PlayedRound, LoopRound], None] = lambda _played, _record: None,
-    ) -> None:
-        self.recipe, self.cache, self.reporter, self.on_round = recipe, cache, reporter, on_round
+    def __init__(self, recipe: Recipe, cache: StepCache, reporter: Reporter) -> None:
+        self.recipe, self.cache, self.reporter = recipe, cache, reporter
         self.config = recipe.train
         self.algorithm = recipe.algorithm
         self.kind: TaskKind = task_kind(self.config.task)
@@ -179,7 +166,6 @@ class Loop:
                 self._look_at_leaks(rate_of(scores.metrics, LEAKS))
             if trained_on := scores.metrics.get("trained_on_tasks"):
                 self.reporter.warn(f"{agent} was trained on {trained_on} of the {split} tasks: its rate is too high.")
-        self.on_round(played, self._round(played))
 
     def _look_at_leaks(self, leaks: AnyRate) -> None:
         """Record how often the human leaked in the newest round, and warn where that is certainly more than at the

@@ -48,7 +48,7 @@ class _NotPlayed:
 _NOT_PLAYED = cast(Step, _NotPlayed())
 
 
-class Walk:
+class Walk(StepCache):
     """Finds finished steps and remembers the first that is missing.
 
     Args:
@@ -58,10 +58,12 @@ class Walk:
     def __init__(self, run: Run | None) -> None:
         self.finished: list[str] = []
         self.missing: StageConfig | None = None
-        self._cache = None if run is None else StepCache(run, Silent())
+        self.exists = run is not None
+        if run is not None:
+            super().__init__(run, Silent())
 
-    def do(self, config: StageConfig, title: str) -> Step:
-        found = None if self._cache is None else self._cache.find(config)
+    def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
+        found = self.find(config, matching) if self.exists else None
         if found is None:
             self.missing = self.missing or config
             if title.endswith((TEST, VALIDATION)):
@@ -69,9 +71,6 @@ class Walk:
             raise StepMissing
         self.finished.append(title)
         return found
-
-    def file(self, step: Step) -> Path:
-        return Path() if self._cache is None else self._cache.file(step)
 
     def tokens(self, step: Step | None = None) -> TokensByRole:
         return {}  # what the steps have cost is no part of a plan

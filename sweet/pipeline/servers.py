@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.llm.adapter import find_adapter
@@ -112,7 +112,7 @@ class Servers:
         """The GPUs that this process may use."""
         return visible_gpus(self._environment)
 
-    def place(self, models: Mapping[Role, str], computes: int = 0) -> Placement[Gpu]:
+    def place(self, models: Mapping[Role, str], computes: int = 0) -> dict[Role, list[Gpu]]:
         """Divide the GPUs for a phase; arguments and errors are those of `running`."""
         started = [role for role in ROLES if role in models and role in self.tables]
         requests = [
@@ -137,7 +137,7 @@ class Servers:
             ServerError: a server ended, or did not answer, so that the stage failed.
         """
         placement = self.place(models, computes)
-        wanted = {role: self._server(role, models[role], gpus) for role, gpus in placement.servers.items()}
+        wanted = {role: self._server(role, models[role], gpus) for role, gpus in placement.items()}
         _release_memory()
         self._stop({role for role, server in self._running.items() if wanted.get(role) != server})
         for role, server in list(self._running.items()):
@@ -150,7 +150,7 @@ class Servers:
             self._stop(self._running)
             raise
         urls = {role: [self._running[role].process.url] for role in wanted}
-        with in_use(gpu for gpus in placement.servers.values() for gpu in gpus):
+        with in_use(gpu for gpus in placement.values() for gpu in gpus):
             try:
                 yield urls
             except SweetError as error:
@@ -262,29 +262,21 @@ class Request:
         replicas: number of replicas; None for as many as fit, and at least one.
     """
 
-    role: str
+    role: Role
     gpus: int
     replicas: int | None = 1
 
 
-@dataclass(frozen=True)
-class Placement(Generic[G]):
-    """Attributes:
-    servers: for each role the GPUs of its server, those of all replicas.
-    stage: the GPUs that are left for the stage.
-    """
-
-    servers: Mapping[Any, list[G]]
-    stage: list[G]
-
-
-def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> Placement[G]:
+def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> dict[Role, list[G]]:
     """Divide GPUs.
 
     Args:
         gpus: all that may be used.
         requests: of the servers, in the order of placement.
         stage: GPUs that the stage needs at least.
+
+    Returns:
+        For each role the GPUs of its server, those of all replicas; the first ones are left for the stage.
 
     Raises:
         UsageError: there are too few; says how many of what are needed.
@@ -300,13 +292,13 @@ def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> Pla
             if request.gpus <= left:
                 counts[request.role] += 1
                 left -= request.gpus
-    servers: dict[str, list[G]] = {}
+    servers: dict[Role, list[G]] = {}
     end = len(gpus)
     for request in requests:
         start = end - request.gpus * counts[request.role]
         servers[request.role] = list(gpus[start:end])
         end = start
-    return Placement(servers, list(gpus[:end]))
+    return servers
 
 
 def _too_few(available: int, requests: Sequence[Request], stage: int) -> UsageError:

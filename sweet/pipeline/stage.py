@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.logs import logging_rounds
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopMetrics
 from sweet.pipeline.phases import check_phases, serving
@@ -16,7 +15,6 @@ from sweet.pipeline.plan import check_changes, check_file, check_online_training
 from sweet.pipeline.recipe import Recipe, resolve, write_run
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
-from sweet.runs.manifest import now
 from sweet.runs.run import Run
 from sweet.runs.stages import RECIPE
 from sweet.stages.base import Reporter, StageConfig, StageResult
@@ -51,8 +49,7 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
                 with live.step(title), serving(servers, _with_options_of_run(stage, recipe, run)) as served:
                     yield served
 
-            on_round = logging_rounds(run, recipe.train, reporter, now())
-            loop = Loop(recipe, StepCache(run, reporter, around=around), reporter, on_round)
+            loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
             if not run.manifest().of_kind("rollouts"):
                 name, rounds = loop.algorithm.name, count(recipe.train.rounds, "round")
                 learns = rounds if name == SWEET else f"{name}, {rounds}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sweet.errors import Interrupted
 from sweet.runs.content import current_sha256
@@ -48,19 +48,6 @@ class Step:
     def seconds(self) -> float:
         assert self.attempt.finished is not None, "the attempt is done"
         return (self.attempt.finished - self.attempt.started).total_seconds()
-
-
-class Steps(Protocol):
-    """Does steps."""
-
-    def do(self, config: StageConfig, title: str) -> Step:
-        """Return the finished step; do it, under this title, where it is not finished."""
-
-    def file(self, step: Step) -> Path:
-        """Return the absolute path of a step's artifact."""
-
-    def tokens(self, step: Step | None = None) -> TokensByRole:
-        """Return what models have read and written for a step's artifact, by role; without a step, in the whole run."""
 
 
 class StepCache:
@@ -136,7 +123,7 @@ class StepCache:
         return self.run.file(step.artifact)
 
     def tokens(self, step: Step | None = None) -> TokensByRole:
-        """See `Steps.tokens`."""
+        """Return what models have read and written for a step's artifact, by role; without a step, in the whole run."""
         return tokens_of_run(self.run.path, self.run.manifest(), artifact=None if step is None else step.id)
 
 

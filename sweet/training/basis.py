@@ -18,7 +18,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import Order, TrainConfig, adjacent, order_of
-from sweet.training.examples import ExampleBuilder, TrainingData
+from sweet.training.examples import DialogueEncoder, ExampleBuilder, TrainingData
 from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
@@ -74,10 +74,8 @@ class Basis:
             lora=config.lora is not None,
             dialogue_epochs=task_kind(run.manifest().task).dialogue_epochs,
         )
-        builder = ExampleBuilder(
-            model.encoder, protocol=config.protocol, max_length=model.max_length, source=inputs[0].id
-        )
-        return cls(config, list(inputs), layout, model, hyperparameters, builder)
+        encoder = DialogueEncoder(model.encoder, config.protocol, model.max_length)
+        return cls(config, list(inputs), layout, model, hyperparameters, ExampleBuilder(encoder, inputs[0].id))
 
     @property
     def zero(self) -> ZeroSettings:

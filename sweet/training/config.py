@@ -36,8 +36,7 @@ ZERO = 3
 
 class LoggedConfig(StageConfig):
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=about("Checkpoints and logs", OPERATIONAL))
-    """Also log there the metrics of each step, and the results of each round of sweet train; may be given several
-    times."""
+    """Also log there the metrics of each step of a training; may be given several times."""
 
 
 class RuleConfig(CriticConfig):

@@ -144,19 +144,15 @@ class ExampleBuilder:
     """Encodes what is learned from into examples.
 
     Args:
-        max_length: tokens of a sequence at most; longer dialogues lose early turns.
         source: id of the artifact that is learned from, for errors.
 
     Attributes:
-        encoder: encodes whole dialogues.
         pool: the encoded sequences.
         too_long: an error for each example that cannot be cut to the length, which is omitted.
     """
 
-    def __init__(self, encoder: ChatEncoder, *, protocol: ProtocolName, max_length: int | None, source: str) -> None:
-        self.encoder = DialogueEncoder(encoder, protocol, max_length)
-        self._replies, self._max_length = encoder, max_length
-        self.source = source
+    def __init__(self, encoder: DialogueEncoder, source: str) -> None:
+        self.encoder, self.source = encoder, source
         self.pool = Pool()
         self.too_long: list[TooLong] = []
 
@@ -224,7 +220,7 @@ class ExampleBuilder:
             names += [of] if isinstance(of, str) else [of.chosen, of.rejected] if isinstance(of, Preference) else []
         trajectories = [dialogues[name] for name in dict.fromkeys(names) if name in dialogues]
         said = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
-        self._replies.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
+        self.encoder.encoder.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
 
     def _preference(self, item: Preference, dialogues: Mapping[str, Trajectory], *, reveal: bool) -> Example:
         chosen, rejected = (self._side(name, dialogues, reveal) for name in (item.chosen, item.rejected))
@@ -232,12 +228,12 @@ class ExampleBuilder:
 
     def _pair(self, pair: Pair) -> Example:
         """Build the example of a pair, or of a reply that stands alone. Those of one dialogue are a group."""
-        rows, dropped = self._replies.turn(
+        rows, dropped = self.encoder.encoder.turn(
             pair.observation,
             [side.reply for side in pair.sides.values()],
             turn=pair.turn,
             name=f"Pair {pair.id}",
-            max_length=self._max_length,
+            max_length=self.encoder.max_length,
             prompt=pair.prompt_token_ids,
         )
         chosen, *rejected = self.pool.put(pair.id, rows, dropped)

@@ -100,10 +100,7 @@ class RewardModel:
         Args:
             models: asked for the probabilities of the model that sampled.
         """
-        encoder = self._encoder
-        build = ExampleBuilder(
-            encoder.encoder, protocol=encoder.protocol, max_length=encoder.max_length, source=batch.source
-        )
+        build = ExampleBuilder(self._encoder, batch.source)
         examples = build.credits(batch, credits, models)
         if not examples:
             return

@@ -90,7 +90,7 @@ def test_the_most_likely_tokens_reach_the_loss(tokenizer: Any) -> None:
     rule = OPSD(form="top", k=5)
     [credit] = rule.credit(batch_of(dialogue), models)
     assert models.asked[0] == ("start", True, 5)
-    builder = ExampleBuilder(models.encoder.encoder, protocol="paper", max_length=None, source="rollouts-1")
+    builder = ExampleBuilder(models.encoder, "rollouts-1")
     [example] = builder.credits(batch_of(dialogue), [credit], models)
     [terms] = example.terms
     assert {len(ids) for ids in terms.top_ids} == {5}

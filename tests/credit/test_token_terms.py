@@ -17,7 +17,7 @@ from sweet.learn.tokens import ChatEncoder
 from sweet.tasks.base import Message
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.examples import ExampleBuilder
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.starting_policy import StartingPolicy
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer, build_trajectory
 
@@ -41,7 +41,7 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def builder(tokenizer: Any) -> ExampleBuilder:
-    return ExampleBuilder(ChatEncoder(tokenizer), protocol="paper", max_length=None, source="scores-1")
+    return ExampleBuilder(DialogueEncoder(ChatEncoder(tokenizer), "paper", None), "scores-1")
 
 
 @pytest.fixture

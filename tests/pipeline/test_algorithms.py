@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from sweet.pipeline.loop import AS_EVAL, AS_ROLLOUT, Loop
 from sweet.pipeline.plan import outline, plan_train
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
+from sweet.pipeline.steps import Step
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
-from sweet.stages.base import Silent
+from sweet.stages.base import Silent, StageConfig
 from sweet.training.config import TrainActorConfig
 from tests.pipeline.test_loop import TINY, Scripted
 from tests.stages.heard import Heard
@@ -144,6 +146,8 @@ def test_a_rule_that_asks_a_critic_gets_the_one_of_its_round() -> None:
 
 def test_the_options_that_an_online_training_takes_over_exist_on_both_sides() -> None:
     assert set(RolloutConfig.model_fields) >= AS_ROLLOUT <= set(TrainOnlineConfig.model_fields)
+    assert {"max_turns", "persona", "vllm_options", "deadline"} <= AS_ROLLOUT
+    assert not AS_ROLLOUT & {"tasks", "seed", "max_length", "turn_tokens", "temperature"}
     assert set(EvalConfig.model_fields) >= AS_EVAL <= set(TrainOnlineConfig.model_fields)
 
 
@@ -206,7 +210,7 @@ def test_an_online_training_is_planned_and_counted(tmp_path: Path) -> None:
 class Untaught(Scripted):
     """An online training of which no step has anything to learn."""
 
-    def do(self, config: Any, title: str) -> Any:
+    def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         step = super().do(config, title)
         step.attempt.metrics["updates"] = 0
         return step

@@ -18,7 +18,7 @@ from sweet.pipeline.loop import Loop
 from sweet.pipeline.plan import outline, plan_train, walk
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
-from sweet.pipeline.steps import Step
+from sweet.pipeline.steps import Step, StepCache
 from sweet.runs.run import Run
 from sweet.runs.tokens import Tokens, TokensByRole, tokens_of_run
 from sweet.stages.base import Silent, StageConfig, StageResult
@@ -31,7 +31,7 @@ TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 16, "samples": 4, "e
 SETS = ["rank.candidates=2", "rank.fraction=0.05"]
 
 
-class Scripted:
+class Scripted(StepCache):
     """Steps that do nothing and return success rates of a script.
 
     Args:
@@ -43,7 +43,7 @@ class Scripted:
         self.validation, self.leaks = list(validation), list(leaks)
         self.done: list[tuple[str, StageConfig]] = []
 
-    def do(self, config: StageConfig, title: str) -> Step:
+    def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         self.done.append((title, config))
         stage = title.partition(": ")[2].split()[0]
         rate = self.validation.pop(0) if title.endswith("eval validation") else 0.5

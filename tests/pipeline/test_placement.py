@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.pipeline.servers import Request, place
+from sweet.pipeline.servers import ROLES, Request, place
 
 SIZES = st.tuples(st.integers(0, 4), st.none() | st.integers(1, 4))
 REQUESTS = st.lists(SIZES, max_size=3).map(
-    lambda sizes: [Request(role, *size) for role, size in zip(("sim", "judge", "agent"), sizes, strict=False)]
+    lambda sizes: [Request(role, *size) for role, size in zip(ROLES, sizes, strict=False)]
 )
 GPUS = st.integers(0, 10).map(lambda count: [f"gpu{number}" for number in range(count)])
 
@@ -29,16 +29,16 @@ def test_every_request_is_met_and_no_gpu_is_given_twice(gpus: list[str], request
             place(gpus, requests, stage)
         return
     placed = place(gpus, requests, stage)
-    assert list(placed.servers) == [request.role for request in requests]
+    assert list(placed) == [request.role for request in requests]
     for request in requests:
-        own = placed.servers[request.role]
+        own = placed[request.role]
         least = request.gpus * (request.replicas or 1)
         assert len(own) == least if request.replicas else len(own) >= least
         assert not request.gpus or len(own) % request.gpus == 0
-    used = list(chain.from_iterable(placed.servers.values()))
-    assert sorted([*used, *placed.stage]) == gpus, "each GPU once"
-    assert placed.stage == gpus[: len(placed.stage)], "the stage has the first ones"
-    assert len(placed.stage) >= stage
+    used = list(chain.from_iterable(placed.values()))
+    left = len(gpus) - len(used)
+    assert sorted(used) == gpus[left:], "each GPU once, and the stage has the first ones"
+    assert left >= stage
 
 
 @given(GPUS, REQUESTS, st.integers(0, 2))
@@ -49,8 +49,9 @@ def test_what_grows_leaves_no_room_for_another_and_is_divided_evenly(
     if needed(requests, stage) > len(gpus) or not growing:
         return
     placed = place(gpus, requests, stage)
-    assert len(placed.stage) - stage < min(request.gpus for request in growing)
-    counts = {request.gpus: [len(placed.servers[other.role]) for other in growing if other.gpus == request.gpus]
+    left = len(gpus) - sum(map(len, placed.values()))
+    assert left - stage < min(request.gpus for request in growing)
+    counts = {request.gpus: [len(placed[other.role]) // other.gpus for other in growing if other.gpus == request.gpus]
               for request in growing}  # fmt: skip
     assert all(max(same) - min(same) <= 1 for same in counts.values())
 
@@ -59,11 +60,12 @@ def test_what_grows_leaves_no_room_for_another_and_is_divided_evenly(
 def test_the_servers_of_the_first_request_stay_where_they_are(
     gpus: list[str], others: list[Request], later: list[Request]
 ) -> None:
-    first: Request = Request("first", 1, 2)
+    first = Request("sim", 1, 2)
+    others, later = ([one for one in requests if one.role != "sim"] for requests in (others, later))
     if max(needed([first, *others], 0), needed([first, *later], 1)) > len(gpus):
         return
     before, after = place(gpus, [first, *others]), place(gpus, [first, *later], 1)
-    assert before.servers["first"] == after.servers["first"]
+    assert before["sim"] == after["sim"]
 
 
 def test_the_error_says_what_is_lacking() -> None:

@@ -172,7 +172,7 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
                 {"sim": "a", "agent": "b"}, computes=1
             )
         alone = servers.place({"agent": "actor"}, computes=1)
-        assert [gpu.word for gpu in alone.servers["agent"]] == ["1", "2", "3"]
+        assert [gpu.word for gpu in alone["agent"]] == ["1", "2", "3"]
         with servers.running({"agent": "actor"}, computes=1) as urls:
             assert len(urls["agent"]) == 1
             arguments = vllm.starts()[-1]["args"]

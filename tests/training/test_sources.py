@@ -17,7 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.examples import ExampleBuilder
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.sources import Sources
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_dialogues, put, score
@@ -122,7 +122,7 @@ def test_dialogues_of_different_agents_are_encoded_with_their_own_system_prompts
         f"rollouts-3/{second.id}": "You are brief.",
     }
     encoder = ChatEncoder(load_tokenizer(agents[0]))
-    build = ExampleBuilder(encoder, protocol="paper", max_length=None, source="rollouts-1")
+    build = ExampleBuilder(DialogueEncoder(encoder, "paper", None), "rollouts-1")
     for example in build.dialogues(dialogues, list(expected), reveal=False):
         (row,) = (build.pool.sequences[index] for index in example.chosen)
         text = encoder.tokenizer.decode(row.ids)
