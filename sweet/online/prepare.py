@@ -201,17 +201,8 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     if run is not None and critic is not None:
         asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
     model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
-    used = resolve(
-        config.algorithm,
-        model.trainee.parameters,
-        "paper",
-        lr=config.lr,
-        nll=config.nll,
-        epochs=config.epochs or 1,
-        batch=config.batch or config.tasks_per_step * config.group,
-        lora=config.lora is not None,
-        dialogue_epochs=kind.dialogue_epochs,
-    )
+    whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
+    used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
     return Prepared(config, dialogues, validation, rule, critic, asked, devices, model, used)
 
 

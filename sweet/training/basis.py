@@ -63,17 +63,8 @@ class Basis:
         reporter.say(f"Training on {learned} from {base}.")
         here = layout is None and weights
         model = recorded_model(run, config, base, learner, rollouts, reporter, renders=weights, weights=here)
-        hyperparameters = resolve(
-            learner,
-            model.trainee.parameters,
-            config.protocol,
-            lr=config.lr,
-            nll=config.nll,
-            epochs=config.epochs,
-            batch=config.batch,
-            lora=config.lora is not None,
-            dialogue_epochs=task_kind(run.manifest().task).dialogue_epochs,
-        )
+        passes = task_kind(run.manifest().task).dialogue_epochs
+        hyperparameters = resolve(config, learner, model.trainee.parameters, config.protocol, passes)
         encoder = DialogueEncoder(model.encoder, config.protocol, model.max_length)
         return cls(config, list(inputs), layout, model, hyperparameters, ExampleBuilder(encoder, inputs[0].id))
 

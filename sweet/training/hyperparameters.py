@@ -19,6 +19,7 @@ from __future__ import annotations
 from sweet.credit.base import Hyperparameters
 from sweet.credit.registry import rule_class
 from sweet.tasks.base import ProtocolName
+from sweet.training.config import TrainingConfig
 
 LARGE = 100_000_000
 """Number of parameters from which the paper's values apply."""
@@ -49,34 +50,24 @@ def defaults(learner: str, *, large: bool) -> Hyperparameters:
 
 
 def resolve(
-    learner: str,
-    parameters: int,
-    protocol: ProtocolName,
-    *,
-    lr: float | None,
-    nll: float | None,
-    epochs: int | None,
-    batch: int | None,
-    lora: bool = False,
-    dialogue_epochs: int = 4,
+    config: TrainingConfig, learner: str, parameters: int, protocol: ProtocolName, dialogue_epochs: int = 4
 ) -> Hyperparameters:
     """Return the values that the user set, and for the others those for a model of this many parameters.
 
     Args:
         learner: critic, regression, or the name of a credit rule.
-        lora: whether an adapter is trained.
         dialogue_epochs: of the kind of task (`TaskKind.dialogue_epochs`).
     """
     large = parameters >= LARGE
     usual = defaults(learner, large=large)
     by_kind = learner in CRITICS or rule_class(learner).dialogue_epochs
     usual_epochs = dialogue_epochs if large and by_kind else usual.epochs
-    usual_lr = float(f"{LORA * usual.lr:.6g}") if lora else usual.lr
+    usual_lr = float(f"{LORA * usual.lr:.6g}") if config.lora is not None else usual.lr
     # The published command for the critic has no likelihood term.
     usual_nll = 0.0 if learner == "critic" and protocol == "upstream" else usual.nll
     return Hyperparameters(
-        lr=usual_lr if lr is None else lr,
-        nll=usual_nll if nll is None else nll,
-        epochs=usual_epochs if epochs is None else epochs,
-        batch=usual.batch if batch is None else batch,
+        lr=usual_lr if config.lr is None else config.lr,
+        nll=usual_nll if config.nll is None else config.nll,
+        epochs=config.epochs or usual_epochs,
+        batch=config.batch or usual.batch,
     )

@@ -65,10 +65,6 @@ class LogName:
     id: str
     config: Mapping[str, Any]
 
-    @property
-    def title(self) -> str:
-        return f"{self.run.resolve().name}/{self.artifact}"
-
 
 def log_name(run: Run, artifact: str, config: Mapping[str, Any]) -> LogName:
     created = run.artifact(artifact).created.isoformat()
@@ -166,7 +162,7 @@ class _Wandb:
         wandb = import_module("wandb")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            name=name.title,
+            name=f"{name.run.resolve().name}/{name.artifact}",
             id=name.id,
             resume="allow",
             dir=str(name.run / "logs"),

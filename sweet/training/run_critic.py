@@ -86,15 +86,3 @@ class RunCritic:
             warn_dropped_turns(reader.dropped, reader.max_length, self._reporter)
             self._warned = self._critic.reader.dropped > 0
         return {dialogue.id: of_turns for dialogue, of_turns in zip(dialogues, scores, strict=True)}
-
-
-def advantages_of(critic: RunCritic | None, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
-    """Return a critic's advantages.
-
-    Raises:
-        UsageError: a rule asks although it does not say so.
-    """
-    if critic is None:
-        what = "The credit rule asks for advantages, and no critic was looked for."
-        raise UsageError(what, fix="set asks_critic = True in the rule")
-    return critic.advantages(dialogues)

@@ -27,7 +27,7 @@ from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardModel
-from sweet.training.run_critic import RunCritic, advantages_of
+from sweet.training.run_critic import RunCritic
 from sweet.training.token_terms import recorded_logprobs
 
 
@@ -74,11 +74,18 @@ class AskedModels(ABC):
             return self.encoder.logprobs(dialogues, read, informed=informed)
 
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
-        """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic."""
+        """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic.
+
+        Raises:
+            UsageError: a rule asks although it does not say so.
+        """
+        if self._critic is None:
+            what = "The credit rule asks for advantages, and no critic was looked for."
+            raise UsageError(what, fix="set asks_critic = True in the rule")
         if self._engine is None:
-            return advantages_of(self._critic, dialogues)
+            return self._critic.advantages(dialogues)
         own = dialogues[self._engine.rank :: self._engine.world]
-        parts = self._engine.all_gather(advantages_of(self._critic, own) if own else {})
+        parts = self._engine.all_gather(self._critic.advantages(own) if own else {})
         return {one.id: parts[i % self._engine.world][one.id] for i, one in enumerate(dialogues)}
 
     def train_reward(

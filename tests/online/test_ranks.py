@@ -90,8 +90,8 @@ def with_critic(folder: Path, agent: str) -> Run:
 def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
     options = {"algorithm": case.rule, "rule_option": [*case.options], "device": "cpu", "lr": 5e-4, **case.more}
     config = TrainOnlineConfig.model_validate(options)
-    rule, lr = credit_rule(case.rule, case.options, "algorithm"), config.lr
-    used = resolve(case.rule, 10**4, "paper", lr=lr, nll=None, epochs=1, batch=7, lora=False, dialogue_epochs=False)
+    rule = credit_rule(case.rule, case.options, "algorithm")
+    used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     job = RankJob(
         run=str(run.path),
         config=config.model_dump(mode="json"),
@@ -111,9 +111,7 @@ def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: P
     """Learn as the ranks do, in this process."""
     config = TrainOnlineConfig.model_validate(RankJob.read(path.parent / case.name).config)
     rule = credit_rule(case.rule, case.options, "algorithm")
-    used = resolve(
-        case.rule, 10**4, "paper", lr=config.lr, nll=None, epochs=1, batch=7, lora=False, dialogue_epochs=False
-    )
+    used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     critic = None
     if rule.asks_critic:
         critic = RunCritic.of(run, run.find("critic", None, needed_by=""), Silent(), "cpu", None, planned=False)

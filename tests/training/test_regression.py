@@ -23,7 +23,7 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.training.config import TrainCriticConfig
+from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
 from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
@@ -225,8 +225,7 @@ def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monk
 
 
 def test_hyperparameters_depend_on_the_size_and_have_no_likelihood_term() -> None:
-    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
-    large, small = (resolve("regression", size, "paper", **none) for size in (LARGE, LARGE - 1))
+    large, small = (resolve(TrainConfig(), "regression", size, "paper") for size in (LARGE, LARGE - 1))
     assert (large.lr, large.epochs, large.nll) == (2e-7, 4, 0.0)
     assert (small.lr, small.nll) == (1.5e-4, 0.0)
-    assert resolve("regression", LARGE, "paper", **(none | {"nll": 0.1})).nll == 0.1
+    assert resolve(TrainConfig.model_validate({"nll": 0.1}), "regression", LARGE, "paper").nll == 0.1

@@ -20,7 +20,7 @@ from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Packing, Progress, Silent
 from sweet.tasks.registry import task_kind
-from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
 from sweet.training.hyperparameters import LARGE, defaults, resolve
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
@@ -240,21 +240,19 @@ def test_all_preferences_of_a_held_out_task_are_held_out() -> None:
 
 
 def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
-    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
-    assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
-    assert resolve("critic", 10**6, "paper", **none) == defaults("critic", large=False)
-    assert resolve("sweet", 10**6, "paper", **none).nll > resolve("sweet", LARGE, "paper", **none).nll
-    assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
-    assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
+    assert resolve(TrainConfig(), "critic", LARGE, "paper").lr == 2e-7
+    assert resolve(TrainConfig(), "critic", 10**6, "paper") == defaults("critic", large=False)
+    assert resolve(TrainConfig(), "sweet", 10**6, "paper").nll > resolve(TrainConfig(), "sweet", LARGE, "paper").nll
+    assert resolve(TrainConfig(), "critic", LARGE, "upstream").nll == 0.0
+    assert resolve(TrainConfig.model_validate({"lr": 1.0, "batch": 2}), "rft", LARGE, "paper").batch == 2
 
 
 def test_a_large_model_passes_over_whole_dialogues_as_often_as_the_kind_of_task_says() -> None:
-    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     learners = ("critic", "regression", "multi-turn-dpo", "rft", "sweet", "sft")
 
     def epochs(kind: str, parameters: int = LARGE, **given: Any) -> dict[str, int]:
         passes = task_kind(kind).dialogue_epochs
-        found = (resolve(name, parameters, "paper", **(none | given), dialogue_epochs=passes) for name in learners)
+        found = (resolve(TrainConfig(**given), name, parameters, "paper", passes) for name in learners)
         return {name: used.epochs for name, used in zip(learners, found, strict=True)}
 
     assert epochs("code") == {"critic": 4, "regression": 4, "multi-turn-dpo": 4, "rft": 4, "sweet": 1, "sft": 1}

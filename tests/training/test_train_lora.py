@@ -156,9 +156,8 @@ def test_openrlhf_trains_no_adapter() -> None:
 
 
 def test_an_adapters_rate_is_a_multiple_of_the_whole_models() -> None:
-    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     for size in (LARGE, 10**6):
-        whole, adapter = (resolve("critic", size, "paper", **none, lora=lora) for lora in (False, True))
+        whole, adapter = (resolve(TrainConfig(lora=lora), "critic", size, "paper") for lora in (None, 8))
         assert adapter.lr == pytest.approx(LORA * whole.lr)
         assert (adapter.nll, adapter.epochs, adapter.batch) == (whole.nll, whole.epochs, whole.batch)
-    assert resolve("critic", LARGE, "paper", **(none | {"lr": 1.0}), lora=True).lr == 1.0
+    assert resolve(TrainConfig.model_validate({"lr": 1.0, "lora": 8}), "critic", LARGE, "paper").lr == 1.0
