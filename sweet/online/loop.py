@@ -12,7 +12,6 @@ training goes through the same weights as before.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -308,11 +307,6 @@ class OnlineLoop:
             step, weights = self.best.step, self.best.weights()
         assert weights is not None, "the loop has what rank 0 has"
         return step, weights
-
-    def recent_reward(self) -> float | None:
-        """Return the mean reward of the last steps."""
-        found = moving_reward(self.done.steps)
-        return None if found is None or math.isnan(found) else found
 
 
 async def _unless_failed(task: asyncio.Task[T], watching: asyncio.Task[None]) -> T:

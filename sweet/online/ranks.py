@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -130,7 +130,7 @@ def weights_path(folder: Path) -> Path:
 
 
 class Ranks:
-    """The ranks of a training, called as a `sweet.online.learner.Learner` is; a context, at whose end they are gone.
+    """The ranks of a training, called as a `sweet.online.learner.Learner` is, until they are closed.
 
     Args:
         folder: for what they exchange; created if missing.
@@ -150,12 +150,6 @@ class Ranks:
         job.write(self._folder)
         variables = restricted_to(devices.gpus) if devices.gpus else {}
         self._launchers = Launchers(Layout(devices.number), self._folder, log, PROGRAM, variables)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def close_on_error(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leave an inner context: close it if there was an error, so that no thread waits for the ranks."""

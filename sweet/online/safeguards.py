@@ -63,7 +63,6 @@ def step_figures(
         leak_rate: share in which the human leaked; None without dialogues.
         entropy_first, entropy_late: mean -log p of the sampled tokens, at the agent's first turn and at the later ones;
             None where no token's probability is known.
-        entropy_by_turn: the same at each turn.
         reply_tokens: mean tokens of a reply. turns: mean turns of a dialogue.
         limits: share of the dialogues that ended at a limit, or with a reply that was cut off.
     """
@@ -92,7 +91,6 @@ def step_figures(
         "leak_rate": fmean(model_plays and dialogue.leaks.any for dialogue in dialogues) if dialogues else None,
         "entropy_first": fmean(by_turn[0]) if by_turn and by_turn[0] else None,
         "entropy_late": fmean(late) if late else None,
-        "entropy_by_turn": [fmean(values) if values else 0.0 for values in by_turn],
         "reply_tokens": fmean(replies) if replies else 0.0,
         "turns": sum(len(dialogue.agent_turns) for dialogue in dialogues) / size,
         "limits": cut / size,

@@ -19,6 +19,7 @@ from sweet.online.metrics import CurvePoint, OnlineMetrics, OnlineWork
 from sweet.online.policy import DEVELOPER_MODE, open_policy
 from sweet.online.prepare import Prepared, prepare
 from sweet.online.ranks import Ranks
+from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
 from sweet.rollouts.sides import check_vision, open_simulated_humans
 from sweet.runs.attempt import Draft
@@ -137,7 +138,7 @@ class _Training:
         log = frame.attempt.log_path.with_suffix(".ranks.log")
         self.learner = ready.open_learner(frame.run, self.rollouts.id, checkpoints.ranks, log, live)
         if isinstance(self.learner, Ranks):
-            stack.enter_context(self.learner)
+            stack.callback(self.learner.close)
 
     def run(self) -> OnlineMetrics:
         """Train and write the actor."""
@@ -235,7 +236,7 @@ def _metrics(ready: Prepared, loop: OnlineLoop, ended: str, kept: int) -> Online
         collapse=done.collapse,
         kept_step=kept,
         **{name: done.count(name) for name in (*counts, "human_completion_tokens", "validation_tokens")},
-        reward=loop.recent_reward(),
+        reward=moving_reward(done.steps),
         validation=validated.get(kept),
         kl_start=done.steps[-1].get("kl_start") if done.steps else None,
         lr=ready.used.lr,

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
+from types import SimpleNamespace
 from typing import Any, cast
 
 from sweet.credit.registry import credit_rule
@@ -39,13 +39,8 @@ UNPLAYED = 2**31 - 1
 """A seed that no round has."""
 
 
-class _NotPlayed:
-    """Stands for the step of an evaluation that is not finished."""
-
-    id, metrics, seconds, artifact = "-", MappingProxyType[str, Any]({}), 0.0, None
-
-
-_NOT_PLAYED = cast(Step, _NotPlayed())
+_NOT_PLAYED = cast(Step, SimpleNamespace(id="-", metrics={}, seconds=0.0, artifact=None))
+"""Stands for the step of an evaluation that is not finished."""
 
 
 class Walk(StepCache):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
@@ -40,8 +39,9 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
         write_run(recipe, run.path)
         with (
             run.attempt("train", recipe.train) as attempt,
-            _servers(run, recipe, attempt.log_path, reporter) as servers,
+            Servers(run, recipe.servers.by_role(), attempt.log_path, reporter, task=recipe.train.task) as servers,
         ):
+            check_phases(servers, recipe)
             live = LiveReporter(reporter, attempt)
 
             @contextmanager
@@ -72,10 +72,3 @@ def _with_options_of_run(stage: StageConfig, recipe: Recipe, run: Run) -> StageC
     if not without_logs and "log_to" in type(stage).model_fields.keys() - stage.model_fields_set:
         found["log_to"] = recipe.train.log_to
     return stage.model_copy(update=found)
-
-
-def _servers(run: Run, recipe: Recipe, log: Path, reporter: Reporter) -> Servers:
-    train = recipe.train
-    servers = Servers(run, recipe.servers.by_role(), log, reporter, task=train.task)
-    check_phases(servers, recipe)
-    return servers

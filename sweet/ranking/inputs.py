@@ -24,7 +24,7 @@ from sweet.stages.critics import CriticSettings, used_protocol
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.unseen_tasks import check_not_test
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -126,7 +126,9 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     scorer = CreditScorer.for_rollouts(run, rollouts)
     by_id = {dialogue.id: dialogue for dialogue in dialogues}
     if judge.name == "oracle":
-        check_credit_known(scorer, (_given_reply(by_id[name], index) for name, index in turns))
+        asked = ((by_id[name], index) for name, index in turns)
+        given = ((d.task, d.observation(index, None), d.dialogue_history[index].said) for d, index in asked)
+        check_credit_known(scorer, given)
     if judge.human is not None:
         check_lookahead(scorer.kind, _tasks_of(by_id, turns).values(), scripted=judge.human.model is None)
     return Ranking(critic, replies, rollouts, recorded, by_id, agent, turns, len(ended_by_fault), judge, scorer)
@@ -196,11 +198,6 @@ def _human_of(run: Run, config: RankConfig, rollouts: Artifact) -> AskedHuman:
             raise UsageError(what, where=rollouts.id, fix="--sim MODEL")
     model = AskedModel("sim", name, config.sim_url) if has_model(name) else None
     return AskedHuman(name, model, specified=meta.human == "spec", sandbox=config.sandbox)
-
-
-def _given_reply(dialogue: Trajectory, index: int) -> tuple[Task, Sequence[Message], str]:
-    """Return the task of a turn, what the agent had seen there, and what it replied."""
-    return dialogue.task, dialogue.observation(index, None), dialogue.dialogue_history[index].said
 
 
 def _tasks_of(dialogues: Mapping[str, Trajectory], turns: Iterable[TurnKey]) -> dict[str, Task]:

@@ -158,9 +158,5 @@ def ranking_metrics(
 
 def _sum(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None where a count is not known."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))

@@ -246,9 +246,5 @@ class StudyConfig(StudyOptions, StudySizes):
     seed: int = Field(default=0, ge=0)
     """The first seed."""
 
-    @property
-    def all_seeds(self) -> range:
-        return range(self.seed, self.seed + self.seeds)
-
     def sizes(self) -> StudySizes:
         return StudySizes(**{name: getattr(self, name) for name in StudySizes.model_fields})

@@ -100,7 +100,7 @@ def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] =
     chosen = tuple(methods[name] for name in config.methods)
     return [
         SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=chosen, figures=config.figures)
-        for seed in config.all_seeds
+        for seed in range(config.seed, config.seed + config.seeds)
     ]
 
 

@@ -17,7 +17,6 @@ STEP: dict[str, Any] = {
     "leak_rate": 2 / 64,
     "entropy_first": 0.5,
     "entropy_late": 0.25,
-    "entropy_by_turn": [0.5, 0.25],
     "reply_tokens": 12.0,
     "turns": 3.0,
     "limits": 0.1,
