@@ -17,6 +17,7 @@ order only decides which are done first. A smaller number of training tasks has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -284,13 +285,12 @@ def number_of_tasks(dataset: str) -> int:
 class Part:
     """Attributes:
     name: as it is reported.
-    run: the name of its run in the study's folder.
+    divisor: of the training tasks, see `SeedJob.part_run`.
     """
 
     name: str
-    run: str
-    sizes: StudySizes
     do: Callable[[StudySteps], object]
+    divisor: int = 1
 
 
 class SeedJob(BaseModel):
@@ -328,11 +328,8 @@ class SeedJob(BaseModel):
 
     def parts(self) -> list[Part]:
         """Return all parts, the methods first."""
-        parts = [self._part(method.name, self._evaluate, method) for method in self.methods]
+        parts = [Part(method.name, partial(self._evaluate, method=method)) for method in self.methods]
         return [*parts, *self._figures()] if self.figures else parts
-
-    def _part(self, title: str, do: Callable[..., object], method: Method) -> Part:
-        return Part(title, self.run, self.sizes, partial(do, method=method))
 
     def _evaluate(self, steps: StudySteps, *, method: Method) -> None:
         for temperature in (SAMPLED, GREEDY):
@@ -343,37 +340,42 @@ class SeedJob(BaseModel):
         parts = []
         for name in CRITICS.values():
             if name in by_name:
-                parts.append(self._part(f"best of N dialogues by {name}", StudySteps.best_of, by_name[name]))
-                parts.append(self._part(f"credit by {name}", StudySteps.credit, by_name[name]))
+                parts.append(Part(f"best of N dialogues by {name}", partial(StudySteps.best_of, method=by_name[name])))
+                parts.append(Part(f"credit by {name}", partial(StudySteps.credit, method=by_name[name])))
         parts += [
-            self._part(f"best of N replies by {name}", StudySteps.best_of_turns, by_name[name])
+            Part(f"best of N replies by {name}", partial(StudySteps.best_of_turns, method=by_name[name]))
             for name in TURN_JUDGES.values()
             if name in by_name
         ]
         for divisor in (*self.sizes.parts, 1):
-            run, sizes = self.part_run(divisor)
+            _, sizes = self.part_run(divisor)
             for name in CURVES:
                 if name in by_name and divisor in divisors_of(by_name[name], self):
                     title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
-                    parts.append(Part(title, run, sizes, partial(StudySteps.validated, method=by_name[name])))
+                    parts.append(Part(title, partial(StudySteps.validated, method=by_name[name]), divisor))
         if "zero-shot" in by_name:
-            start = "start of the learning curves"
-            parts.append(self._part(start, StudySteps.validated, by_name["zero-shot"]))
+            start = partial(StudySteps.validated, method=by_name["zero-shot"])
+            parts.append(Part("start of the learning curves", start))
         return parts
 
     def is_done(self) -> bool:
         """Return whether every step of all parts is finished."""
         try:
             for part in self.parts():
-                if not (self.folder / part.run).is_dir():
-                    return False
-                part.do(self.steps(part.run, part.sizes, ReadOnlyStepCache, Silent()))
+                self.read(part.do, part.divisor)
         except StepMissing:
             return False
         return True
 
-    def steps(self, run: str, sizes: StudySizes, cache: type[StepCache], reporter: Reporter) -> StudySteps:
+    def read(self, read: Callable[[StudySteps], T], divisor: int = 1) -> T:
+        """Read something from the finished steps of one of the runs; raise StepMissing where one is not finished."""
+        if not (self.folder / self.part_run(divisor)[0]).is_dir():
+            raise StepMissing
+        return read(self.steps(divisor, ReadOnlyStepCache, Silent()))
+
+    def steps(self, divisor: int, cache: type[StepCache], reporter: Reporter) -> StudySteps:
         """Return the steps of one of the runs, which is created where it does not exist."""
+        run, sizes = self.part_run(divisor)
         return StudySteps(cache(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
 
 
@@ -389,12 +391,8 @@ def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor
     """
     by_seed = {}
     for job in jobs:
-        run, sizes = job.part_run(divisor)
-        if (job.folder / run).is_dir():
-            try:
-                by_seed[job.seed] = read(job.steps(run, sizes, ReadOnlyStepCache, Silent()))
-            except StepMissing:
-                continue
+        with suppress(StepMissing):
+            by_seed[job.seed] = job.read(read, divisor)
     return by_seed
 
 

@@ -51,7 +51,7 @@ def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:
         began, error = time.monotonic(), None
         log.say(f"part {part.name}")
         try:
-            part.do(job.steps(part.run, part.sizes, StepCache, log))
+            part.do(job.steps(part.divisor, StepCache, log))
         except Interrupted:
             raise
         except Exception as raised:

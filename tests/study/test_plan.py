@@ -68,8 +68,9 @@ def test_the_parts_of_a_seed() -> None:
         "rft",
         "beta-0",
     ]
-    parts = job("rft", "sweet").parts()
-    assert [(part.name, part.run, part.sizes.train_tasks) for part in parts] == [
+    seed = job("rft", "sweet")
+    runs = [(part.name, *seed.part_run(part.divisor)) for part in seed.parts()]
+    assert [(name, run, sizes.train_tasks) for name, run, sizes in runs] == [
         ("rft", "seed-3", 300),
         ("sweet", "seed-3", 300),
         ("best of N dialogues by sweet", "seed-3", 300),
