@@ -44,7 +44,7 @@ def layout_of(config: TrainConfig) -> Layout | None:
             where="--offload",
             fix=option("zero", least),
         )
-    if config.hostfile == Path(slurm.NAME):
+    if by_slurm(config):
         return _slurm_layout(config)
     if config.hostfile is not None:
         read_hostfile(config.hostfile)  # checks it
@@ -58,6 +58,11 @@ def layout_of(config: TrainConfig) -> Layout | None:
             f"torch sees {count(gpus, 'GPU')}.", where=option("devices", config.devices), fix=option("devices", gpus)
         )
     return Layout(config.devices or gpus)
+
+
+def by_slurm(config: TrainConfig) -> bool:
+    """Return whether the nodes are those of a Slurm job."""
+    return config.hostfile == Path(slurm.NAME)
 
 
 def unused_nodes(config: TrainConfig) -> str | None:
