@@ -18,8 +18,7 @@ from sweet.view.credit_view import TAKEN, choice_note, distinct_candidates, pair
 from sweet.view.dialogue_view import DisplayOptions, failure_reason, hidden_texts, unit_tests
 from sweet.view.records import Record, Summary
 from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
-from sweet.view.terminal import VERDICTS, format_number, signed, tests_passed
-from sweet.view.text import printable
+from sweet.view.text import VERDICTS, format_number, printable, signed, tests_passed
 
 BAR_WIDTH = 120
 COLOURED = 5_000

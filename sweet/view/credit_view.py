@@ -16,8 +16,7 @@ from sweet.tasks.trajectory import Choice
 from sweet.units import count
 from sweet.view.parts import Part
 from sweet.view.records import Record
-from sweet.view.terminal import NARROW, signed
-from sweet.view.text import printable
+from sweet.view.text import NARROW, printable, signed
 
 BASES: dict[Basis, str] = {
     "critic": "by the critic, nats a token",
@@ -132,7 +131,7 @@ class CandidateLine:
         if self.repeated:
             cells.append(Text(f"{f'{found.times}×' if found.times > 1 else '':>3}", "dim"))
         text = Text(printable(self.text), overflow="fold").append(found.notes, "dim")
-        table = _grid(len(cells) + 1)
+        table = grid(len(cells) + 1)
         table.add_row(*cells, text)
         yield table
 
@@ -153,7 +152,7 @@ def pairs_title(pairs: Sequence[Pair]) -> str:
 
 
 def _pairs(pairs: Sequence[Pair], abbreviate: Abbreviate) -> Table:
-    table = _grid(3)
+    table = grid(3)
     for name, reply in (side for pair in pairs for side in pair.sides.items()):
         shown = Text(printable(abbreviate(reply.text)), overflow="fold")
         style = "green" if name == "chosen" else "red"
@@ -161,7 +160,7 @@ def _pairs(pairs: Sequence[Pair], abbreviate: Abbreviate) -> Table:
     return table
 
 
-def _grid(columns: int) -> Table:
+def grid(columns: int) -> Table:
     """Return a grid whose last column takes the remaining width."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for _ in range(columns - 1):

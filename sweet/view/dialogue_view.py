@@ -12,7 +12,7 @@ from functools import partial
 
 from pydantic import ValidationError
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import UsageError
@@ -23,12 +23,11 @@ from sweet.tasks.scores import JudgedTest
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.units import count, format_duration
 from sweet.view.code import plain, prose
-from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, pairs_part
+from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, grid, pairs_part
 from sweet.view.parts import Part
 from sweet.view.records import Record, Records
 from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.terminal import STYLES, VERDICTS, format_number, tests_passed
-from sweet.view.text import printable, printable_line
+from sweet.view.text import STYLES, VERDICTS, format_number, printable, printable_line, tests_passed
 
 UNSEEN = "┊ "
 """Marks text of a reply that the human does not see."""
@@ -304,7 +303,7 @@ def failure_reason(record: Record) -> str:
 
 def tests_table(tests: Sequence[UnitTest]) -> Table:
     """Return a row for each test: its verdict, its call and, if it failed, its result below the call."""
-    table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
+    table = grid(2)
     for test in tests:
         body = Text(printable_line(test.call))
         if test.failure:

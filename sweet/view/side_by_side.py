@@ -19,13 +19,12 @@ from rich.text import Text
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Code
-from sweet.view.credit_view import bar
+from sweet.view.credit_view import bar, grid
 from sweet.view.dialogue_view import DisplayOptions, head, headline, reply, unit_tests
 from sweet.view.parts import INDENT, Indented, Part, Pictures
 from sweet.view.records import Record
 from sweet.view.run_screenshots import RunScreenshots
-from sweet.view.terminal import VERDICTS
-from sweet.view.text import printable, printable_line
+from sweet.view.text import VERDICTS, printable, printable_line
 
 MIN_COLUMNS = 72
 """Columns below which A is shown above B."""
@@ -65,9 +64,7 @@ class TwoColumns:
 
 
 def _lettered(name: str, side: RenderableType) -> Table:
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=1)
-    table.add_column(overflow="fold")
+    table = grid(2)
     table.add_row(Text(name, "bold"), side)
     return table
 
@@ -162,10 +159,7 @@ def last_pages(left: Record, right: Record, of_left: RunScreenshots, of_right: R
 
 def _tests(left: Record, right: Record) -> Table:
     """Return a table with one row per test: the verdicts on A and on B, and the call."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = grid(3)
     table.add_row(Text("A", "bold"), Text("B", "bold"), "")
     for test_a, test_b in zip(unit_tests(left), unit_tests(right), strict=False):
         verdicts = [Text(*VERDICTS[test.passed]) for test in (test_a, test_b)]

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from sweet.view.pairs import Row
 from sweet.view.records import Summary
-from sweet.view.terminal import NARROW, STYLES, tests_passed
-from sweet.view.text import printable_line
+from sweet.view.text import NARROW, STYLES, printable_line, tests_passed
 
 GAP = 2
 MIN_ID = 14

@@ -5,6 +5,9 @@ override or a zero-width character makes code look different from what it does. 
 format and separator character, and every lone surrogate (which no terminal encoding can represent), by a visible mark.
 Newline and tab stay. Visible characters stay too, rich markup included: draw the result as
 `rich.text.Text(printable(text))`, never as markup. JSON has escapes for such characters (`printable_json`).
+
+The words and colours that describe dialogues are here too. No meaning depends on a colour alone, so that NO_COLOR
+loses nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +15,20 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+
+NARROW = 64
+"""Columns below which less is shown."""
+
+STYLES = {
+    "passed": "green",
+    "failed": "red",
+    "error": "red",
+    "crash": "red",
+    "invalid": "red",
+    "timeout": "yellow",
+    "no_answer": "yellow",
+}
+VERDICTS = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("?", "dim")}
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that are shown as marks: control, format, surrogate, line and paragraph separator."""
@@ -69,3 +86,15 @@ def printable_json(text: str) -> str:
 def printable_line(text: str) -> str:
     """Like `printable`, on one line: newlines and tabs become marks too (␊, ␉)."""
     return printable(text).replace("\n", "␊").replace("\t", "␉")
+
+
+def format_number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def tests_passed(passed: int | None, total: int | None) -> str:
+    return f"{passed}/{total}" if total else "–"
+
+
+def signed(value: float) -> str:
+    return f"{value:+.3f}"

@@ -8,9 +8,8 @@ dialogue of every task succeeded with the same probability; with the same tasks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import sample_of
@@ -23,14 +22,8 @@ _COMPLETE = 0.9
 """A repeat with less than this share of the tasks of the most complete one is ignored."""
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """One dialogue on each task.
-
-    Attributes:
-        scores: the reference to its scores, RUN:scores-2.
-        values: by task.
-    """
+class Repeat(NamedTuple):
+    """One dialogue on each task; `scores` is the reference to its scores, `values` are by task."""
 
     scores: str
     sample: int

@@ -26,8 +26,7 @@ from sweet.view.pairs import CHANGES, Change, Pair, Row, left_of
 from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes, search
 from sweet.view.table import outcome, sort_rows
-from sweet.view.terminal import NARROW
-from sweet.view.text import printable_line
+from sweet.view.text import NARROW, printable_line
 from sweet.view.viewer import Viewer
 
 REPORT = 0.1
