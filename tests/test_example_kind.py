@@ -6,10 +6,8 @@ import asyncio
 import json
 import re
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import pytest
@@ -21,14 +19,13 @@ from sweet.cli.app import run
 from sweet.errors import InputError, UsageError
 from sweet.humans.asking import LLMHuman
 from sweet.humans.scripted import ScriptedResponder
-from sweet.rollouts.serve_sim import ServeConfig, run_serve
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox
-from sweet.stages.base import Silent
 from sweet.tasks.base import NO_ANSWER, Message, Task
 from sweet.tasks.scores import Verdict
 from tests.packages import EXAMPLE, register
 from tests.results.page_data import opened
+from tests.rollouts.complying import serving
 
 SCHEMA = "CREATE TABLE t (id, name, price); INSERT INTO t VALUES (1, 'a', 0.1), (2, NULL, 0.2), (3, 'a', 0.1);"
 
@@ -119,17 +116,10 @@ def test_the_scripted_human_can_answer_as_a_model() -> None:
 
 
 def test_the_scripted_human_is_served(sql: Any) -> None:
-    ready: Queue[str] = Queue()
-    stop = threading.Event()
-    config = ServeConfig(task="sql", split="test", port=0)
-    server = threading.Thread(target=run_serve, args=(config, Silent(), ready.put, stop.is_set))
-    server.start()
-    try:
-        play = ("--task", "sql", "--split", "test", "--agent", "scripted", "--temperature", "0")
-        sql("rollout", "runs/sql", *play, "--sim", "scripted-human", "--sim-url", ready.get(timeout=60))
-    finally:
-        stop.set()
-        server.join()
+    kind = SqlKind()
+    play = ("--task", "sql", "--split", "test", "--agent", "scripted", "--temperature", "0")
+    with serving(ScriptedResponder(kind, kind.load("shop", "test"))) as url:
+        sql("rollout", "runs/sql", *play, "--sim", "scripted-human", "--sim-url", url)
     assert sql("eval", "runs/sql")["metrics"]["success_rate"] == 1
 
 

@@ -20,7 +20,7 @@ from sweet.datasets.exporting import DataExportConfig
 from sweet.datasets.layout import task_order
 from sweet.datasets.metrics import EnvironmentExportMetrics
 from sweet.datasets.skeletons import copy_skeleton, new_folder
-from sweet.environments.settings import PERSONAS, PROMPTS, SETTINGS, TASKS, EnvironmentSettings
+from sweet.environments.settings import OF_ROLLOUT, PERSONAS, PROMPTS, SETTINGS, TASKS, EnvironmentSettings
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import DISTRIBUTION, VERSION
@@ -39,7 +39,6 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.tasks.trajectory import Trajectory
 
-_OF_ROLLOUT = ("max_turns", "protocol", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
 _OF_EVAL = ("scorer", "tolerance", "similarity")
 _PLAYED_BY = ("rollout", "train-online")
 """The stages whose configurations name the simulated human."""
@@ -116,7 +115,7 @@ def _settings(
         played = attempt.config if attempt.stage in _PLAYED_BY else {}
         known = {"max_turns": meta.max_turns, "protocol": meta.protocol, "human": meta.human}
         found |= {name: value for name, value in known.items() if value is not None}
-        found |= {name: played[name] for name in _OF_ROLLOUT if played.get(name) is not None}
+        found |= {name: played[name] for name in OF_ROLLOUT if played.get(name) is not None}
         found |= _scoring(run.manifest(), rollouts)
         prompts, personas = _prompts(kind, played, meta), _file(played, "persona_file")
     if config.sim is not None:

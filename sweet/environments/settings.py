@@ -26,6 +26,8 @@ from sweet.tasks.markers import MAX_TURNS
 
 SETTINGS, TASKS, PROMPTS, PERSONAS = "environment.json", "tasks.jsonl", "prompts", "personas.toml"
 """The files of an environment's folder."""
+OF_ROLLOUT = ("max_turns", "protocol", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
+"""The settings that are those of a rollout."""
 
 _LARGEST = 1 << 20
 """Bytes of the settings at most."""
@@ -94,15 +96,7 @@ class EnvironmentSettings(BaseModel):
             task=self.kind,
             tasks=str(folder / TASKS),
             agent="external",
-            sim=self.sim,
-            sim_url=self.sim_url,
-            human=self.human,
-            human_tries=self.human_tries,
-            persona=self.persona,
             persona_file=personas if personas.is_file() else None,
             prompts=prompts if prompts.is_dir() else None,
-            max_turns=self.max_turns,
-            protocol=self.protocol,
-            window=self.window,
-            pictures=self.pictures,
+            **{name: getattr(self, name) for name in OF_ROLLOUT},
         )

@@ -1,6 +1,6 @@
 """The interface of judges, which score the replies at a turn.
 
-A judge is a critic (`sweet.judges.critic`, on the nodes of a cluster `sweet.judges.on_ray`), a language model
+A judge is a critic (`sweet.judges.critic`), a language model
 (`sweet.judges.llm`), a control (`sweet.judges.control`) or a Python function (`sweet.judges.function`). It receives
 turns with the replies sampled there, and with the reply that was really given if there was one.
 """

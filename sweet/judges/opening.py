@@ -10,11 +10,17 @@ from functools import partial
 
 from sweet.judges.base import Judge
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
-from sweet.judges.critic import CriticJudge, load_trained_judge, untrained_loader
+from sweet.judges.critic import (
+    CriticJudge,
+    LoadCritic,
+    RayJudge,
+    load_trained_judge,
+    open_ray_judge,
+    untrained_loader,
+)
 from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
-from sweet.judges.on_ray import LoadCritic, RayJudge, open_ray_judge
 from sweet.judges.options import ReplyJudgeConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,9 +24,6 @@ from sweet.tasks.registry import task_kind
 
 if TYPE_CHECKING:
     from sweet.llm.base import ChatClient
-
-_POLL_SECONDS = 0.1
-"""Interval at which `should_stop` is called."""
 
 
 class ServeConfig(DeviceConfig, TasksConfig):
@@ -52,9 +49,8 @@ def run_serve(
     config: ServeConfig,
     reporter: Reporter,
     ready: Callable[[str], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or `should_stop`.
+    """Serve until SIGINT or SIGTERM.
 
     Args:
         ready: called with the address as soon as the server answers.
@@ -65,10 +61,10 @@ def run_serve(
     """
     _check(config)
     if config.engine == "vllm":
-        asyncio.run(_serve_vllm(config, reporter, ready, should_stop))
+        asyncio.run(_serve_vllm(config, reporter, ready))
         return
     client = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    asyncio.run(_serve_client(config, client, ready, should_stop))
+    asyncio.run(_serve_client(config, client, ready))
 
 
 def _check(config: ServeConfig) -> None:
@@ -117,16 +113,14 @@ def _embedded(config: ServeConfig) -> ChatClient:
     return EmbeddedClient.load(config.model, device=config.device)
 
 
-async def _serve_client(
-    config: ServeConfig, client: ChatClient, ready: Callable[[str], None], should_stop: Callable[[], bool]
-) -> None:
+async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable[[str], None]) -> None:
     from sweet.llm.server import listening, make_app
 
     try:
         with _stop_signal() as stop:
             async with listening(make_app(client), config.host, config.port) as (url, served):
                 ready(url)
-                await _first(served, _stopped(stop, should_stop))
+                await _first(served, stop.wait())
                 if served.done():
                     await served
                     raise SweetError("The server stopped.", where=url)
@@ -134,9 +128,7 @@ async def _serve_client(
         await client.aclose()
 
 
-async def _serve_vllm(
-    config: ServeConfig, reporter: Reporter, ready: Callable[[str], None], should_stop: Callable[[], bool]
-) -> None:
+async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[str], None]) -> None:
     from sweet.humans.base import PICTURES
     from sweet.llm.adapter import find_adapter
     from sweet.llm.pretrained import model_path
@@ -157,7 +149,7 @@ async def _serve_vllm(
         server = await VllmServer.start(settings, config.log or _new_log())
         try:
             reporter.say(f"vllm is starting; its output goes to {server.log}.")
-            stopped = asyncio.ensure_future(_stopped(stop, should_stop))
+            stopped = asyncio.ensure_future(stop.wait())
             healthy = asyncio.ensure_future(server.wait_until_ready())
             await _first(healthy, stopped)
             if healthy.done():
@@ -180,13 +172,6 @@ def _new_log() -> Path:
 async def _first(*works: Awaitable[object]) -> None:
     """Return when one of the awaitables is done. None is cancelled, and exceptions stay in their tasks."""
     await asyncio.wait([asyncio.ensure_future(work) for work in works], return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _stopped(stop: asyncio.Event, should_stop: Callable[[], bool]) -> None:
-    """Return when the event is set or `should_stop` returns True."""
-    while not (stop.is_set() or should_stop()):
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _POLL_SECONDS)
 
 
 @contextmanager

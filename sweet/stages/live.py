@@ -26,9 +26,6 @@ from sweet.stages.base import Progress, Reporter
 POLL_SECONDS = 0.5
 PAUSE: tuple[Action, ...] = ("pause", "resume")
 
-PAUSED = "paused_seconds"
-"""Key of an attempt's environment: the seconds that it was paused, if it was."""
-
 Act = Callable[[Request], str]
 """Does what a request asks, and returns what has been done, in one sentence; raises UsageError to refuse it."""
 
@@ -53,8 +50,6 @@ class LiveReporter:
         self._going = asyncio.Event()
         self._going.set()
         self.paused = False
-        self._paused_at: float | None = None
-        self._paused_before = 0.0
 
     def say(self, text: str) -> None:
         self._reporter.say(text)
@@ -98,7 +93,6 @@ class LiveReporter:
                 except UsageError as error:
                     answer = Answer(number=request.number, text=error.what, refused=True)
                 self._file.answer(answer, paused=self.paused)
-            self._measure_pause()
 
     def wait_while_paused(self) -> None:
         """Poll, and return when the stage is not paused. Blocks the calling thread."""
@@ -110,16 +104,6 @@ class LiveReporter:
     async def unpaused(self) -> None:
         """Wait until the stage is not paused; another task polls."""
         await self._going.wait()
-
-    def _measure_pause(self) -> None:
-        now = time.monotonic()
-        if self._paused_at is not None:
-            total = self._paused_before + now - self._paused_at
-            self._attempt.environment[PAUSED] = round(total, 3)
-            if not self.paused:
-                self._paused_at, self._paused_before = None, total
-        elif self.paused:
-            self._paused_at = now
 
     def _do(self, request: Request, act: Act | None) -> str:
         if request.action not in self._accepts:

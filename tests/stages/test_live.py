@@ -28,7 +28,7 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import _scored, run_eval
 from sweet.stages.base import Progress, Silent, StageConfig
-from sweet.stages.live import PAUSE, PAUSED, LiveReporter
+from sweet.stages.live import PAUSE, LiveReporter
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainCriticConfig
@@ -175,13 +175,10 @@ def test_a_training_pauses_between_two_steps(tmp_path: Path) -> None:
     assert other.found == [1, 1]
     assert result.metrics.steps == len(rows.read_text().splitlines()) == 3
     (recorded,) = (one for one in run.manifest().attempts if one.stage == "train-critic")
-    paused = recorded.environment[PAUSED]
-    assert isinstance(paused, float)
-    assert paused >= 0.2
     assert recorded.finished is not None
     lasted = (recorded.finished - recorded.started).total_seconds()
     assert result.metrics.seconds is not None
-    assert result.metrics.seconds <= lasted - paused, "the pause is no time of the training"
+    assert result.metrics.seconds <= lasted - 0.2, "the pause is no time of the training"
 
 
 @pytest.mark.usefixtures("polled")
@@ -233,26 +230,3 @@ def test_what_a_stage_does_not_accept_is_refused(tmp_path: Path) -> None:
         assert progress is not None
         assert [answer.refused for answer in progress.answers] == [True]
         assert not progress.paused
-
-
-@pytest.mark.usefixtures("polled")
-def test_the_time_of_a_pause_is_no_time_of_work(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "run")
-    with run.attempt("rollout", StageConfig()) as attempt:
-        live = LiveReporter(Silent(), attempt, PAUSE)
-        draft = attempt.start_artifact("rollouts")
-        draft.path.write_text("{}\n")
-        for _ in range(2):
-            send(run, attempt.id, "pause")
-            other = Thread(run, attempt.id, lambda: None)
-            other.start()
-            while not live.paused:  # the stage looks at requests only now and then
-                live.poll()
-                time.sleep(0.01)
-            live.wait_while_paused()
-            other.join()
-        attempt.finish_artifact(draft, rows=1)
-    (recorded,) = run.manifest().attempts
-    paused = recorded.environment[PAUSED]
-    assert isinstance(paused, float)
-    assert paused >= 0.4

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import NamedTuple
 
 from sweet.errors import UsageError
 from sweet.hints import option
@@ -34,40 +33,29 @@ UNKNOWN = "def solution(*arguments)"
 """The signature where the request names none."""
 
 
-class Exchange(NamedTuple):
-    """A message of the attacker and the human's reply to it."""
-
-    message: str
-    reply: str
-
-
 @dataclass(frozen=True)
 class Conversation:
     """A dialogue before a turn of the attacker.
 
     Attributes:
+        replies: of the human, after the request.
         left: turns of the agent that are left, with this one; the last one must deliver.
     """
 
     request: str
-    exchanges: tuple[Exchange, ...]
+    replies: tuple[str, ...]
     left: int
 
     @classmethod
     def of(cls, messages: Sequence[Message], max_turns: int) -> Conversation:
         """Read it from the agent's messages: a system prompt if there is one, the request, then replies by turns."""
         talk = [message for message in messages if message.role != "system"]
-        pairs = zip(talk[1::2], talk[2::2], strict=False)
-        exchanges = tuple(Exchange(message.content, reply.content) for message, reply in pairs)
-        return cls(talk[0].content, exchanges, max_turns - len(exchanges))
+        replies = tuple(message.content for message in talk[2::2])
+        return cls(talk[0].content, replies, max_turns - len(replies))
 
     def before(self, number: int) -> Conversation:
-        """Return the conversation before the exchange at an index."""
-        return Conversation(self.request, self.exchanges[:number], self.left + len(self.exchanges) - number)
-
-    @property
-    def replies(self) -> list[str]:
-        return [exchange.reply for exchange in self.exchanges]
+        """Return the conversation before the reply at an index."""
+        return Conversation(self.request, self.replies[:number], self.left + len(self.replies) - number)
 
     @cached_property
     def signature(self) -> str:
@@ -133,7 +121,7 @@ class Attack:
     def ask(self, conversation: Conversation) -> str | None:
         """Return the next message to the human; None if nothing more is to be asked."""
         program, refused, grew, before = "", 0, False, False
-        for number in range(len(conversation.exchanges)):
+        for number in range(len(conversation.replies)):
             now = self.gather(conversation.before(number + 1))
             before, grew = grew, len(now) > len(program)
             refused += not grew
@@ -156,7 +144,7 @@ class Attack:
         """Return a text with its placeholders filled from what the human has said."""
         lines = [line for line in self.gather(conversation).split("\n") if line.strip()]
         number = max(len(lines), 1)  # the first line is the signature
-        reply = conversation.replies[-1] if conversation.exchanges else ""
+        reply = conversation.replies[-1] if conversation.replies else ""
         block = decoding.fenced(reply)
         said = reply if block is None else block
         worded = [line for line in said.split("\n") if any(map(str.isalnum, line))]

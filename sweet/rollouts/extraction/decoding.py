@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -106,10 +107,7 @@ def stitched(before: str, after: str) -> str:
 
 def verbatim(replies: Sequence[str]) -> str:
     """Code as such, in one piece or in several."""
-    program = ""
-    for reply in replies:
-        program = stitched(program, code_in(reply))
-    return program
+    return functools.reduce(stitched, map(code_in, replies), "")
 
 
 def _joined(pieces: Iterable[str]) -> str:
@@ -157,19 +155,14 @@ def from_tree(replies: Sequence[str]) -> str:
 
 def _lines(replies: Sequence[str]) -> list[str]:
     """The lines of the replies, those of the fences in a reply that has some."""
-    text = ""
-    for reply in replies:
-        block = fenced(reply)
-        text = stitched(text, reply if block is None else block)
+    blocks = ((reply, fenced(reply)) for reply in replies)
+    text = functools.reduce(stitched, (reply if block is None else block for reply, block in blocks), "")
     return [line for line in text.split("\n") if line.strip()]
 
 
 def from_javascript(replies: Sequence[str]) -> str:
     """JavaScript in fences, in one piece or in several."""
-    source = ""
-    for reply in replies:
-        source = stitched(source, fenced(reply) or "")
-    return javascript_in(source)
+    return javascript_in(functools.reduce(stitched, (fenced(reply) or "" for reply in replies), ""))
 
 
 def from_steps(replies: Sequence[str]) -> str:

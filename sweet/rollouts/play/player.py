@@ -70,7 +70,7 @@ class Player:
                 self.saved.skip(assignment.id)
             elif playing.ended is not None:
                 finished(playing.ended)
-                self.saved.end()
+                self.saved.begin(None)
             elif action.text is not None:
                 self.saved.save_draft(cleaned(action.text))
             if action.name == "leave":

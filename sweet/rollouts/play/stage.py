@@ -56,7 +56,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         requested = list(assignments_of(dialogues.tasks, dialogues.config, dialogues.humans))
         if is_human:
             requested = [replace(assignment, human=config.name) for assignment in requested]
-        left_out = frozenset() if config.skipped else saved.skipped
+        left_out = frozenset() if config.skipped else frozenset(saved.skipped)
         missing = [one for one in requested if one.id not in finished.ids and one.id not in left_out]
         missing.sort(key=lambda one: one.id != saved.dialogue)  # the one under way first
 
@@ -72,13 +72,13 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
                 shown.on_screen = False
         else:
             frame.say(f"All {count(len(requested), 'dialogue')} are finished or skipped.")
-        skipped = saved.skipped - finished.ids
+        skipped = {*saved.skipped} - finished.ids
         metrics = PlayMetrics(
             episodes=len(finished.ids),
             played=len(finished.ids) - before,
             skipped=len(skipped),
             missing=sum(one.id not in finished.ids and one.id not in skipped for one in requested),
-            under_way=saved.dialogue if saved.has_steps else None,
+            under_way=saved.dialogue if saved.steps else None,
             turns=finished.sums["turns"],
             outcomes=dict(sorted(finished.outcomes.items())),
             seconds=frame.seconds,
