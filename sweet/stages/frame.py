@@ -46,9 +46,10 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
+from sweet.runs.tokens import tokens_of_run
 from sweet.stages.base import PlannedConfig, Progress, Reporter, StageResult
 from sweet.stages.live import LiveReporter
-from sweet.stages.prices import PricedConfig, RunBudget, given_prices
+from sweet.stages.prices import Budget, PricedConfig, given_prices
 from sweet.stages.record import Meta, Record, RecordedRecord
 
 R = TypeVar("R", bound=RecordedRecord)
@@ -149,7 +150,10 @@ class Frame:
             attempted = self.run.attempt(self.stage, config, self._inputs, self._environment, verify=verify, warn=warn)
             self.attempt = stack.enter_context(attempted)
             self.live = LiveReporter(self._reporter, self.attempt, self._controls)
-            self.budget = None if prices is None else RunBudget(self.run, self.attempt, prices, config.max_cost)
+            self.budget: Budget | None = None
+            if prices is not None:
+                before = tokens_of_run(self.run.path, self.run.manifest())
+                self.budget = Budget(prices, self.attempt.tokens, config.max_cost, before)
             if serving is not None:
                 serving.logs = str(self.attempt.log_path.with_suffix(".vllm-"))
                 serving.record = self.attempt.environment
@@ -194,7 +198,10 @@ class Frame:
 
     def cost_of(self, draft: Draft) -> float | None:
         """Return what an artifact has cost, earlier attempts included; None without prices."""
-        return None if self.budget is None else self.budget.cost_of(draft.id)
+        if self.budget is None:
+            return None
+        self.attempt.tokens.write()
+        return self.budget.prices.cost(tokens_of_run(self.run.path, self.run.manifest(), artifact=draft.id))
 
     # Artifacts
 

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.regular import read_regular
-from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.runs.tokens import TokenMeter, Tokens, TokensByRole, tokens_of_run, total
@@ -166,17 +165,17 @@ class Budget:
     Args:
         meter: counts the tokens.
         most: at which nothing more is begun; None is no limit.
-        before: tokens that the meter does not have.
+        before: tokens that the meter does not have, such as those of a run's other attempts.
     """
 
     def __init__(
         self, prices: Prices, meter: TokenMeter, most: float | None = None, before: TokensByRole | None = None
     ) -> None:
-        self._prices, self._meter, self.most, self._before = prices, meter, most, before or {}
+        self.prices, self._meter, self.most, self._before = prices, meter, most, before or {}
 
     def spent(self) -> float:
         """Return what it has cost so far."""
-        return self._prices.cost(total((self._before, self._meter.counts)))
+        return self.prices.cost(total((self._before, self._meter.counts)))
 
     def is_spent(self) -> bool:
         """Return whether nothing more is to be begun."""
@@ -193,24 +192,3 @@ class Budget:
             done: what is done and what is missing.
         """
         return Interrupted(f"Stopped. {self.reached()} {done}", needs="--max-cost MORE")
-
-
-class RunBudget(Budget):
-    """What a run has cost in all its attempts, and may cost.
-
-    Args:
-        attempt: that is under way; what other attempts at the same time spend is not seen.
-        most: see `Budget`.
-
-    Raises:
-        InputError: the recorded tokens of an attempt are invalid.
-    """
-
-    def __init__(self, run: Run, attempt: ActiveAttempt, prices: Prices, most: float | None = None) -> None:
-        super().__init__(prices, attempt.tokens, most, tokens_of_run(run.path, run.manifest()))
-        self._run = run
-
-    def cost_of(self, artifact: str) -> float:
-        """Return what an artifact that this attempt writes has cost, the attempts before this one included."""
-        self._meter.write()
-        return self._prices.cost(tokens_of_run(self._run.path, self._run.manifest(), artifact=artifact))
