@@ -1,9 +1,9 @@
 """A chat client for models behind OpenAI-compatible servers.
 
-There is one HTTP channel per address (`sweet.llm.http`), all on one event loop, which bounds the requests at once. Each
-request goes to the address with the fewest requests in flight. Transient failures (no connection, 429, 5xx, a time-out)
-are retried for `retry_timeout` seconds with jittered exponential back-off, at another address if there is one.
-Permanent failures raise at once. A request takes at most `request_timeout` seconds, and its
+There is one HTTP channel per address (`sweet.llm.http`), all on one event loop. Each request goes to the address with
+the fewest requests in flight; `sweet.llm.concurrency` limits how many there are in total. Transient failures (no
+connection, 429, 5xx, a time-out) are retried for `retry_timeout` seconds with jittered exponential back-off, at another
+address if there is one. Permanent failures raise at once. A request takes at most `request_timeout` seconds, and its
 response has at most the bytes that the requested tokens can need (`most_bytes`). An address that failed several times
 in a row is avoided for a cool-down period that grows.
 
@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from sweet.errors import UsageError
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling, message_content
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.http import (
     CONNECT_TIMEOUT,
     REQUEST_TIMEOUT,
@@ -128,7 +129,7 @@ class RequestSettings(TypedDict, total=False):
     """How servers are asked.
 
     Attributes:
-        concurrency: maximum number of concurrent requests to each server; by default 128.
+        concurrency: maximum number of concurrent requests; by default 128.
         retry_timeout: seconds for which a failed request is retried, and for connecting; by default 20.
         request_timeout: seconds for one request and its response; by default 600.
     """
@@ -160,6 +161,7 @@ class RemoteClient:
         ]
         self._has_answered = False
         self._redacted = reply_redactor()
+        self.limiter = AdaptiveLimiter(concurrency)
         self.retry_timeout = settings.get("retry_timeout", 20.0)
         self.role = role
         self.model = ""
@@ -205,18 +207,21 @@ class RemoteClient:
         body |= _thinking(sampling)
         budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():
-            target = self._choose_target()
+            await self.limiter.acquire()
+            target, dropped = self._choose_target(), None
             target.in_flight += 1
             try:
                 completion = await self._post(target, body, sampling)
+                dropped = False
             except HttpError as failure:
-                error = failure
-            else:
-                self.on_completion(completion)
-                return replace(completion, retries=retries)
+                error, dropped = failure, True if failure.retryable else None
             finally:
                 target.in_flight -= 1
-            if error.retryable:
+                self.limiter.release(dropped=dropped)
+            if dropped is False:
+                self.on_completion(completion)
+                return replace(completion, retries=retries)
+            if dropped:
                 target.fail()
                 await self._back_off(budget, target, error)
                 continue

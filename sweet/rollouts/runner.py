@@ -1,8 +1,9 @@
 """Plays many dialogues at once.
 
 Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. `sweet control`
-(sweet.stages.live), which is looked at twice a second, changes the limit meanwhile. The first Ctrl-C starts no more
-dialogues and lets the running ones end; the second cancels them. In a pause no turn begins.
+(sweet.stages.live), which is looked at twice a second, changes the limit meanwhile. It also bounds the requests at once
+of both clients, which find their own limit below it (sweet.llm.concurrency). The first Ctrl-C starts no more dialogues
+and lets the running ones end; the second cancels them. In a pause no turn begins.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sweet.gathering import Gathering, first_cause
 from sweet.humans.base import Human, deadline
 from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
@@ -171,6 +173,7 @@ class DialogueRunner:
         total: int,
         agent: ChatClient,
         human: Human | Mapping[str | None, Human],
+        limiters: Sequence[AdaptiveLimiter] = (),
         judge: Judge | None = None,
     ) -> None:
         """Play all assignments.
@@ -178,13 +181,14 @@ class DialogueRunner:
         Args:
             total: number of the assignments.
             human: of all dialogues, or one by each name that the assignments have.
+            limiters: of the clients that are asked; `limit` bounds them too.
             judge: chooses the agent's replies; required if `rules.best_of` is more than 1.
 
         Raises:
             Interrupted: the user stopped it; the dialogues that had ended are written.
             ServerError: a server could not be reached.
         """
-        self.agent, self.human = agent, human
+        self.agent, self.human, self.limiters = agent, human, limiters
         self.judge = (
             None if judge is None else Gathering(judge.judge, batch_size=judge.batch_size, max_calls=judge.max_calls)
         )
@@ -283,6 +287,8 @@ class DialogueRunner:
 
     def _set_limit(self, value: int) -> None:
         self.limit = value
+        for limiter in self.limiters:
+            limiter.max_limit = self.limit
         self._slot_free.set()
 
     def _note(self) -> None:

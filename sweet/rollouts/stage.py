@@ -88,7 +88,8 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         )
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
-        await runner.play(missing, len(missing), agent, humans, choosing)
+        limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]
+        await runner.play(missing, len(missing), agent, humans, limiters, choosing)
 
 
 def _say_choice(run: Run, judge: ChosenJudge, candidates: int, reporter: Reporter) -> None:

@@ -135,6 +135,7 @@ class Frame:
         self._config: Any = config
         self._models, self._computed, self._controls = models, computed, controls
         self._environment = dict(environment or {})
+        self.clients: list[ChatClient] = []
 
     @cached_property
     def serving(self) -> LocalServing:
@@ -194,6 +195,7 @@ class Frame:
         """
         async with client_of(self._config, model.role, model.name, model.urls, self.serving) as client:
             self.attempt.environment[f"{model.role}_model"] = client.model
+            self.clients.append(client)
             yield client
 
     def cost_of(self, draft: Draft) -> float | None:

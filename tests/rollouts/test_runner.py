@@ -141,6 +141,22 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
     assert sorted(ids(run)) == sorted({f"mock-{n:06d}-s0-r0" for n in range(COUNT)})
 
 
+def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
+    tmp_path: Path, tasks: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RemoteClient] = []
+    opening = RemoteClient.open
+
+    async def recorded(*args: Any, **settings: Any) -> RemoteClient:
+        opened.append(await opening(*args, **settings))
+        return opened[-1]
+
+    monkeypatch.setattr(RemoteClient, "open", recorded)
+    run = Run.create(tmp_path / "run", "code")
+    run_rollout(run, config(tasks, server, num_tasks=4, concurrency=3), Silent())
+    assert [client.limiter.max_limit for client in opened] == [3, 3]
+
+
 def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:
     run = Run.create(tmp_path / "run", "code")
     with pytest.raises(ServerError):
