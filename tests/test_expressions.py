@@ -38,7 +38,7 @@ from sweet.view.code import fragments, prose
 
 SIZE = 15_000
 """Characters of an attack."""
-NOTICED = 0.03
+NOTICED = 0.01
 """CPU seconds up to which the growth of the time is not examined."""
 MOST_GROWTH = 9
 """Times as long that a text of `SIZE` characters may take as one of a quarter of it: 4 is linear, 16 quadratic."""
