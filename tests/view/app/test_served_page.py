@@ -95,7 +95,7 @@ def test_the_table_is_drawn_keys_work_and_faint_text_can_be_read(firefox: RealPa
         assert picture(firefox) != drawn
 
         lines = dialogue.splitlines()
-        faint = next(number for number, line in enumerate(lines) if "expected  got" in line)
+        faint = next(number for number, line in enumerate(lines) if ", expected " in line)
         left, top, _, height = firefox.value(AREA)
         row = height / len(lines)
         box = (left + 60, top + faint * row, left + 300, top + (faint + 1) * row)
