@@ -132,11 +132,11 @@ def measured(
     ("sizes", "recompute", "mixed"),
     [
         ((128, 4, 256, 512, 400, 0), False, False),
-        ((128, 4, 256, 512, 400, 0), True, True),
+        ((128, 4, 256, 512, 400, 0), True, False),
         ((128, 2, 512, 2048, 400, 128), False, True),
         ((128, 2, 512, 2048, 400, 128), True, False),
         ((64, 8, 128, 500, 600, 300), False, False),
-        ((64, 8, 128, 500, 600, 300), True, True),
+        ((64, 8, 128, 500, 300, 150), True, True),
     ],
 )
 def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recompute: bool, mixed: bool) -> None:
@@ -148,11 +148,10 @@ def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recomput
     )
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_the_estimate_of_segments_is_near_the_measured_peak(mixed: bool) -> None:
-    sizes = 128, 4, 256, 512, 1500, 300
-    found = measured(*sizes, mixed=mixed, recompute=False, segments=True)
-    whole = measured(*sizes, mixed=mixed, recompute=False)
+def test_the_estimate_of_segments_is_near_the_measured_peak() -> None:
+    sizes = 64, 4, 128, 512, 1500, 300
+    found = measured(*sizes, recompute=False, segments=True)
+    whole = measured(*sizes, recompute=False)
     assert found.peak / TOLERANCE < found.states + found.rest < RECOMPUTE_TOLERANCE * found.peak
     assert found.peak < 0.7 * whole.peak
 
@@ -190,7 +189,7 @@ def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:
 
 def test_recomputed_layers_store_no_copies_of_weights() -> None:
     """Autocast would keep those of all layers until the end of the forward pass, on every device."""
-    kept, dropped = (measured(256, 12, 1024, 512, 60, 20, mixed=True, recompute=again) for again in (False, True))
+    kept, dropped = (measured(256, 6, 1024, 512, 30, 10, mixed=True, recompute=again) for again in (False, True))
     assert kept.peak - kept.states > 2 * kept.parameters
     assert dropped.peak - dropped.states < dropped.parameters
 
