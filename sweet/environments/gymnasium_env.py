@@ -24,8 +24,8 @@ from gymnasium import spaces
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, kind_of, open_world, read_tasks
-from sweet.errors import SweetError, UsageError
+from sweet.environments.world import World, kind_of, open_world, read_tasks, reward_of
+from sweet.errors import UsageError
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
 
@@ -136,9 +136,7 @@ class SweetEnv(gymnasium.Env[str, str]):
         trajectory = episode.trajectory
         assert trajectory is not None
         score = self._wait(self._world.score(trajectory))
-        if score.reward is None:
-            what = f"Task {score.task_id} is invalid: {score.detail.get('why', '')}."
-            raise SweetError(what, fix="sweet data check")
+        reward = reward_of(score)
         last = trajectory.dialogue_history[-1]
         self._messages = trajectory.messages(self._messages[0].content)
         found = {
@@ -149,7 +147,7 @@ class SweetEnv(gymnasium.Env[str, str]):
         }
         fault = trajectory.ended_by_fault
         said = last.content if last.role == "user" else ""
-        return said, score.reward, not fault, fault, {**self._info(), **found}
+        return said, reward, not fault, fault, {**self._info(), **found}
 
     def render(self) -> str | None:
         """Return the dialogue so far as text (`render_mode="ansi"`)."""

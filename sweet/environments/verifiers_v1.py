@@ -25,7 +25,7 @@ from pydantic import Field
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, kind_of, open_world, read_tasks
+from sweet.environments.world import World, kind_of, open_world, read_tasks, reward_of
 from sweet.errors import SweetError
 from sweet.tasks.base import Task, chat_rows
 from sweet.tasks.kind import opening
@@ -135,10 +135,7 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
             score = await world.score(trajectory)
         finally:
             await episode.aclose()
-        if score.reward is None:
-            why = score.detail.get("why", "")
-            raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check")
-        reward = score.reward
+        reward = reward_of(score)
         trace.record_reward("reward", reward)
         passed = {"passed": float(score.passed), "total": float(score.total)} if score.total else {}
         solved = world.kind.rewards.worth(reward) if world.kind.rewards.solved is not None else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
+from sweet.errors import SweetError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
@@ -79,6 +80,14 @@ class World:
     async def score(self, trajectory: Trajectory) -> Score:
         """Return the score of a dialogue that has ended, as `sweet eval` computes it."""
         return await self._scorer.submit(trajectory)
+
+
+def reward_of(score: Score) -> float:
+    """Return the reward of a score. Raises SweetError if the task is invalid, so that there is none."""
+    if score.reward is None:
+        why = score.detail.get("why", "")
+        raise SweetError(f"Task {score.task_id} is invalid: {why}.", fix="sweet data check")
+    return score.reward
 
 
 @asynccontextmanager
