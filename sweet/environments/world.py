@@ -10,7 +10,7 @@ from typing import Any
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import PROMPTS, TASKS, EnvironmentSettings
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import client_of
@@ -24,7 +24,7 @@ from sweet.stages.frame import AskedModel, plan_serving
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import Task
 from sweet.tasks.files import load_task_file
-from sweet.tasks.kind import TaskKind, check_scorer_option
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
@@ -102,8 +102,9 @@ async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Ta
     """
     reporter = Silent()
     kind, config = kind_of(settings, folder), settings.rollout(folder)
-    if settings.scorer != "strict":
-        check_scorer_option(kind, "scorer")
+    if settings.scorer != "strict" and "scorer" not in kind.scorer_options:
+        what = f"Tasks of the kind {kind.name} have one scorer."
+        raise UsageError(what, where="scorer", fix="leave scorer out of environment.json")
     check_human(kind, tasks, config)
     planned = plan_humans(kind, config)
     rendering = rendering_of(kind, config, reporter)
