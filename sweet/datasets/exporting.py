@@ -180,10 +180,10 @@ class Export:
         if self._incomplete:
             first = [found[0].task_id for found in self._incomplete[:NAMED]]
             names = ", ".join(first) + (", …" if len(self._incomplete) > NAMED else "")
-            done = f"after the blocks: {count(rest, 'row')}, where the published evaluation refuses them"
-            done = (
-                f"{done} (--incomplete drop)" if self._config.incomplete == "keep" else f"dropped: {count(rest, 'row')}"
-            )
+            done = f"dropped: {count(rest, 'row')}"
+            if self._config.incomplete == "keep":
+                refused = "where the published evaluation refuses them (--incomplete drop)"
+                done = f"after the blocks: {count(rest, 'row')}, {refused}"
             tasks = count(len(self._incomplete), "task")
             self._reporter.warn(f"With fewer than {count(self._samples, 'dialogue')}: {tasks} ({names}); {done}.")
 
