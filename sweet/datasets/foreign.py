@@ -33,6 +33,9 @@ LARGEST_LOG = 1 << 31
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """The values of inspect_ai's grades: correct, incorrect, partially correct, no answer."""
 
+_SYSTEM = ("system", "developer")
+"""The roles of messages that are no turns."""
+
 Row = tuple[int, dict[str, Any]]
 
 
@@ -126,11 +129,11 @@ class _Place:
         raw = iter(replies)
         for message in messages:
             role = message.get("role") if isinstance(message, dict) else None
-            if role not in ("system", "developer", "user", "assistant") or message.get("tool_calls"):
+            if role not in (*_SYSTEM, "user", "assistant") or message.get("tool_calls"):
                 what = "calls tools" if role in ("tool", "assistant") else f"has a message of the role {role!r:.40}"
                 raise self.wrong(f"A dialogue is text of two sides, and this one {what}.", "leave it out")
             text = self._text(message.get("content"))
-            if role in ("system", "developer"):
+            if role in _SYSTEM:
                 system = text if system is None else f"{system}\n\n{text}"
             elif role == "user":
                 turns.append({"role": "user", "content": text})
@@ -230,11 +233,12 @@ def _rollout(place: _Place, row: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(prompt, list) or not isinstance(completion, list):
         what = "The line is no result of verifiers: it has neither traces nor prompt and completion."
         raise place.wrong(what, "traces.jsonl or results.jsonl")
-    if not prompt and not completion:
+    messages = [*prompt, *completion]
+    if all(isinstance(message, dict) and message.get("role") in _SYSTEM for message in messages):
         raise place.wrong("The rollout has no message.")
     named = {"id": row.get("example_id", row.get("id")), "answer": row.get("answer")}
     reward = row.get("reward")
-    found = place.dialogue([*prompt, *completion], None, _dict(row, "info"), named)
+    found = place.dialogue(messages, None, _dict(row, "info"), named)
     return found | {"reward": reward if _is_number(reward) else None}
 
 

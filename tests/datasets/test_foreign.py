@@ -99,6 +99,9 @@ def test_results_of_verifiers_in_flat_rows(tmp_path: Path) -> None:
     (first, second), scores = imported(file, tmp_path / "run")
     assert (first.task_id, first.sample, second.sample, first.agent_system) == ("7", 0, 1, "Be brief.")
     assert [score.reward for score in scores] == [0.5, 0.5]
+    file.write_text(json.dumps(row | {"prompt": SAID[:1], "completion": []}) + "\n")
+    with pytest.raises(InputError, match="has no message"):
+        list(read_verifiers(file))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
