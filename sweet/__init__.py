@@ -13,48 +13,20 @@ from sweet import installation
 TYPE_CHECKING = False  # type checkers assume True; importing typing would cost more than all else here
 
 if TYPE_CHECKING:
-    from sweet.api import (
-        compare as compare,
-    )
-    from sweet.api import (
-        evaluate as evaluate,
-    )
-    from sweet.api import (
-        import_trajectories as import_trajectories,
-    )
-    from sweet.api import (
-        label as label,
-    )
-    from sweet.api import (
-        load_tasks as load_tasks,
-    )
-    from sweet.api import (
-        pair as pair,
-    )
-    from sweet.api import (
-        play as play,
-    )
-    from sweet.api import (
-        rank as rank,
-    )
-    from sweet.api import (
-        read_trajectories as read_trajectories,
-    )
-    from sweet.api import (
-        rollout as rollout,
-    )
-    from sweet.api import (
-        train as train,
-    )
-    from sweet.api import (
-        train_actor as train_actor,
-    )
-    from sweet.api import (
-        train_critic as train_critic,
-    )
-    from sweet.api import (
-        train_online as train_online,
-    )
+    from sweet.api import compare as compare
+    from sweet.api import evaluate as evaluate
+    from sweet.api import import_trajectories as import_trajectories
+    from sweet.api import label as label
+    from sweet.api import load_tasks as load_tasks
+    from sweet.api import pair as pair
+    from sweet.api import play as play
+    from sweet.api import rank as rank
+    from sweet.api import read_trajectories as read_trajectories
+    from sweet.api import rollout as rollout
+    from sweet.api import train as train
+    from sweet.api import train_actor as train_actor
+    from sweet.api import train_critic as train_critic
+    from sweet.api import train_online as train_online
     from sweet.errors import SweetError as SweetError
     from sweet.online.config import TrainOnlineConfig as TrainOnlineConfig
     from sweet.pipeline.config import LoopConfig as LoopConfig
