@@ -248,12 +248,12 @@ class _Suggestions:
         if theirs is None:
             return [self._eval(same[-1])]
         if ScoresMeta.of(theirs).scorer != ScoresMeta.of(ours).scorer:
-            return [self._reading("eval", played[-1], self._maker(theirs))]
+            return [self._eval(played[-1], self._maker(theirs))]
         return [_line("compare", *(f"{self.run}:{scores.id}" for scores in (theirs, ours))), *shown]
 
-    def _eval(self, rollouts: Artifact) -> str:
-        chooses = dict.fromkeys(("reference_context", "turn_tokens", "judge_model", "judge_prompt"))
-        return self._reading("eval", rollouts, judge_url=[], **chooses)  # what --best-of-by needs
+    def _eval(self, rollouts: Artifact, like: Attempt | None = None) -> str:
+        """Return the evaluation of dialogues without the options of --best-of-by, which is not repeated."""
+        return self._reading("eval", rollouts, like, reference_context=None, turn_tokens=None)
 
     def _reading(self, stage: str, source: Artifact, like: Attempt | None = None, **changes: Any) -> str:
         """Return the call of a stage on an input, which is named if the stage might read another by default."""

@@ -228,6 +228,19 @@ def test_scores_by_another_scorer_are_made_again_before_they_are_compared(run: R
     assert steps(run) == ["sweet eval"]
 
 
+def test_scores_are_made_again_without_the_options_of_best_of_by(run: Run) -> None:
+    before = make(run, "rollout", "rollouts", meta=TEST)
+    config = EvalConfig(scorer="both", best_of_by="critic", reference_context="dialogue", turn_tokens="reply")
+    with run.attempt("eval", config, inputs=[before]) as attempt:
+        draft = attempt.start_artifact("scores", meta={"scorer": "strict"})
+        draft.path.write_text("{}\n")
+        attempt.finish_artifact(draft, rows=1)
+    actor = pipeline(run, "actor", text="2\n", **TRAIN)["actor"]
+    after = make(run, "rollout", "rollouts", meta=by_agent(run, actor, split="test", samples=1), text="3\n")
+    make(run, "eval", "scores", after, text="3\n", meta={"scorer": "upstream"})
+    assert steps(run) == ["sweet eval --scorer both"]
+
+
 def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
     made = pipeline(run, "actor", agent="runs/other/actor/actor-1.jsonl", split="train")
     assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path} --split test"]
