@@ -68,6 +68,9 @@ class ViewConfig(StageConfig):
             raise ValueError("--port requires --serve")
         if self.against is not None and self.html:
             raise ValueError("--html writes the dialogues of one rollout: leave out --against")
+        if parse(self.filter).change is not None and self.against is None:
+            what = "change= compares two rollouts, and --against names no other one."
+            raise UsageError(what, where="--filter", fix="--against ROLLOUTS")
         return self
 
 
@@ -113,16 +116,8 @@ class Viewer:
 
     @property
     def filter(self) -> Filter:
-        """The filter of the options.
-
-        Raises:
-            UsageError: a condition is wrong, or is one of pairs and there are none.
-        """
-        found = parse(self.config.filter)
-        if found.change is not None and self.config.against is None:
-            what = "change= compares two rollouts, and --against names no other one."
-            raise UsageError(what, where="--filter", fix="--against ROLLOUTS")
-        return found
+        """The filter of the options."""
+        return parse(self.config.filter)
 
     def rows(self) -> list[Row]:
         """Return all rows: the dialogues, or the pairs with those of B."""

@@ -269,6 +269,9 @@ def test_options_that_do_not_agree(both: Run, capsys: pytest.CaptureFixture[str]
         ViewConfig(against="rollouts-2", html=Path("x.html"))
     assert program(["view", str(both.path), "--filter", "change=solved", "--print"]) == 2
     assert "--against ROLLOUTS" in capsys.readouterr().err
+    for line, said in (("change=solved", "--against ROLLOUTS"), ("reward<x", "reward<x")):  # before anything is served
+        assert program(["view", str(both.path), "--filter", line, "--serve"]) == 2
+        assert said in capsys.readouterr().err
     words = ["view", str(both.path), "--from", "rollouts-1", "--against", "rollouts-2", "--filter", "change=solved"]
     assert program([*words, "--print"]) == 0
     assert "task-2" in capsys.readouterr().out
