@@ -67,11 +67,11 @@ class ConsoleReporter:
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Bar]:
         bar = Bar(self, title, total)
-        try:
-            with self._drawn(bar):
+        with self._drawn(bar):
+            try:
                 yield bar
-        finally:
-            bar.redraw = lambda: None  # a thread may go on counting
+            finally:
+                bar.redraw = lambda: None  # a thread may go on counting
         with self.lock:
             took = format_duration(time.monotonic() - bar.started)
             self.say(f"{title}: {bar.count_text()}, {took}{bar.notes_text()}")
