@@ -132,12 +132,7 @@ FORMATS: dict[str, Callable[..., str]] = {
 @cache
 def _html() -> Environment:
     environment = _environment(finalize=line)
-    environment.filters |= FORMATS | {
-        "text": text,
-        "shortened": shortened,
-        "metric_name": units.metric_name,
-        "code": str,
-    }
+    environment.filters |= FORMATS | {"text": text, "shortened": shortened, "metric_name": units.metric_name}
     return environment
 
 
