@@ -28,6 +28,7 @@ from sweet.cluster.nodes import Cluster, Node
 from sweet.cluster.worker import Fault, Item, Ready, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
+from sweet.gathering import first_cause
 from sweet.hints import option
 from sweet.installation import VERSION
 from sweet.units import count
@@ -217,7 +218,7 @@ class Scheduler(Generic[Item, Result]):
         try:
             self._loop.run_until_complete(self._serve())
         except BaseExceptionGroup as errors:
-            error = errors.exceptions[0]
+            error = first_cause(errors)
         except BaseException as one:
             error = one
         if not isinstance(error, SweetError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweet.errors import TooManyFailures
-from sweet.gathering import first_cause
+from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.rollouts.assignments import PlannedHumans
@@ -132,20 +132,15 @@ class StepPlayer:
             Interrupted: the limit of the cost is reached; the dialogues that were under way are recorded.
         """
         began = asyncio.get_running_loop().time()
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(step, assignment)) for assignment in assignments]
-        except BaseExceptionGroup as errors:
-            raise first_cause(errors) from errors
-        results = [task.result() for task in tasks]
+        results = await run_all(self._one(step, assignment) for assignment in assignments)
         if self.budget is not None and (missing := results.count("not begun")):
             done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
             raise self.budget.stopped(done)
         rows = [row for row in results if isinstance(row, dict)]
-        failed = len(tasks) - len(rows)
-        if failed > (self.allowed * len(tasks) if self.allowed < 1 else self.allowed):
+        failed = len(results) - len(rows)
+        if failed > (self.allowed * len(results) if self.allowed < 1 else self.allowed):
             raise TooManyFailures(
-                f"{failed} of the {count(len(tasks), 'dialogue')} of step {step} failed.",
+                f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
                 where=self.log.path,
                 fix="the log says why; the finished ones are kept. More may fail with --fail-on-error",
             )

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
+from sweet.gathering import run_all
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
@@ -190,7 +191,7 @@ class Servers:
         )
         return _Server(role, settings, restricted_to(gpus, self._environment) if self.gpus else {})
 
-    async def _start(self, servers: Iterable[_Server]) -> None:
+    async def _start(self, servers: Sequence[_Server]) -> None:
         """Start servers, and wait until each answers."""
         for server in servers:
             if self._lock is None:
@@ -203,12 +204,7 @@ class Servers:
             server.process.name = server.name
             self._running[server.role] = server
             self.reporter.say(f"{server.name} is starting; its output goes to {log}.")
-        try:
-            async with asyncio.TaskGroup() as group:
-                for server in servers:
-                    group.create_task(self._wait(server))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        await run_all(map(self._wait, servers))
 
     async def _wait(self, server: _Server) -> None:
         began = time.monotonic()

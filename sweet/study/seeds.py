@@ -19,6 +19,7 @@ from subprocess import PIPE
 
 from sweet import supervisor
 from sweet.device import usable_cores
+from sweet.gathering import run_all
 from sweet.installation import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.study.study_steps import SeedJob
@@ -47,21 +48,13 @@ def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Repo
     threads = str(max(1, usable_cores() // processes))
     environment = child_environment(dict(os.environ)) | {"OMP_NUM_THREADS": threads}
     with reporter.progress("parts", sum(len(job.parts()) for job in jobs)) as bar:
-        return asyncio.run(_run_all(jobs, processes, environment, bar, reporter))
+        places = asyncio.Semaphore(processes)
 
+        async def run(job: SeedJob) -> list[str]:
+            async with places:
+                return await _run(job, environment, bar, reporter)
 
-async def _run_all(
-    jobs: Sequence[SeedJob], processes: int, environment: Mapping[str, str], bar: Progress, reporter: Reporter
-) -> list[str]:
-    places = asyncio.Semaphore(processes)
-
-    async def run(job: SeedJob) -> list[str]:
-        async with places:
-            return await _run(job, environment, bar, reporter)
-
-    async with asyncio.TaskGroup() as group:
-        running = [group.create_task(run(job)) for job in jobs]
-    return [line for task in running for line in task.result()]
+        return [line for lines in asyncio.run(run_all(map(run, jobs))) for line in lines]
 
 
 async def _run(job: SeedJob, environment: Mapping[str, str], bar: Progress, reporter: Reporter) -> list[str]:
