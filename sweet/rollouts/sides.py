@@ -90,15 +90,6 @@ async def open_simulated_humans(
     return humans.by_name(await stack.enter_async_context(opening))
 
 
-def open_pages(
-    folder: Path, rendering: RenderSettings | None, reporter: Reporter
-) -> AbstractAsyncContextManager[Renderer]:
-    """Open one browser, whose screenshots a run keeps."""
-    from sweet.render.on_ray import open_renderer
-
-    return open_renderer(folder / SCREENSHOTS, 1, say=reporter.say, settings=rendering)
-
-
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
     """Raise UsageError if the agent cannot play these tasks, or a server was given that it does not use."""
     if not has_model(config.agent):

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweet.hints import stage
 from sweet.llm.scripted import SCRIPTED
+from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.play.config import PlayConfig, PlayMetrics, PlayWork
@@ -21,7 +22,7 @@ from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.sides import Saved
 from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_vision, open_agent, open_pages, open_simulated_humans
+from sweet.rollouts.sides import check_agent, check_human, check_vision, open_agent, open_simulated_humans
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
@@ -140,7 +141,10 @@ async def _play(
             agent = await open_agent(kind, dialogues.config, frame.client, stack)
             humans, other = {}, agent.model
             if kind.visual:
-                renderer = await stack.enter_async_context(open_pages(folder, rendering, frame))
+                from sweet.render.on_ray import open_renderer
+
+                opening = open_renderer(folder / SCREENSHOTS, 1, say=frame.say, settings=rendering)
+                renderer = await stack.enter_async_context(opening)
         else:
             humans = await open_simulated_humans(
                 kind, dialogues.config, dialogues.humans, frame.client, frame, stack, folder, rendering
