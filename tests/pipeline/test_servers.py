@@ -191,17 +191,17 @@ def test_servers_are_started_on_gpus_of_their_own(run: Run, vllm: StandIn, monke
 def test_a_server_that_does_not_start_is_reported_with_its_log(
     run: Run, vllm: StandIn, table: dict[str, Any], model: str, message: str
 ) -> None:
-    servers = open_servers(run, agent=ServerTable.model_validate(table))
     (run.path / "logs").mkdir()
     (run.path / "logs" / "train-1.server-agent.log").write_text("of a server before\n")
     expected = pytest.raises(SweetError, match=f"(?s)The server of the agent {message}")
-    with expected as error, servers.running({"agent": model}):
-        pass
-    assert str(error.value.where).endswith("train-1.server-agent.log")
-    assert error.value.fix == "read the log; the same command continues"
-    assert "of a server before" not in str(error.value)
-    assert not pids(servers)
-    assert not vllm.starts() or vllm.all_gone()
+    with open_servers(run, agent=ServerTable.model_validate(table)) as servers:
+        with expected as error, servers.running({"agent": model}):
+            pass
+        assert str(error.value.where).endswith("train-1.server-agent.log")
+        assert error.value.fix == "read the log; the same command continues"
+        assert "of a server before" not in str(error.value)
+        assert not pids(servers)
+        assert not vllm.starts() or vllm.all_gone()
 
 
 @pytest.mark.parametrize(
