@@ -93,7 +93,7 @@ def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase |
     judge: str | None = None
     if isinstance(config, RolloutConfig):
         models = {"agent": (given_model(run, config.agent), config.agent_url), "sim": _human(config, served)}
-        judge = (config.judge or "critic") if config.best_of else None
+        judge = config.chooser if config.best_of else None
     elif isinstance(config, TrainOnlineConfig):
         human = _human(config, served)
         needed = "sim" in served and not human[1] and has_model(human[0])

@@ -76,6 +76,11 @@ class RolloutConfig(
         """The models that play the human, `scripted` among them."""
         return [self.sim] if isinstance(self.sim, str) else self.sim
 
+    @property
+    def chooser(self) -> JudgeName:
+        """The judge that chooses with --best-of."""
+        return self.judge or "critic"
+
     @model_validator(mode="before")
     @classmethod
     def _one_candidate_is_ordinary(cls, settings: Any) -> Any:

@@ -15,7 +15,7 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_judge, untrained_judge
-from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, JudgeName, check_judge_options
+from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, check_judge_options
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.render.page import RenderSettings
 from sweet.render.window import window_name
@@ -152,7 +152,7 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
     check_agent(kind, config)
     check_human(kind, tasks, config)
     check_choosing(kind, tasks, config)
-    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
+    if config.ray is not None and not kind.visual and not (config.best_of and config.chooser in CRITIC_JUDGES):
         raise UsageError(
             f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
             where="--ray",
@@ -185,11 +185,6 @@ def check_rendering(tasks: Iterable[Task], *, any_page: bool) -> None:
 # all (`sweet.tasks.trajectory.Choice`), and the sampling seed gives the same candidates again.
 
 
-def judge_name(config: RolloutConfig) -> JudgeName:
-    """Return the judge that chooses with --best-of."""
-    return config.judge or "critic"
-
-
 def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig) -> None:
     """Check the options of the choice among candidates.
 
@@ -203,7 +198,7 @@ def check_choosing(kind: TaskKind, tasks: Sequence[Task], config: RolloutConfig)
             what = f"{option(name)} chooses among several replies, and one is sampled at each turn."
             raise UsageError(what, where=option(name), fix=f"--best-of 8, or omit {option(name)}")
         return
-    judge = judge_name(config)
+    judge = config.chooser
     if judge == LOOKAHEAD:
         raise UsageError(
             "What comes next is not known while a dialogue is played.",
@@ -231,7 +226,7 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
     """
     if (config.best_of or 1) == 1:
         return None
-    judge = judge_name(config)
+    judge = config.chooser
     settings = CriticSettings(config.device, config.max_length, turn_tokens=config.turn_tokens)
     if judge == "critic":
         if run is None:
