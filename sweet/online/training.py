@@ -144,8 +144,9 @@ class _Training:
         """Train and write the actor."""
         ready, live = self.ready, self.frame.live
         config, model = ready.config, ready.model
-        on = "" if ready.devices is None else f", on {count(ready.devices.number, 'device')}"
-        on += "" if ready.devices is None else f" with ZeRO {ready.devices.zero.stage}"
+        on = ""
+        if (ranks := ready.devices) is not None:
+            on = f", on {count(ranks.number, 'device')} with ZeRO {ranks.zero.stage}"
         live.say(
             f"{model.trainee.parameters:,} parameters, {config.algorithm}, {config.tasks_per_step} tasks of "
             f"{config.group} dialogues a step, lr {ready.used.lr:g}{on}."
