@@ -24,6 +24,7 @@ from sweet.runs.tokens import current_meter
 
 if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
+    from sweet.llm.engine_processes import EngineProcesses
     from sweet.llm.remote import RemoteClient, RequestSettings
 
 
@@ -57,7 +58,7 @@ async def open_client(
             local.record[f"{role}_engine"] = "server"
         elif local is not None and local.announce(model, role).engine == "vllm":
             urls = [await stack.enter_async_context(local.serve(model, role))]
-        client: RemoteClient | EmbeddedClient
+        client: RemoteClient | EmbeddedClient | EngineProcesses
         if urls:
             from sweet.llm.remote import RemoteClient
 
@@ -65,10 +66,8 @@ async def open_client(
             if local is not None:
                 client.on_deviation = partial(local.note_deviation, role)
         else:
-            from sweet.llm.embedded import EmbeddedClient
-
             try:
-                client = EmbeddedClient.load(model, device=device)
+                client = await _open_here(model, device, 1 if local is None else local.processes(model))
             except UnknownModel as error:
                 at_server = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves it; else {error.fix or ''}"
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
@@ -77,7 +76,18 @@ async def open_client(
         yield client
 
 
-def count_tokens(client: RemoteClient | EmbeddedClient, role: Role) -> None:
+async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClient | EngineProcesses:
+    """Open a model on this machine, in so many processes; 1 is this one."""
+    if processes > 1:
+        from sweet.llm.engine_processes import EngineProcesses
+
+        return await EngineProcesses.open(model, device=device, processes=processes)
+    from sweet.llm.embedded import EmbeddedClient
+
+    return EmbeddedClient.load(model, device=device)
+
+
+def count_tokens(client: RemoteClient | EmbeddedClient | EngineProcesses, role: Role) -> None:
     """Count what a client's model reads and writes for the attempt that is under way, if one is."""
     meter = current_meter()
     if meter is not None:

@@ -22,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sweet.device import Device
+from sweet.device import Device, allowed_threads
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.hints import option
 from sweet.llm.adapter import find_adapter
@@ -37,6 +37,13 @@ EXIT_TIMEOUT = 3.0
 """Seconds after which the exit of a server has been noticed (its workers are ended first)."""
 SMALL_MODEL_BYTES = 64 << 20
 """Bytes of weights up to which a model in this process answers before vllm would have started."""
+
+TINY_MODEL_BYTES = 16 << 20
+"""Bytes of weights up to which a model gets several processes of one thread (`sweet.llm.engine_processes`)."""
+MANY_REPLIES = 2000
+"""Replies from which that takes less time than it takes to start the processes."""
+MOST_PROCESSES = 4
+"""More than this process could give work to."""
 
 ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 RESERVED_OPTIONS = ("--host", "--port", "--api-key")
@@ -78,6 +85,7 @@ class LocalServing:
         other_users: number of other components in this process that need GPU memory.
         images: maximum number of images in a prompt, for each model that gets any.
         variables: of the environment of the servers.
+        replies: that a model is expected to sample, about.
     """
 
     engine: EngineChoice = "auto"
@@ -91,6 +99,7 @@ class LocalServing:
     other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    replies: int = 0
     _planned: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
@@ -158,6 +167,14 @@ class LocalServing:
             return Choice("it is so small that a server would take longer to start")
         return Choice(f"{len(self.gpus)} GPU(s)", "vllm")
 
+    def processes(self, model: str) -> int:
+        """Return in how many processes the embedded engine runs `model`; 1 is this one."""
+        on_gpu = self.device == "cuda" or (self.device == "auto" and self.gpus)
+        if self.replies < MANY_REPLIES or on_gpu or not hasattr(os, "fork"):
+            return 1
+        weights = _weights(str(PACKAGED.get(model, model)))
+        return min(allowed_threads(), MOST_PROCESSES) if weights is not None and weights <= TINY_MODEL_BYTES else 1
+
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
         """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.refusals`).
 
@@ -172,6 +189,9 @@ class LocalServing:
         choice = self.choose(model)
         self.record |= {f"{role}_engine": choice.engine, f"{role}_engine_why": choice.why}
         engine_text = "by vllm" if choice.engine == "vllm" else "in this process (embedded engine)"
+        if choice.engine != "vllm" and (processes := self.processes(model)) > 1:
+            self.record[f"{role}_processes"] = processes
+            engine_text = f"in {processes} processes (embedded engine)"
         self.say(f"{ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
         return choice
 

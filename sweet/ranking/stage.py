@@ -70,6 +70,7 @@ def run_rank(
         if rows.rows:
             frame.say(f"Finished already: {count(rows.rows, 'turn')}; missing: {len(missing):,}.")
         if missing:
+            frame.serving.replies = len(missing) * config.candidates
             asyncio.run(_sample_and_judge(frame, config, ranking, missing, rows))
         failed = len(ranking.turns) - rows.rows
         known = credit_metrics(read_jsonl(rows.path, CandidateRow), ranking.tasks, ranking.scorer)

@@ -65,6 +65,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             kind, dialogues.rules(), *limits, rows, frame.log, finished, frame.live, budget=frame.budget
         )
         if missing:
+            frame.serving.replies = len(missing) * config.max_turns * (config.best_of or 1)
             asyncio.run(_play(frame, dialogues, runner, missing))
         failed, cost = runner.failed, frame.cost_of(rows.draft)
         metrics = finished.metrics(failed=failed, seconds=frame.seconds, cost=cost)
