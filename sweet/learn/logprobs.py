@@ -272,12 +272,6 @@ class Scorer:
         """Return in how many chunks of at most `size` the logits of these positions are computed."""
         return max(1, -(-positions // size))
 
-    @property
-    def compute_type(self) -> str:
-        """The name of the number type that the model computes in."""
-        stored_type = str(self.model.dtype).removeprefix("torch.")
-        return f"{stored_type}, autocast bfloat16" if self._mixed else stored_type
-
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._mixed)
 
