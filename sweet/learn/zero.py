@@ -310,7 +310,11 @@ class ZeroEngine(Engine):
             raise UsageError("The checkpoint is incomplete.", where=folder, fix=fix)
 
     def load(self, path: Path, digest: str, others: OtherModels | None = None) -> dict[str, Any]:
-        metadata = read_checkpoint(path, digest, lambda: json.loads(path.read_text(encoding="utf-8")))
+        def read() -> dict[str, Any]:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return {name: found[name] for name in ("state", "world", "stage", "tag")}
+
+        metadata = read_checkpoint(path, digest, read)
         state: dict[str, Any] = metadata["state"]
         layout = (metadata["world"], metadata["stage"])
         if layout != (self.world, self.settings.stage):
