@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweet.credit.base import Hyperparameters
+from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
 from sweet.hints import option
 from sweet.learn import slurm
@@ -33,11 +34,12 @@ ENGINE, OTHERS = "--engine openrlhf", "--engine torch, or deepspeed for several 
 
 
 def check_openrlhf(config: TrainConfig) -> None:
-    """Raise UsageError where OpenRLHF would train, and it cannot train this or does not support an option."""
+    """Raise UsageError where OpenRLHF would train, and it cannot train this, does not support an option, or the credit
+    rule is unknown."""
     if config.engine != "openrlhf":
         return
     actor = config if isinstance(config, TrainActorConfig) else None
-    method, rule_option = (actor.method, actor.rule_option) if actor else ("the critic", [])
+    method, rule_option = (rule_class(actor.method).name, actor.rule_option) if actor else ("the critic", [])
     unsupported = (
         (
             method != "sweet",

@@ -234,6 +234,8 @@ def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
         run_train_critic(run, TrainCriticConfig(engine="openrlhf"), Silent())
     with pytest.raises(UsageError, match="rft have none"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rft"), Silent())
+    with pytest.raises(UsageError, match="no credit rule called 'rfd'"):
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rfd"), Silent())
     with pytest.raises(UsageError, match="of the whole dialogue"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", protocol="upstream"), Silent())
     with pytest.raises(UsageError, match="a loss of its own"):
