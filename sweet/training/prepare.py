@@ -8,6 +8,7 @@ of the run's artifacts: step-level pairs without that information (`sweet`), or 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
@@ -85,17 +86,18 @@ def prepare_actor(
     figures = None if reward is None else reward.figures
     if figures is not None:
         reporter.say(f"Reward model: {figures}.")
-    groups, equal = len(batch.groups()), len(batch.equal_groups()) if rule.grouped else 0
-    if equal:
-        reporter.say(f"Equal rewards: {equal:,} of {count(groups, 'group')} of dialogues.")
+    compared: dict[str, Any] = {}
+    if rule.grouped:
+        compared = {"groups": len(batch.groups()), "equal_groups": len(batch.equal_groups())}
+        if equal := compared["equal_groups"]:
+            reporter.say(f"Equal rewards: {equal:,} of {count(compared['groups'], 'group')} of dialogues.")
     training = basis.training(
         basis.builder.credits(batch, credits, models),
         rule.objective(config.beta, basis.hyperparameters.nll, config.protocol),
         beta=config.beta,
         trains_reward=rule.trains_reward,
         reward=figures,
-        groups=groups if rule.grouped else None,
-        equal_groups=equal if rule.grouped else None,
+        **compared,
     )
     meta = TrainedMeta(
         method=config.method,
