@@ -67,9 +67,9 @@ class SweetPGCandidates(ClippedRule):
         for row in batch.candidates:
             values = {number: candidate.advantage for number, candidate in enumerate(row.candidates)}
             if len(set(values.values())) > 1:
-                found = normalised(values, std=self.std)
-                alone = {number: Pair.of(row, f"c{number}", row.candidates[number]) for number in values}
-                credits += [Credit(alone[number], policy={row.turn: found[number]}) for number in values]
+                for number, advantage in normalised(values, std=self.std).items():
+                    alone = Pair.of(row, f"c{number}", row.candidates[number])
+                    credits.append(Credit(alone, policy={row.turn: advantage}))
         if not credits:
             raise nothing_to_learn("The candidates of each turn have equal advantages", batch)
         return credits
