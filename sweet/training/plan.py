@@ -36,7 +36,7 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
         SweetError: as `TrainingData.check`.
     """
     training.data.check(reporter)
-    data, used, settings = training.data, training.hyperparameters, training.settings
+    config, data, used, settings = training.config, training.data, training.hyperparameters, training.settings
     parameters, trainable = training.model.trainee.parameters, training.model.trainee.trained
     world = world_size(training.layout)
     work: dict[str, Any] = {
@@ -53,11 +53,10 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
         "nll": used.nll,
         "shuffle": training.shuffle,
         "steps": settings.steps(len(data.examples)),
-        "engine": training.config.engine,
+        "engine": config.engine,
         "devices": world,
         "tokens": token_count(data.pool.sequences, data.examples),
     }
-    config = training.config
     if config.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
         devices = world if config.devices or config.hostfile else None
         work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
@@ -81,7 +80,7 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
         "padding": round(computed.padding / computed.positions, 4),
         "micro_batches": micro_batches,
         "zero": None if zero is None else zero.stage,
-        "offload": training.config.offload,
+        "offload": config.offload,
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }
