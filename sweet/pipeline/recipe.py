@@ -327,13 +327,15 @@ def _assign(document: dict[str, Any], assignment: str, listed: set[str]) -> None
         inner[part] = dict(inner[part]) if isinstance(inner.get(part), dict) else {}
         inner = inner[part]
     option = _field(TABLES[table], path[-1]) if table in TABLES else None
+    last = option_key(option) if option else path[-1]
     if option and isinstance(TABLES[table].default_settings()[option], list) and not isinstance(value, list):
-        value = [*(inner[path[-1]] if name in listed else []), value]
+        name = ".".join((table, *path[:-1], last))
+        value = [*(inner.get(last, []) if name in listed else []), value]
         listed.add(name)
     for own in (inner, *(one for one in inner.values() if table in BY_CHOICE and isinstance(one, dict))):
-        for key in [key for key in own if spelled(key) == spelled(path[-1])]:
+        for key in [key for key in own if spelled(key) == spelled(last)]:
             del own[key]
-    inner[path[-1]] = value
+    inner[last] = value
 
 
 def _field(config: type[StageConfig], key: str) -> str | None:

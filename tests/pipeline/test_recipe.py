@@ -78,6 +78,18 @@ def test_options_override_sets_and_sets_override_the_file(tmp_path: Path) -> Non
     assert found.of("rank") == {"fraction": 0.3}
 
 
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (["rule-option=a=1", "rule_option=b=2"], ["a=1", "b=2"]),
+        (["rule-option=a=1", 'rule_option=["b=2"]', "rule-option=c=3"], ["b=2", "c=3"]),
+    ],
+)
+def test_values_of_a_list_are_added_however_its_option_is_spelled(sets: list[str], expected: list[str]) -> None:
+    found = resolve(LoopConfig(set_=[f"train-actor.{one}" for one in sets]), None)
+    assert found.of("train-actor")["rule_option"] == expected
+
+
 @pytest.mark.parametrize("bad", ["rank.fraction", "fraction=1", "rank.fration=1", "rnk.fraction=1", "rank.fraction=x"])
 def test_a_bad_set_is_refused(bad: str) -> None:
     with pytest.raises(UsageError) as error:
