@@ -181,9 +181,10 @@ def test_a_checkpoint_with_another_partition_or_training_is_refused(tmp_path: Pa
         engine.load(path, "one")
     with pytest.raises(UsageError, match="other settings"):
         engine.load(path, "two")
-    path.write_text("torn")
-    with pytest.raises(UsageError, match="cannot be read"):
-        engine.load(path, "one")
+    for damaged in ("torn", json.dumps({"state": settled["state"]})):
+        path.write_text(damaged)
+        with pytest.raises(UsageError, match="cannot be read"):
+            engine.load(path, "one")
 
 
 def test_torchrun_is_started_here_on_each_host_by_ssh_or_on_each_node_by_srun(
