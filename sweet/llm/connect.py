@@ -8,7 +8,7 @@ What a model reads and writes is counted for the attempt that is under way, unde
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,7 +17,7 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import UnknownModel
 from sweet.hints import option
-from sweet.llm.base import ChatClient, Role
+from sweet.llm.base import ChatClient, Effort, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.runs.tokens import current_meter
@@ -85,6 +85,14 @@ async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClie
     from sweet.llm.embedded import EmbeddedClient
 
     return EmbeddedClient.load(model, device=device)
+
+
+def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[str], None]) -> None:
+    """Warn if the agent's model, run by the embedded engine, gets no effort, because its template has no place for it.
+    What servers do with it is not known, unless they refuse it."""
+    reads = getattr(client, "reads", None)
+    if effort is not None and reads is not None and not reads(effort):
+        warn("The chat template of the agent's model does not tell --effort from its default: it has no effect.")
 
 
 def count_tokens(client: RemoteClient | EmbeddedClient | EngineProcesses, role: Role) -> None:

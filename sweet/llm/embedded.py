@@ -10,7 +10,7 @@ from typing import Any
 
 from sweet import collector
 from sweet.device import Device
-from sweet.llm.base import Alternatives, Completion, ImageMessage, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
 from sweet.llm.thoughts import Marks, marks_of, separate_ids
@@ -60,6 +60,10 @@ class EmbeddedClient:
     def alive(self) -> bool:
         """Whether the engine accepts requests."""
         return self.engine.alive
+
+    def reads(self, effort: Effort) -> bool:
+        """Whether the model's template tells this effort from others."""
+        return self.template.reads(effort)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""

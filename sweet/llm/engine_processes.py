@@ -32,7 +32,7 @@ from typing import Any
 from sweet import collector
 from sweet.device import Device
 from sweet.errors import SweetError, first_line
-from sweet.llm.base import Completion, EngineFailed, Sampling
+from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
 from sweet.tasks.base import Message
 
 MODULE = "sweet.llm.engine_processes"
@@ -198,6 +198,13 @@ class EngineProcesses:
             for process in started:
                 await process.loaded()
             return cls(model, started, stack.pop_all())
+
+    def reads(self, effort: Effort) -> bool:
+        """Whether the model's template tells this effort from others."""
+        from sweet.llm.pretrained import load_tokenizer
+        from sweet.llm.template import ChatTemplate
+
+        return ChatTemplate(load_tokenizer(self.model)).reads(effort)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""

@@ -13,7 +13,7 @@ system messages is used as is, as every server does: its model was trained witho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort
@@ -81,6 +81,13 @@ class ChatTemplate:
             prompt = self._render([{"role": "user", "content": _PROBE}], effort_variables(effort))
             self._opened[effort] = opened_by(prompt)
         return self._opened[effort]
+
+    def reads(self, effort: Effort) -> bool:
+        """Whether the template tells this effort from others: thinking from none, or the degrees of it."""
+        row = [{"role": "user", "content": _PROBE}]
+        texts = {name: self._render(row, effort_variables(name)) for name in get_args(Effort)}
+        degrees = {texts[name] for name in texts if name != "none"}
+        return texts["none"] not in degrees if effort == "none" else len(degrees) > 1
 
     def _with_thought(self, row: dict[str, str], thought: str | None) -> dict[str, str]:
         if thought is None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from sweet.judges.function import ScoreReplies
 from sweet.learn.rows import CandidateRow, TurnKey
+from sweet.llm.connect import warn_of_effort
 from sweet.ranking.config import RankConfig, config_for
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.inputs import Ranking, choose_ranking
@@ -104,6 +105,7 @@ async def _sample_and_judge(
         if ranking.agent is not None:
             client = await stack.enter_async_context(frame.client(ranking.agent))
             sampling = sampling_of(config, RolloutsMeta.of(ranking.rollouts))
+            warn_of_effort(client, sampling.effort, frame.warn)
             sampler = replace(sampler, client=client, sampling=sampling)
         writer, limit = RankingWriter(rows, frame.log), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

@@ -17,7 +17,7 @@ from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.humans.connect import Player, open_humans
 from sweet.llm.base import ChatClient
-from sweet.llm.connect import servers_of_models, settings_of
+from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
@@ -44,13 +44,17 @@ def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
     return config.model_copy(update={"agent": given_model(run, config.agent)})
 
 
-async def open_agent(kind: TaskKind, config: RolloutConfig, opens: Opens, stack: AsyncExitStack) -> ChatClient:
-    """Open the agent: its model, rules or an attacker."""
+async def open_agent(
+    kind: TaskKind, config: RolloutConfig, opens: Opens, reporter: Reporter, stack: AsyncExitStack
+) -> ChatClient:
+    """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
     if config.agent.startswith(ATTACK):
         return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
-    return await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
+    client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
+    warn_of_effort(client, config.effort, reporter.warn)
+    return client
 
 
 async def open_simulated_humans(

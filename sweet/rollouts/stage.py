@@ -83,7 +83,7 @@ async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, miss
         if judge is not None:
             judging = judge.open(frame, dialogues.scorer, ray=dialogues.ray_of_judge, by_place=True)
             choosing = await stack.enter_async_context(judging)
-        agent = await open_agent(dialogues.kind, config, frame.client, stack)
+        agent = await open_agent(dialogues.kind, config, frame.client, frame, stack)
         humans = await open_simulated_humans(
             dialogues.kind, config, dialogues.humans, frame.client, frame, stack, frame.run.path, dialogues.rendering
         )

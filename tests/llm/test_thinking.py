@@ -141,19 +141,20 @@ def test_the_limit_holds_for_each_reply_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "effort", "end"),
+    ("template", "effort", "end", "reads"),
     [
-        ("dropping", "none", "<think>\n\n</think>\n\n"),
-        ("dropping", "high", "assistant\n"),
-        ("plain", "none", "assistant\n"),
-        ("opening", "none", "<think>\n"),
-        ("channels", "high", "assistant"),
-        ("channels", "none", "assistant"),
+        ("dropping", "none", "<think>\n\n</think>\n\n", True),
+        ("dropping", "high", "assistant\n", False),
+        ("plain", "none", "assistant\n", False),
+        ("opening", "none", "<think>\n", False),
+        ("channels", "high", "assistant", True),
+        ("channels", "none", "assistant", False),
     ],
 )
-def test_the_effort_reaches_the_template(template: str, effort: Effort, end: str) -> None:
+def test_the_effort_reaches_the_template(template: str, effort: Effort, end: str, reads: bool) -> None:
     chat = ChatTemplate(thinking_tokenizer(template))
     assert chat.text(ASK, effort).endswith(end)
+    assert chat.reads(effort) == reads
     if template == "channels" and effort == "high":
         assert "high" in chat.text(ASK, effort)
 

@@ -223,6 +223,7 @@ def test_a_rollout_of_a_model_that_thinks(tmp_path: Path) -> None:
     assert thoughts.thought_turns == len(turns)
     assert thoughts.thought_tokens == sum(turn.thought_tokens or 0 for turn in turns)
     assert result.artifacts[0].meta["max_thought_tokens"] == 4
+    assert any("does not tell --effort from its default" in text for text in log.warnings)
 
 
 def test_thoughts_that_a_template_removes_cannot_be_kept(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ async def _play(
     async with AsyncExitStack() as stack:
         agent = renderer = None
         if config.as_ == "human":
-            agent = await open_agent(kind, dialogues.config, frame.client, stack)
+            agent = await open_agent(kind, dialogues.config, frame.client, frame, stack)
             humans, other = {}, agent.model
             if kind.visual:
                 from sweet.render.on_ray import open_renderer
