@@ -36,14 +36,14 @@ def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
     from sweet.cli.loops import show_rounds
     from sweet.cli.stage import run_stage
     from sweet.stages.base import option_key
-    from sweet.study.settings import StudyConfig
+    from sweet.study.settings import StudyConfig, StudyOptions
     from sweet.study.study import run_demo
 
     if call.common.dry_run:
         run_stage(call, run, work=run_demo, new_run=("code", "demo"))
         return
     given = call.config.model_fields_set - {"study"}
-    foreign, how, fix = given & {"seeds", "methods", "figures", "tasks", "jobs"}, "without", "add --study"
+    foreign, how, fix = given & {*StudyOptions.model_fields, "tasks"}, "without", "add --study"
     if call.config.study:
         foreign, how, fix = given - StudyConfig.model_fields.keys(), "with", "omit --study"
     if foreign:
