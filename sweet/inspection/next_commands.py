@@ -23,7 +23,7 @@ from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
 from sweet.runs.unfinished import resume_command, to_resume, valid_settings
-from sweet.stages.artifacts import is_model, own_actor
+from sweet.stages.artifacts import actor_of, is_model, own_actor
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
@@ -118,7 +118,8 @@ class _Suggestions:
         inputs = [self.manifest.artifact(ref.id) for ref in attempt.inputs]
         fresh = [one for one in inputs if one is not None and one.id not in self.stale]
         named = [own_actor(self.manifest, attempt.config.get(name), attempt.started) for name in ("agent", "model")]
-        asked = [self._player(one) for one in fresh if one.kind == "rollouts"] if attempt.stage == "rank" else []
+        ranked = [one for one in fresh if one.kind == "rollouts" and attempt.stage == "rank"]
+        asked = [actor_of(self.manifest, one) for one in ranked]
         same = [one.ref() for one in fresh] == attempt.inputs
         return same and not any(actor is not None and actor.id in self.stale for actor in [*named, *asked])
 
@@ -143,7 +144,7 @@ class _Suggestions:
 
     def _towards_actor(self, rollouts: Artifact) -> str:
         """Return the next step from dialogues to an actor, by the method of the actor that played them."""
-        player = self._player(rollouts)
+        player = actor_of(self.manifest, rollouts)
         learned = next((self.manifest.artifact(ref.id) for ref in player.inputs), None) if player else None
         reads, method = "pairs", None
         if player is not None and learned is not None and learned.kind in _ORDER:
@@ -184,7 +185,7 @@ class _Suggestions:
             root = input_of(self.manifest, one, "rollouts")
             if root is not None and one.id not in self.stale and not self._evaluates(root):
                 by_round[root.id] = one
-        several = self._player(rollouts) is not None and len(by_round) > 1
+        several = actor_of(self.manifest, rollouts) is not None and len(by_round) > 1
         changes: dict[str, Any] = {}
         given = None if like is None else like.config.get("model")
         if given is None and (several or self._model(rollouts) is None):
@@ -211,15 +212,15 @@ class _Suggestions:
 
     def _play_to_learn(self, current: Sequence[Artifact]) -> str:
         """Return the rollout of training tasks, like the dialogues on tasks for evaluation that there are."""
-        like = ([one for one in current if self._player(one) is None] or list(current))[-1]
+        like = ([one for one in current if actor_of(self.manifest, one) is None] or list(current))[-1]
         samples = max(MORE_SAMPLES, RolloutsMeta.of(like).samples or 1)
         changes = {} if self.has_splits(like) else {"tasks": FILE}
         return self._call("rollout", self._maker(like), split=TRAIN, samples=samples, **changes)
 
     def _evaluate(self, actor: Artifact, learned_from: Artifact, current: Sequence[Artifact]) -> list[str]:
         """Return what follows the training of an actor: its evaluation, that of the first agent, the comparison."""
-        played = [one for one in current if self._player(one) == actor and self._evaluates(one)]
-        others = sorted((one for one in current if self._player(one) is None), key=self._rank_of_split)
+        played = [one for one in current if actor_of(self.manifest, one) == actor and self._evaluates(one)]
+        others = sorted((one for one in current if actor_of(self.manifest, one) is None), key=self._rank_of_split)
         first = min(
             (one for one in ancestors(self.manifest, actor) if one.kind == "rollouts"), key=lambda one: one.created
         )
@@ -291,18 +292,14 @@ class _Suggestions:
         agent = RolloutsMeta.of(rollouts).agent or "micro"
         return agent if is_model(agent) else None
 
-    def _player(self, rollouts: Artifact) -> Artifact | None:
-        """Return the actor of the run that played dialogues; None for another agent."""
-        return own_actor(self.manifest, rollouts.meta.get("agent"), rollouts.created)
-
     def _has_player(self, rollouts: Artifact) -> bool:
         """Return whether the agent of dialogues can still be asked: it is no actor of the run, or one that is fresh."""
-        player = self._player(rollouts)
+        player = actor_of(self.manifest, rollouts)
         return player is None or player.id not in self.stale
 
     def _evaluates(self, rollouts: Artifact) -> bool:
         """Return whether dialogues are there to evaluate: on tasks held out, or one of an actor on each task."""
-        once = RolloutsMeta.of(rollouts).samples == 1 and self._player(rollouts) is not None
+        once = RolloutsMeta.of(rollouts).samples == 1 and actor_of(self.manifest, rollouts) is not None
         return once or self._rank_of_split(rollouts) > 0
 
     def _rank_of_split(self, rollouts: Artifact | None) -> int:

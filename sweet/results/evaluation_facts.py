@@ -18,12 +18,13 @@ from sweet.results.facts import (
     number,
     words,
 )
-from sweet.results.lineage_facts import actor_of, agent, bases, dataset
+from sweet.results.lineage_facts import agent, bases, dataset
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfairness
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
+from sweet.stages.artifacts import actor_of
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"

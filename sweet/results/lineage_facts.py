@@ -10,17 +10,12 @@ from sweet.results.facts import ArtifactFact, AttemptFact, words
 from sweet.runs.commands import command_of, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.stages.artifacts import own_actor
+from sweet.stages.artifacts import agent_name, own_actor
 
 RUN = "RUN"
 """Stands for the run's path in commands and names of agents."""
 MODELS = ("agent", "model", "reference")
 """Settings whose value may be an actor of the run."""
-
-
-def actor_of(manifest: Manifest, rollouts: Artifact) -> Artifact | None:
-    """Return the actor of the run that played the dialogues; None for another agent."""
-    return own_actor(manifest, rollouts.meta.get("agent"), rollouts.created)
 
 
 def bases(manifest: Manifest, actor: Artifact) -> Iterator[str]:
@@ -33,10 +28,7 @@ def bases(manifest: Manifest, actor: Artifact) -> Iterator[str]:
 
 
 def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
-    if rollouts is None:
-        return ""
-    actor = actor_of(manifest, rollouts)
-    return words(rollouts.meta.get("agent")) if actor is None else actor.id
+    return "" if rollouts is None else agent_name(manifest, rollouts) or ""
 
 
 def dataset(rollouts: Artifact | None) -> str:

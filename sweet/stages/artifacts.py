@@ -73,11 +73,17 @@ def _is_another_run(folder: Path, created: datetime) -> bool:
         return False
 
 
+def actor_of(manifest: Manifest, rollouts: Artifact) -> Artifact | None:
+    """Return the actor of the run that played dialogues; None for another agent."""
+    return own_actor(manifest, rollouts.meta.get("agent"), rollouts.created)
+
+
 def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
     """Return the agent of dialogues, an actor of the run by its id; None if it is not recorded."""
-    agent = RolloutsMeta.of(rollouts).agent if rollouts.kind == "rollouts" else None
-    actor = None if agent is None else own_actor(manifest, agent, rollouts.created)
-    return agent if actor is None else actor.id
+    if rollouts.kind != "rollouts":
+        return None
+    actor = actor_of(manifest, rollouts)
+    return RolloutsMeta.of(rollouts).agent if actor is None else actor.id
 
 
 def given_model(run: Run, name: str) -> str:
