@@ -4,11 +4,11 @@
 
 Prints one JSON object. One batch of step-level pairs of one dialogue (benchmarks/synthetic.py: a random model of 12M
 parameters and synthetic dialogues; at most 32 pairs) goes through one forward and one backward pass, in a separate
-process for each combination of trees or plain sequences and of activations kept, computed again layer by layer
-(`--gradient-checkpointing on`), or, of trees, by segments (`--packing segments`). `kept_mib` is the memory of the
-graph when the backward pass begins, without the weights; `above_mib` the peak memory of the process above its memory
-before; `cpu_s` the processor time of both passes. Memory ratios are kept / computed again, time ratios the inverse;
-`gradient_difference` is the greatest difference between both, relative to the greatest gradient.
+process for each combination of trees or plain sequences and of activations kept, or computed again layer by layer
+(`--gradient-checkpointing on`). `kept_mib` is the memory of the graph when the backward pass begins, without the
+weights; `above_mib` the peak memory of the process above its memory before; `cpu_s` the processor time of both passes.
+Memory ratios are kept / computed again, time ratios the inverse; `gradient_difference` is the greatest difference
+between both, relative to the greatest gradient.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sweet.learn.logprobs import Scorer
 from sweet.learn.losses import losses
 from sweet.learn.recompute import recompute_layers
 
-HOW = {"tree": ("kept", "layers", "segments"), "plain": ("kept", "layers")}
+METHODS, HOW = ("tree", "plain"), ("kept", "layers")
 
 
 def work(method: str, how: str, pairs: int, gradients: Path) -> dict[str, float]:
@@ -41,8 +41,6 @@ def work(method: str, how: str, pairs: int, gradients: Path) -> dict[str, float]
     if how == "layers":
         recompute_layers(model)
     scorer = Scorer(model, share=method == "tree")
-    if how == "segments":
-        scorer.set_packing(replays_segments=True)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -84,9 +82,9 @@ def main() -> None:
         return
     results: dict[str, Any] = {"pairs": args.pairs}
     with tempfile.TemporaryDirectory() as folder:
-        for method, ways in HOW.items():
+        for method in METHODS:
             found: dict[str, dict[str, float]] = {}
-            for how in ways:
+            for how in HOW:
                 arguments = [method, how, f"{folder}/{method}-{how}"]
                 command = [sys.executable, "-m", "benchmarks.recompute", f"--pairs={args.pairs}", "--work", *arguments]
                 out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

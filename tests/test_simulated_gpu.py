@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import sweet
-from sweet.learn import blocks
 from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
 from tests.learn.builders import build_model
@@ -56,23 +55,19 @@ def test_what_a_gpu_accepts_is_accepted() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("how", ["flex", "blocks", "plain", "segments", "layers recomputed", "mixed"])
+@pytest.mark.parametrize("how", ["flex", "blocks", "plain", "layers recomputed", "mixed"])
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_log_probabilities_and_gradients(family: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_probabilities_and_gradients(family: str, how: str) -> None:
     rows = dialogue_of(turns=4)
     with torch.no_grad():
         expected = Scorer(build_model(VOCABULARY, family=family), share=False)(rows).sums
     model = build_model(VOCABULARY, family=family).to("cuda")
     if how == "layers recomputed":
         recompute_layers(model)
-    by_blocks = how in ("blocks", "segments")
-    scorer = Scorer(model, share=how != "plain", attention="blocks" if by_blocks else None)
+    scorer = Scorer(model, share=how != "plain", attention="blocks" if how == "blocks" else None)
     assert scorer._mixed, "weights in fp32 are computed with in bf16"
     scorer._mixed = how == "mixed"
-    assert (scorer.flex_error, scorer.attention) == (None, "blocks" if by_blocks else "flex")
-    if how == "segments":
-        monkeypatch.setattr(blocks, "GPU_SEGMENT_BLOCKS", 1)
-        scorer.set_packing(replays_segments=True)
+    assert (scorer.flex_error, scorer.attention) == (None, "blocks" if how == "blocks" else "flex")
     scores = scorer(rows)
     torch.autograd.backward([scores.sums.sum()])
     assert scores.sums.device == next(model.parameters()).grad.device == GPU
@@ -95,8 +90,8 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
         sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, batch=32, device="cuda"))
     sweet.rank(run, sweet.RankConfig(candidates=4, fraction=0.03, device="cuda"))
     sweet.pair(run)
-    for more in ({"packing": "segments"}, {"lora": 4}):
-        sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", **more))
+    for lora in (None, 4):
+        sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", lora=lora))
     few = {"tasks": "micro", "num_tasks": 2, "device": "cuda"}
     sweet.rollout(run, sweet.RolloutConfig(agent=str(run.path / "actor/actor-1"), best_of=2, **few))
     for algorithm in ("grpo", "istar"):

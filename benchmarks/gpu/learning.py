@@ -13,8 +13,8 @@ through the model, padding included. `mfu` is that of the steps, or of the ranki
 `peak_mib` is the memory of tensors on the GPU at most, on a CPU that of the process. `difference` is the greatest
 difference of mean log-probabilities (rank) or of step losses (actor, critic) to plain sequences, and `against_trl` how
 many times faster than TRL. Sizes of a billion parameters or more recompute their layers, as they do by default; rows
-with `kept` do not, and those with `segments` compute trees again part by part (`--packing segments`). `compiled` is the
-number of kernels that torch compiled in the process so far; it gives up after a few for one function.
+with `kept` do not. `compiled` is the number of kernels that torch compiled in the process so far; it gives up after a
+few for one function.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ from sweet.learn.lora import LoraSettings, add_lora, check_peft
 from sweet.learn.sequences import TokenSequence
 
 METHODS = ("plain", "packed", "blocks", "flex")
-SEGMENTS = "segments"
-"""A method of training alone."""
 RANK = 16
 """Rank of the adapter."""
 
@@ -52,11 +50,8 @@ def scorer_of(model: Any, method: str) -> CountingScorer:
     """The scorer that computes by a method."""
     if method == "packed":
         return PackedScorer(model)
-    attention: Any = {"plain": None, SEGMENTS: "blocks"}.get(method, method)
-    scorer = CountingScorer(model, share=method != "plain", attention=attention)
-    if method == SEGMENTS:
-        scorer.set_packing(replays_segments=True)
-    return scorer
+    attention: Any = None if method == "plain" else method
+    return CountingScorer(model, share=method != "plain", attention=attention)
 
 
 def how(scorer: CountingScorer) -> Figures:
@@ -173,9 +168,8 @@ def train(settings: Settings, name: str) -> Sequence[Part]:
         training = partial(training_of, name, work, tiny=settings.tiny)
         plain = f"{work} plain"
         found += [Part(f"{work} {method}", partial(_trained, training, method, plain)) for method in METHODS]
-        kept = partial(training, recompute=False)
-        found += [Part(f"{work} {SEGMENTS}", partial(_trained, kept, SEGMENTS, plain))]
         if name in RECOMPUTED:
+            kept = partial(training, recompute=False)
             found += [Part(f"{work} flex kept", partial(_trained, kept, "flex", plain))]
         if work == "actor":
             found += [Part("actor trl", partial(train_trl, training, plain))]

@@ -30,7 +30,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from sweet.learn.blocks import Block, BlockTree, ReplayedSegment, gather
+from sweet.learn.blocks import Block, BlockTree, gather
 from sweet.learn.flex import FlexTree
 from sweet.learn.tree import Tree
 
@@ -46,7 +46,7 @@ LAYERS_RECOMPUTED = "_layers_recomputed"
 SUPPORTED = ("sdpa", "eager")
 """Attention implementations that accept any mask."""
 
-Plan = BlockTree | ReplayedSegment | FlexTree
+Plan = BlockTree | FlexTree
 """How attention is computed while it is replaced."""
 
 _active: ContextVar[tuple[str, Plan]] = ContextVar("tree_attention")
@@ -56,7 +56,7 @@ _active: ContextVar[tuple[str, Plan]] = ContextVar("tree_attention")
 @contextmanager
 def tree_attention(
     model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks", block: int | None = None
-) -> Iterator[BlockTree | FlexTree]:
+) -> Iterator[Plan]:
     """While the context is open, `model` computes a row of ids as this tree, or segments of it (`BlockTree.segments`).
 
     Args:
@@ -68,28 +68,17 @@ def tree_attention(
         ValueError: the model's attention cannot be replaced.
     """
     if attention == "flex":
-        plan: BlockTree | FlexTree = FlexTree(tree, device)
+        plan: Plan = FlexTree(tree, device)
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
         regather = not hasattr(model, LAYERS_RECOMPUTED)
         plan = BlockTree(tree, device, block=block, regather=regather)
-    with attention_of(model, plan):
-        yield plan
-
-
-@contextmanager
-def attention_of(model: Any, plan: Plan) -> Iterator[None]:
-    """While the context is open, the model computes attention as `plan` says.
-
-    Raises:
-        ValueError: the model's attention cannot be replaced.
-    """
     _register()
     original = str(model.config.get_text_config()._attn_implementation)
     if original not in SUPPORTED:
         raise ValueError(f"attention {original} does not accept a mask")
     with _replaced_attention(model, original, plan):
-        yield
+        yield plan
 
 
 def current_tree_attention(model: Any) -> AbstractContextManager[None]:

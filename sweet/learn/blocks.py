@@ -5,8 +5,8 @@ before the block whose subtree reaches into the block contains the block's first
 those keys alone, with the tree's rule (`sweet.learn.tree`) as its mask: time and memory grow with slots times depth,
 while one mask over the whole tree would grow with slots times slots.
 
-A segment is computed by one forward pass of the model's layers: the whole tree (`BlockTree`), a part of it that reads
-the stored keys and values of the slots before it, or such a part with a graph (`ReplayedSegment`).
+A segment is computed by one forward pass of the model's layers: the whole tree, or a part of it that reads the stored
+keys and values of the slots before it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,6 @@ BLOCK = 256
 SEGMENT_BLOCKS = 2
 """Blocks of a segment, whose states a CPU's caches hold: with more rows the products of the linear layers wait for the
 memory, and take two to three times as long per row from 2,048 rows on."""
-
-GPU_SEGMENT_BLOCKS = 16
-"""The same on a GPU, for the backward pass by segments alone: small products do not occupy it. Not measured."""
-
-
-def segment_size(block: int | None = None, *, on_gpu: bool) -> int:
-    """Slots of a segment, if a block has `block`; BLOCK by default."""
-    return (GPU_SEGMENT_BLOCKS if on_gpu else SEGMENT_BLOCKS) * (block or BLOCK)
 
 
 @dataclass
@@ -116,39 +108,6 @@ class BlockTree:
 
     def _empty(self, like: Tensor) -> Tensor:
         return like.new_empty(1, len(self.ends), like.shape[1], like.shape[3]).transpose(1, 2)
-
-
-class ReplayedSegment:
-    """A segment that is computed again with a graph (`sweet.learn.segments`), in which the keys and values of the slots
-    before it are leaves.
-
-    Args:
-        ends: those of the tree.
-        stored: the keys and values of all slots, by layer.
-        slots: those of the segment.
-
-    Attributes:
-        past: the slots before it that it sees: the path of its first slot.
-        leaves: their keys and values, by layer.
-        own: the keys and values of the segment, by layer.
-    """
-
-    regather = False
-
-    def __init__(self, ends: Tensor, stored: dict[Any, tuple[Tensor, Tensor]], slots: slice) -> None:
-        self.past = (ends[: slots.start] > slots.start).nonzero()[:, 0]
-        self.leaves: dict[Any, tuple[Tensor, Tensor]] = {}
-        self.own: dict[Any, tuple[Tensor, Tensor]] = {}
-        self._stored = stored
-        count = len(self.past)
-        seen = torch.cat([ends[self.past], ends[slots]]).clamp(max=slots.stop) - slots.start + count
-        self.segment = build_blocks(seen, slice(count, len(seen)), BLOCK)
-
-    def extended(self, module: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of a layer on the path and in the segment, given those of the segment."""
-        past_key, past_value = (gather(each, self.past).detach().requires_grad_() for each in self._stored[module])
-        self.leaves[module], self.own[module] = (past_key, past_value), (key, value)
-        return torch.cat([past_key, key], dim=2), torch.cat([past_value, value], dim=2)
 
 
 def gather(tensor: Tensor, keys: Tensor) -> Tensor:

@@ -126,7 +126,6 @@ def forward_memory(
     mixed: bool,
     longest: int = 0,
     checkpointing: bool = False,
-    segment: int | None = None,
 ) -> dict[str, float]:
     """Bytes that a forward pass saves for its backward pass, including working memory, by category.
 
@@ -139,16 +138,12 @@ def forward_memory(
         mixed: bf16 autocast.
         longest: length of the longest sequence of a prefix tree; 0 for separate sequences.
         checkpointing: gradient checkpointing.
-        segment: positions of a segment, if trees are gone through segment by segment (`sweet.learn.segments`).
     """
-    graph = min(positions, segment or positions)
     sizes = {
-        "activations": activations(shape, graph, mixed=mixed, checkpointing=checkpointing),
-        "masks": masks(graph, longest, mixed=mixed),
+        "activations": activations(shape, positions, mixed=mixed, checkpointing=checkpointing),
+        "masks": masks(positions, longest, mixed=mixed),
         "logits": logits(shape, supervised),
     }
-    if graph < positions:
-        sizes["activations"] += stored_path(shape, positions, mixed=mixed)
     if checkpointing:
         recomputed = 1.5 * positions * _layer_bytes(shape, mixed=mixed)
         sizes["logits"] = max(0.0, sizes["logits"] - recomputed)
@@ -174,14 +169,6 @@ def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: boo
     per_position = shape.layers * FLOAT * shape.hidden + layer if checkpointing else shape.layers * layer
     outer_layers = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and its gradient
     return float(positions * (per_position + layer / 2 + outer_layers))
-
-
-def stored_path(shape: Shape, positions: int, *, mixed: bool) -> float:
-    """Bytes of the states of a tree that is gone through segment by segment, and of each layer's keys and values, all
-    with their gradients, which are in fp32."""
-    states = 2 * FLOAT * shape.hidden
-    keys = 2 * shape.keys * ((HALF if mixed else FLOAT) + FLOAT)
-    return float(positions * (states + shape.layers * keys))
 
 
 def _layer_bytes(shape: Shape, *, mixed: bool) -> int:

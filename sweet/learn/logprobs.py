@@ -24,11 +24,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
+from sweet.learn import blocks
 from sweet.learn.attention import Attention, tree_attention
-from sweet.learn.blocks import segment_size
 from sweet.learn.flex import FlexTree
 from sweet.learn.head import get_head, prefix_means
-from sweet.learn.segments import segmented_states
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tree import Forest, Tree, Work, build_tree, computed_work, longest_shared, uses_tree
 from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
@@ -118,11 +117,10 @@ class Scorer:
         self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
         self.in_segments = self.device.type == "cpu"
         """Whether a tree is computed segment by segment if no gradients are needed."""
-        self.replays_segments = False
         self.flex_error: str | None = None
         """Why the fused kernel is not used although it should be; otherwise None."""
         self.max_shared_length = self._longest_shared(config) if share else 0
-        """The maximum length of a sequence in a prefix tree; 0 if trees are not used."""
+        """The maximum length of a sequence in a prefix tree; 0 computes each sequence separately."""
         self.head = get_head(model)
         self.computes_logprobs = True
         """False if only the regression head is needed: no logits are computed, and the log-probabilities are NaN."""
@@ -141,32 +139,9 @@ class Scorer:
 
         In a pass whose sequences have no image, the tower computes an additional row with a blank image. Nothing is
         read of this row, so results do not change and its gradients are zero.
-
-        Raises:
-            UsageError: segments of trees were asked for.
         """
         self._vision = vision
-        self.set_packing(share=False, replays_segments=self.replays_segments)
-
-    def set_packing(self, *, share: bool = True, replays_segments: bool = False) -> None:
-        """Compute each sequence separately from now on if not `share`.
-
-        Args:
-            replays_segments: keep the activations of one segment of a tree at a time, and compute them again in the
-                backward pass (`sweet.learn.segments`). Sequences that share nothing are trees, too.
-
-        Raises:
-            UsageError: segments are asked for, and the model cannot be computed as a tree.
-        """
-        if not share:
-            self.max_shared_length = 0
-        if replays_segments and not self.max_shared_length:
-            raise UsageError(
-                "This model, or its pictures, cannot be computed as a tree.",
-                where="--packing segments",
-                fix="--packing plain, and --gradient-checkpointing on",
-            )
-        self.replays_segments = replays_segments
+        self.max_shared_length = 0
 
     # Output layer ----------------------------------------------------------------------------------------------
 
@@ -294,9 +269,7 @@ class Scorer:
         lengths = [len(sequence.ids) for sequence in sequences]
         max_shared_length = longest_shared(sequences, self.max_shared_length)
         shared = uses_tree(lengths, len(tree.ids), max_shared_length)
-        if self.replays_segments and torch.is_grad_enabled():
-            shared = max(lengths) <= max_shared_length
-        self.work += Work(len(tree.ids)) if shared else computed_work(lengths, len(tree.ids), max_shared_length)
+        self.work += computed_work(lengths, len(tree.ids), max_shared_length)
         rows: list[int] = []
         columns: list[int] = []
         targets_: list[int] = []
@@ -369,14 +342,13 @@ class Scorer:
             with self._precision():
                 return self._hidden(ids[:, at], position_ids=positions[:, at])
 
-        size = segment_size(block, on_gpu=self.device.type == "cuda")
-        if self.replays_segments and torch.is_grad_enabled() and len(tree.ids) > size:
-            return segmented_states(self.model, tree, self.device, states, size)
         with tree_attention(self.model, tree, self.device, self.attention, block) as layout:
             if isinstance(layout, FlexTree):
                 return states(slice(None))
-            in_segments = self.in_segments and not torch.is_grad_enabled()
-            parts = [states(at) for at in layout.segments(size if in_segments else len(tree.ids))]
+            size = len(tree.ids)
+            if self.in_segments and not torch.is_grad_enabled():
+                size = blocks.SEGMENT_BLOCKS * (block or blocks.BLOCK)
+            parts = [states(at) for at in layout.segments(size)]
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:

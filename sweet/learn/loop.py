@@ -59,7 +59,6 @@ class LoopSettings:
         together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
             computes more shared prefixes once, and its examples are less varied.
         share: compute once what the sequences of a micro-batch share.
-        replays_segments: keep the activations of one segment of a tree (`Scorer.set_packing`).
         keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.weights`) instead
             of the last.
     """
@@ -75,7 +74,6 @@ class LoopSettings:
     save_every: int | None = None
     together: int | None = 1
     share: bool = True
-    replays_segments: bool = False
     keep_best: bool = False
 
     def steps_per_epoch(self, examples: int) -> int:
@@ -104,7 +102,6 @@ class Loop:
 
     Raises:
         ValueError: `keep_best` without a checkpoint or held-out preferences.
-        UsageError: segments of a tree that this model cannot be computed as.
     """
 
     model: Any
@@ -132,7 +129,8 @@ class Loop:
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
-        self.scorer.set_packing(share=self.settings.share, replays_segments=self.settings.replays_segments)
+        if not self.settings.share:
+            self.scorer.max_shared_length = 0
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
         self.flops = PASS_FLOPS * self.parameters + WEIGHT_FLOPS * self.trained

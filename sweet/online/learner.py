@@ -133,7 +133,7 @@ class LiveModels(AskedModels):
 def policy_to_train(config: TrainOnlineConfig, base: str, load: Callable[..., Trainee]) -> StartingModel:
     """Return the model to train; see `starting_model`."""
     encoder = ChatEncoder(load_tokenizer(base), config.turn_tokens or "both", config.effort)
-    return starting_model(config, base, encoder, load, one_process=config.devices is None)
+    return starting_model(config, base, encoder, load)
 
 
 class Learner:
@@ -168,7 +168,7 @@ class Learner:
         self.config, self.rule, self.used, self.model = config, rule, used, model
         self.rewards, self.source = rewards, source
         self.objective = rule.objective(config.beta, used.nll, "paper")
-        self.token_budget, share = model.token_budget(config.micro_batch_tokens), config.packing != "plain"
+        self.token_budget, share = model.token_budget(config.micro_batch_tokens), config.packing == "tree"
 
         def engine_of(trainee: Trainee) -> Engine:
             trainee.model.eval()  # with dropout, policy and sampler would differ even with equal weights
@@ -181,7 +181,8 @@ class Learner:
         self.engine = engine_of(model.trainee)
         self.rank, self.scorer = self.engine.rank, self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
-        self.scorer.set_packing(share=share, replays_segments=config.packing == "segments")
+        if not share:
+            self.scorer.max_shared_length = 0
         encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), 2 * self.token_budget
         self.models = LiveModels(encoder, model.trainee, self.engine, budget, rule, critic, load_reward)
         self.updates = 0

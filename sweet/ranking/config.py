@@ -101,9 +101,6 @@ def check_options(config: RankConfig) -> None:
     """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
     given = {name: getattr(config, name) for name in _JUDGES_OF_OPTION}
     check_judge_options(config.judge, given, _JUDGES_OF_OPTION)
-    if config.packing == "segments":
-        what = "A critic that judges has no backward pass, for which the activations of segments are computed again."
-        raise UsageError(what, where="--packing segments", fix="--packing tree")
     sampling = [option(name) for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(

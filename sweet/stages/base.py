@@ -58,9 +58,8 @@ def _one_or_more(value: Any) -> Any:
 OneOrMore = Annotated[str | list[str], BeforeValidator(_one_or_more)]
 """One name, or a list of several. One is recorded as text."""
 
-Packing = Literal["tree", "plain", "segments"]
-"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results; a
-training may also go through a tree segment by segment (sweet.learn.segments)."""
+Packing = Literal["tree", "plain"]
+"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 
 
 class StageConfig(BaseModel):

@@ -175,9 +175,7 @@ class PackingConfig(StageConfig):
     """Tokens of one forward pass; default: 16384 on a GPU, on a CPU 2048, of sweet rank 8192. Does not change the size
     of a step."""
     packing: Packing = Field(default="tree", json_schema_extra=about("Machine", OPERATIONAL))
-    """tree: shared prefixes of sequences are computed once. plain: each sequence separately, as a check. segments
-    (trainings): as tree, with the activations of one part of the tree in memory at a time, which are computed again in
-    the backward pass."""
+    """tree: shared prefixes of sequences are computed once. plain: each sequence separately, as a check."""
 
 
 class CriticConfig(StageConfig):

@@ -102,8 +102,7 @@ class Basis:
             token_budget=self.token_budget,
             save_every=config.save_every,
             together=adjacent(order, used.batch),
-            share=config.packing != "plain",
-            replays_segments=config.packing == "segments",
+            share=config.packing == "tree",
             keep_best=keep_best,
         )
         build = self.builder

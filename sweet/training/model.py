@@ -21,7 +21,7 @@ from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.base import Packing, Reporter
+from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 from sweet.tasks.registry import task_kind
@@ -55,23 +55,9 @@ class StartingModel:
         return given or (GPU_TOKENS if self.on_gpu else CPU_TOKENS)
 
 
-def recompute_layers(
-    choice: Literal["auto", "on", "off"], packing: Packing = "tree", *, on_gpu: bool, one_process: bool = True
-) -> bool | None:
-    """Return `Start.recompute` for the options `--gradient-checkpointing` and `--packing`.
-
-    Raises:
-        UsageError: segments are computed again in any case, and only by one process.
-    """
-    if packing != "segments":
-        return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
-    if choice == "on":
-        what = "Segments are computed again in the backward pass anyway."
-        raise UsageError(what, where="--gradient-checkpointing on", fix="--gradient-checkpointing auto")
-    if not one_process:
-        what = "Only one process on one device can go through a tree segment by segment."
-        raise UsageError(what, where="--packing segments", fix="--packing tree")
-    return False
+def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:
+    """Return `Start.recompute` for the option `--gradient-checkpointing`."""
+    return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
 
 
 def start_of(
@@ -119,7 +105,6 @@ def starting_model(
     encoder: ChatEncoder,
     load: Callable[..., Trainee],
     *,
-    one_process: bool,
     head: bool = False,
     head_seed: int | None = None,
     sees_pages: bool = False,
@@ -128,11 +113,10 @@ def starting_model(
 
     Args:
         load: takes the start, and the tokenizer as `tokenizer`.
-        one_process: whether one process trains it.
         head, head_seed, sees_pages: see `start_of` and `StartingModel`.
     """
     on_gpu = resolve_device(config.device).type == "cuda"
-    recompute = recompute_layers(config.gradient_checkpointing, config.packing, on_gpu=on_gpu, one_process=one_process)
+    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
     start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model)
@@ -178,7 +162,6 @@ def recorded_model(
         base,
         encoder,
         partial(Trainee.load, device=config.device) if weights else Trainee.on_meta,
-        one_process=config.engine == "torch",
         head=head,
         head_seed=config.seed if head and upstream_critic else None,
         sees_pages=sees_pages,

@@ -13,7 +13,6 @@ from typing import Any
 
 from sweet.learn.attention import SUPPORTED
 from sweet.learn.batches import epoch_order, step_groups, token_count
-from sweet.learn.blocks import segment_size
 from sweet.learn.distributed import world_size
 from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
@@ -125,7 +124,6 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
                 mixed=model.on_gpu,
                 longest=max(lengths) if as_tree else 0,
                 checkpointing=model.trainee.recomputed,
-                segment=segment_size(on_gpu=model.on_gpu) if as_tree and settings.replays_segments else None,
             )
             if trains_tower:
                 kept["activations"] += image_activations(

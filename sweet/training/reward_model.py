@@ -86,7 +86,8 @@ class RewardModel:
     ) -> None:
         self.engine = engine
         self.scorer: Scorer = engine.scorer
-        self.scorer.set_packing(share=share)
+        if not share:
+            self.scorer.max_shared_length = 0
         self._encoder, self._policy_lr, self._budget, self._seed = encoder, policy_lr, token_budget, seed
         self.epochs = 0
         self.figures: RewardFigures | None = None

@@ -188,7 +188,7 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
             basis.hyperparameters.lr,
             token_budget=basis.token_budget,
             seed=config.seed,
-            share=config.packing != "plain",
+            share=config.packing == "tree",
         )
 
     asked, reward = None if planned else load, load_reward if rule.trains_reward else None

@@ -75,7 +75,7 @@ def check_rank(rows: Rows) -> None:
 
 def check_train(rows: Rows, *, recomputed: bool) -> None:
     for work in ("actor", "critic"):
-        methods = ["packed", "blocks", "flex", "segments", *(["flex kept"] if recomputed else [])]
+        methods = ["packed", "blocks", "flex", *(["flex kept"] if recomputed else [])]
         close_to_plain(rows, *(f"{work} {method}" for method in methods))
         assert rows[f"{work} plain"]["recomputed"] == recomputed
         assert rows[f"{work} flex"]["computed"] < rows[f"{work} plain"]["computed"]

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from sweet.learn.blocks import segment_size
 from sweet.learn.components import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,
@@ -82,7 +81,6 @@ def measured(
     *,
     mixed: bool = False,
     recompute: bool = False,
-    segments: bool = False,
 ) -> Measured:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -107,7 +105,7 @@ def measured(
     examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(2)]
     # One example per micro-batch, so that gradients exist when the second one is computed; and a second step, in which
     # the optimizer has its state.
-    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1, replays_segments=segments)
+    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1)
     loops: list[Loop] = []
 
     def train() -> None:
@@ -122,8 +120,7 @@ def measured(
     peak, shape, parameters = measured_peak(train), Shape.of(config), loops[0].parameters
     positions, states = shared + 2 * (length - shared), model_states(parameters, parameters)
     supervised, longest = 2 * (length - length // 2), length if shared else 0
-    how: dict[str, Any] = {"checkpointing": recompute, "segment": segment_size(on_gpu=False) if segments else None}
-    forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, **how)
+    forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, checkpointing=recompute)
     rest = sum(forward.values()) + casts(shape, parameters, mixed=mixed, checkpointing=recompute)
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)
 
@@ -146,14 +143,6 @@ def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recomput
         < found.states + found.rest
         < (RECOMPUTE_TOLERANCE if recompute else TOLERANCE) * found.peak
     )
-
-
-def test_the_estimate_of_segments_is_near_the_measured_peak() -> None:
-    sizes = 64, 4, 128, 512, 1500, 300
-    found = measured(*sizes, recompute=False, segments=True)
-    whole = measured(*sizes, recompute=False)
-    assert found.peak / TOLERANCE < found.states + found.rest < RECOMPUTE_TOLERANCE * found.peak
-    assert found.peak < 0.7 * whole.peak
 
 
 @pytest.mark.parametrize("family", FAMILIES)

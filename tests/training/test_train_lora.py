@@ -116,17 +116,7 @@ def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu() -> None:
     assert recompute_layers("auto", on_gpu=True) is None, "the size decides"
     assert recompute_layers("on", on_gpu=False) is True
     assert recompute_layers("off", on_gpu=True) is False
-    assert recompute_layers("auto", "segments", on_gpu=True) is False, "they are computed again themselves"
     assert start_of("micro", TrainConfig()) == Start("micro", recompute=False)
-
-
-def test_segments_need_one_process_and_no_gradient_checkpointing() -> None:
-    with pytest.raises(UsageError, match="anyway") as caught:
-        recompute_layers("on", "segments", on_gpu=False)
-    assert "--gradient-checkpointing auto" in str(caught.value.fix)
-    with pytest.raises(UsageError, match="one process") as caught:
-        recompute_layers("auto", "segments", on_gpu=False, one_process=False)
-    assert "--packing tree" in str(caught.value.fix)
 
 
 @needs_peft
