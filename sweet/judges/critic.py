@@ -28,7 +28,6 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
 from sweet.stages.meta import TrainedMeta
-from sweet.tasks.base import ProtocolName, ReferenceContext
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
@@ -43,17 +42,7 @@ class CriticJudge:
     batch_size, max_calls = CRITIC_BATCH, 1
 
     def __init__(self, critic: Critic, basis: Basis) -> None:
-        self.critic, self.basis = critic, basis
-
-    @property
-    def dropped(self) -> int:
-        """Early turns that were omitted so far to make turns fit `max_length`."""
-        return self.critic.reader.dropped
-
-    @property
-    def max_length(self) -> int | None:
-        """Tokens of a scored sequence at most."""
-        return self.critic.reader.max_length
+        self.critic, self.basis, self.reader = critic, basis, critic.reader
 
     async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         return await asyncio.to_thread(self.judge_now, turns)
@@ -64,16 +53,8 @@ class CriticJudge:
         return [(self.basis, list(found) or [TOO_LONG] * len(turn.all_replies)) for turn, found in judged]
 
 
-def load_trained_judge(
-    path: Path,
-    critic: str,
-    settings: CriticSettings,
-    reference: str | None,
-    protocol: ProtocolName | None,
-    reference_context: ReferenceContext | None,
-    reporter: Reporter,
-) -> CriticJudge:
-    """Load a critic of the run at `path`; see `load_critic` for the other arguments and the errors.
+def load_trained_judge(path: Path, critic: str, settings: CriticSettings, reporter: Reporter) -> CriticJudge:
+    """Load a critic of the run at `path`; see `load_critic` for the errors.
 
     Args:
         critic: id of its artifact.
@@ -81,10 +62,7 @@ def load_trained_judge(
     run = Run.open(path)
     artifact = run.find("critic", critic, needed_by="rank")
     basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
-    loaded = load_critic(
-        run, artifact, reporter, settings, reference=reference, protocol=protocol, reference_context=reference_context
-    )
-    return CriticJudge(loaded, basis)
+    return CriticJudge(load_critic(run, artifact, reporter, settings), basis)
 
 
 def load_untrained_judge(start: str, settings: CriticSettings, _reporter: Reporter) -> CriticJudge:
@@ -174,7 +152,7 @@ class _Replica:
 
     def __init__(self, judge: CriticJudge, device: str, cores: int) -> None:
         self._judge, self._cores, self._lock = judge, cores, threading.Lock()
-        self.info = {"device": device, "max_length": judge.max_length}
+        self.info = {"device": device, "max_length": judge.reader.max_length}
 
     def results(self, items: Sequence[_Batch]) -> list[_BatchResult]:
         import torch
@@ -183,6 +161,6 @@ class _Replica:
         with self._lock:
             torch.set_num_threads(self._cores)  # it counts for the thread that calls it
             for turns in items:
-                before = self._judge.dropped
-                found.append((self._judge.judge_now(turns), self._judge.dropped - before))
+                before = self._judge.reader.dropped
+                found.append((self._judge.judge_now(turns), self._judge.reader.dropped - before))
         return found

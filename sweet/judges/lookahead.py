@@ -27,7 +27,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
-    from sweet.learn.solution_logprob import Observed, SolutionLogprob
+    from sweet.learn.solution_logprob import SolutionLogprob
 
 LEAST, MOST = -1.0, 3.0
 """Bounds of the value of a question; an answer that solves the task is worth `MOST`."""
@@ -128,16 +128,7 @@ class LookaheadJudge:
         self.solution_logprob, self.human, self.scorer = solution_logprob, human, scorer
         self.kind, self.max_turns = kind, max_turns
         self._places = asyncio.Semaphore(concurrency)
-
-    @property
-    def dropped(self) -> int:
-        """Early turns that were omitted so far to fit `max_length`."""
-        return self.solution_logprob.dropped
-
-    @property
-    def max_length(self) -> int | None:
-        """Tokens of a sequence at most."""
-        return self.solution_logprob.max_length
+        self.reader = solution_logprob.reader
 
     async def judge(self, turns: Sequence[CandidateTurn]) -> list[Judged]:
         following = await asyncio.gather(*map(self._following, turns))
@@ -198,7 +189,7 @@ class LookaheadJudge:
         return _Next(value=solves if solved else FAILS - (1 - score.reward) / 4)
 
     def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
-        wanted: dict[tuple[int, tuple[Message, ...]], list[Observed]] = {}
+        wanted: dict[tuple[int, tuple[Message, ...]], list[CandidateTurn]] = {}
         for number, (turn, found) in enumerate(zip(turns, following, strict=True)):
             asked = dict.fromkeys(one.messages for one in found if one.messages)
             for messages in (turn.observation, *asked) if asked else ():
@@ -223,18 +214,20 @@ class LookaheadJudge:
         ]
 
 
-def _observed(turn: CandidateTurn, messages: tuple[Message, ...]) -> list[Observed]:
-    """Return what the agent has seen after these messages, and the solution; of one that is built in parts each line
-    that is left, after the parts with those above it."""
-    from sweet.learn.solution_logprob import Observed
-
+def _observed(turn: CandidateTurn, messages: tuple[Message, ...]) -> list[CandidateTurn]:
+    """Return what the agent has seen after these messages, with the solution as the reply; of one that is built in
+    parts each line that is left, after the parts with those above it."""
     task = turn.task
+
+    def with_reply(text: str) -> CandidateTurn:
+        return replace(turn, observation=messages, replies=(Reply(text),), taken=None)
+
     if not task.part_lines:
-        return [Observed(turn.name, messages, task.ground_truth, ANSWER_MARKER)]
+        return [with_reply(f"{ANSWER_MARKER}\n{task.ground_truth}")]
     found = []
     for line in undelivered(task, parts_of(task, turn.observation)).split("\n"):
-        found.append(Observed(turn.name, messages, line, PART_MARKER))
         part = Message(role="assistant", content=f"{PART_MARKER}\n{line}")
+        found.append(with_reply(part.content))
         messages = (*messages, part, Message(role="user", content=NOTED))
     return found
 

@@ -21,20 +21,19 @@ from sweet.judges.critic import (
 from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
-from sweet.judges.options import ReplyJudgeConfig
+from sweet.judges.options import CRITIC_JUDGES, ReplyJudgeConfig
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.critics import (
     CriticSettings,
-    check_reference,
-    check_turn_tokens,
+    check_settings,
     used_reference_context,
     used_turn_tokens,
     warn_dropped_turns,
 )
 from sweet.stages.frame import AskedModel, Frame
 from sweet.stages.meta import JudgedMeta, TrainedMeta
-from sweet.tasks.base import CRITIC_TURN_TOKENS, ProtocolName
+from sweet.tasks.base import CRITIC_TURN_TOKENS
 
 NO_JUDGE: dict[str, object] = dict.fromkeys(JudgedMeta.model_fields)
 """What the meta of an artifact records where nothing was judged."""
@@ -49,27 +48,30 @@ class ChosenJudge:
         config: the options of the stage.
         settings: how a model of the judge is computed.
         critic: the artifact that judges; None for another judge.
-        protocol: that the critic judges by; None for its own.
         start: the model that judges `untrained` or `lookahead`; None for another judge.
-        load: loads the critic or the untrained model; None for another judge.
         human: the simulated human that `lookahead` asks; None for another judge.
         function: judges in the place of a model; None for another judge.
+
+    Raises:
+        UsageError: the critic does not accept the settings.
     """
 
     name: str
     config: ReplyJudgeConfig
     settings: CriticSettings
     critic: Artifact | None = None
-    protocol: ProtocolName | None = None
     start: str | None = None
-    load: LoadCritic | None = None
     human: AskedHuman | None = None
     function: ScoreReplies | None = None
+
+    def __post_init__(self) -> None:
+        if self.critic is not None:
+            check_settings(self.critic, self.settings)
 
     @property
     def computed(self) -> int:
         """Number of models of the judge that this program computes, and does not ask through a client."""
-        return int(self.load is not None or self.human is not None)
+        return int(self.critic is not None or self.start is not None)
 
     @property
     def title(self) -> str:
@@ -104,8 +106,8 @@ class ChosenJudge:
         if self.critic is not None:
             recorded |= {
                 "critic": self.critic.id,
-                "reference_context": used_reference_context(self.critic, self.protocol, self.config.reference_context),
-                "turn_tokens": used_turn_tokens(self.critic, self.protocol, self.config.turn_tokens),
+                "reference_context": used_reference_context(self.critic, self.settings),
+                "turn_tokens": used_turn_tokens(self.critic, self.settings),
             }
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)
@@ -130,9 +132,10 @@ class ChosenJudge:
         async with AsyncExitStack() as stack:
             judge = await self._opened(frame, scorer, ray, by_place, stack)
             yield judge
-            if isinstance(judge, CriticJudge | RayJudge | LookaheadJudge):
-                warn_dropped_turns(judge.dropped, judge.max_length, frame)
+            if isinstance(judge, CriticJudge | LookaheadJudge):
+                warn_dropped_turns(judge.reader.dropped, judge.reader.max_length, frame)
             if isinstance(judge, RayJudge):
+                warn_dropped_turns(judge.dropped, judge.max_length, frame)
                 frame.attempt.environment |= judge.environment
 
     async def _opened(
@@ -141,10 +144,15 @@ class ChosenJudge:
         config = self.config
         if self.function is not None:
             return FunctionJudge(self.function)
-        if self.load is not None:
+        if self.name in CRITIC_JUDGES:
+            if self.critic is not None:
+                load: LoadCritic = partial(load_trained_judge, frame.run.path.absolute(), self.critic.id, self.settings)
+            else:
+                assert self.start is not None
+                load = untrained_loader(self.start, self.settings)
             if ray is not None:
-                return stack.enter_context(open_ray_judge(ray, self.load, config.device, frame.say))
-            return await asyncio.to_thread(self.load, frame)
+                return stack.enter_context(open_ray_judge(ray, load, config.device, frame.say))
+            return await asyncio.to_thread(load, frame)
         if self.name == "oracle":
             return OracleJudge(scorer)
         if self.name == "random":
@@ -157,26 +165,3 @@ class ChosenJudge:
         client = next(iter(clients), None)
         judging = open_lookahead(frame, self.human, client, self.start, self.settings, scorer, config.concurrency)
         return await stack.enter_async_context(judging)
-
-
-def critic_judge(
-    run: Run, critic: Artifact, config: ReplyJudgeConfig, settings: CriticSettings, protocol: ProtocolName | None = None
-) -> ChosenJudge:
-    """Return a critic of the run as the judge.
-
-    Args:
-        protocol: that it judges by; None for its own.
-
-    Raises:
-        UsageError: it does not accept the options of its reference, or of the tokens of a turn.
-    """
-    check_reference(critic, config.reference, config.reference_context)
-    check_turn_tokens(critic, protocol, config.turn_tokens)
-    how = config.reference, protocol, config.reference_context
-    load = partial(load_trained_judge, run.path.absolute(), critic.id, settings, *how)
-    return ChosenJudge("critic", config, settings, critic=critic, protocol=protocol, load=load)
-
-
-def untrained_judge(start: str, config: ReplyJudgeConfig, settings: CriticSettings) -> ChosenJudge:
-    """Return the model that critics start from as the judge."""
-    return ChosenJudge("untrained", config, settings, start=start, load=untrained_loader(start, settings))

@@ -10,29 +10,14 @@ that brings nothing new leaves it nearly as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from sweet.learn.critic import Reader
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
+from sweet.learn.rows import CandidateTurn
 from sweet.learn.sequences import TokenSequence
-from sweet.learn.tokens import ChatEncoder, TooLong
-from sweet.llm.base import Reply
-from sweet.tasks.base import Message
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What the agent has seen, and the solution of its task.
-
-    Attributes:
-        name: for errors.
-        marker: stands before the solution.
-    """
-
-    name: str
-    messages: Sequence[Message]
-    solution: str
-    marker: str
+from sweet.learn.tokens import ChatEncoder
 
 
 class SolutionLogprob:
@@ -42,9 +27,6 @@ class SolutionLogprob:
         max_length: tokens of a sequence at most; early turns are omitted to fit it. None for no limit.
         budget: tokens of one forward pass.
         share: compute prefixes that observations share only once.
-
-    Attributes:
-        dropped: early turns that were omitted so far.
     """
 
     def __init__(
@@ -56,32 +38,26 @@ class SolutionLogprob:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self._scorer, self._encoder, self._tokenizer = Scorer(model, share=share), ChatEncoder(tokenizer), tokenizer
-        self._budget = budget
-        self.max_length = max_length
-        self.dropped = 0
+        self._scorer, self._budget, self._tokenizer = Scorer(model, share=share), budget, tokenizer
+        self.reader = Reader(ChatEncoder(tokenizer), informed=False, protocol="paper", max_length=max_length)
 
-    def values(self, observed: Sequence[Observed]) -> list[float | None]:
-        """Return that of each, in order; None where it does not fit `max_length`."""
-        rows = [self._row(one) for one in observed]
+    def values(self, turns: Sequence[CandidateTurn]) -> list[float | None]:
+        """Return that of each, in order; None where it does not fit the maximum length.
+
+        Args:
+            turns: what the agent has seen, each with one reply: the marker, and the solution from the next line on.
+        """
+        rows = [self._row(turn) for turn in turns]
         sums = iter(span_logprobs(self._scorer, [row for row in rows if row is not None], self._budget))
         return [None if row is None else float(next(sums)[0][0]) for row in rows]
 
-    def _row(self, observed: Observed) -> TokenSequence | None:
-        answer = Reply(f"{observed.marker}\n{observed.solution}")
-        try:
-            [row], dropped = self._encoder.turn(
-                observed.messages,
-                [answer],
-                turn=len(observed.messages),
-                name=observed.name,
-                max_length=self.max_length,
-            )
-        except TooLong:
+    def _row(self, turn: CandidateTurn) -> TokenSequence | None:
+        rows = self.reader.turn(turn)
+        if not rows:
             return None
-        self.dropped += dropped
+        [row] = rows
         [span] = row.spans
-        marked = self._marked(row.ids[span.start : span.stop], observed.marker)
+        marked = self._marked(row.ids[span.start : span.stop], turn.replies[0].text.partition("\n")[0])
         return replace(row, spans=(replace(span, start=span.start + marked),))
 
     def _marked(self, ids: Sequence[int], marker: str) -> int:

@@ -10,7 +10,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.function import ScoreReplies
 from sweet.judges.lookahead import AskedHuman, check_lookahead
-from sweet.judges.opening import ChosenJudge, critic_judge, untrained_judge
+from sweet.judges.opening import ChosenJudge
 from sweet.judges.options import LOOKAHEAD
 from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.scripted import SCRIPTED, has_model
@@ -20,7 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model, is_model, recorded_model
-from sweet.stages.critics import CriticSettings, used_protocol
+from sweet.stages.critics import used_protocol
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import CandidatesMeta, RolloutsMeta
 from sweet.stages.unseen_tasks import check_not_test
@@ -81,7 +81,7 @@ class Ranking:
         return CandidatesMeta(
             agent=CandidatesMeta.of(self.replies).agent if self.replies else replied,
             replies=None if self.replies is None else self.replies.id,
-            protocol=None if self.critic is None else used_protocol(self.critic, self.judge.protocol),
+            protocol=None if self.critic is None else used_protocol(self.critic, self.judge.settings),
             sim=None if self.judge.human is None else self.judge.human.name,
         ).model_copy(update=self.judge.meta())
 
@@ -111,7 +111,7 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
     if replies is None:
         name = given_model(run, config.agent) if config.agent else agent_of(run, rollouts, "agent")
         agent = AskedModel("agent", name, config.agent_url)
-        if critic is not None and used_protocol(critic, config.protocol) == "upstream":
+        if critic is not None and used_protocol(critic, judge.settings) == "upstream":
             ordered = dialogues if is_imported(rollouts) else published_order(dialogues)
             turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
         else:
@@ -170,17 +170,13 @@ def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:
 def _choose_judge(
     run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, function: ScoreReplies | None
 ) -> ChosenJudge:
-    settings = CriticSettings(
-        config.device, config.max_length, config.micro_batch_tokens, config.packing, config.turn_tokens
-    )
-    if critic is not None:
-        return critic_judge(run, critic, config, settings, config.protocol)
-    if config.judge not in ("untrained", LOOKAHEAD):
-        return ChosenJudge(config.judge, config, settings, function=function)
+    how = {name: getattr(config, name) for name in ("packing", "protocol")}
+    settings = config.critic_settings(batch_tokens=config.micro_batch_tokens, **how)
+    if critic is not None or config.judge not in ("untrained", LOOKAHEAD):
+        return ChosenJudge(config.judge, config, settings, critic=critic, function=function)
     start = config.reference or agent_of(run, rollouts, "reference")
-    if config.judge == "untrained":
-        return untrained_judge(start, config, settings)
-    return ChosenJudge(config.judge, config, settings, start=start, human=_human_of(run, config, rollouts))
+    human = _human_of(run, config, rollouts) if config.judge == LOOKAHEAD else None
+    return ChosenJudge(config.judge, config, settings, start=start, human=human)
 
 
 def _human_of(run: Run, config: RankConfig, rollouts: Artifact) -> AskedHuman:

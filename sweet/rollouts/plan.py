@@ -59,7 +59,7 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
         human_tokens_read=human_read,
         human_tokens_written=human_written,
     )
-    if judge is not None and (judge.load is not None or judge.asked):
+    if judge is not None and (judge.computed or judge.asked):
         observed = times(candidates if judge.asked else 1, read)
         judged = None if observed is None or written is None or not is_model(config.agent) else observed + written
         work = work.model_copy(update={"tokens_judged": judged})

@@ -14,7 +14,7 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.judges.control import CreditScorer, check_credit_known
-from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_judge, untrained_judge
+from sweet.judges.opening import NO_JUDGE, ChosenJudge
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, check_judge_options
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.render.page import RenderSettings
@@ -27,7 +27,6 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_prompts
 from sweet.stages.base import Reporter
-from sweet.stages.critics import CriticSettings
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
@@ -227,7 +226,7 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
     if (config.best_of or 1) == 1:
         return None
     judge = config.chooser
-    settings = CriticSettings(config.device, config.max_length, turn_tokens=config.turn_tokens)
+    critic = start = None
     if judge == "critic":
         if run is None:
             raise UsageError(
@@ -236,7 +235,6 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
                 fix="name a run that has a critic, or another judge: --judge untrained",
             )
         critic = run.find("critic", config.critic, needed_by="rollout --best-of")
-        return critic_judge(run, critic, config, settings)
     if judge == "untrained":
         start = config.reference or config.agent
         if not has_model(start):
@@ -245,5 +243,4 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
                 where=option("agent", start),
                 fix="--reference MODEL",
             )
-        return untrained_judge(start, config, settings)
-    return ChosenJudge(judge, config, settings)
+    return ChosenJudge(judge, config, config.critic_settings(), critic=critic, start=start)

@@ -49,7 +49,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         reporter,
         inputs=dialogues.inputs,
         models=dialogues.models,
-        computed=int(judge is not None and judge.load is not None),
+        computed=0 if judge is None else judge.computed,
         environment={"tasks_digest": dialogues.tasks_digest},
         controls=("concurrency", *PAUSE),
     )

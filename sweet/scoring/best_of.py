@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sweet.device import Device
 from sweet.errors import SweetError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -28,8 +27,7 @@ from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.critics import (
     CriticSettings,
-    check_reference,
-    check_turn_tokens,
+    check_settings,
     load_critic,
     used_reference_context,
     used_turn_tokens,
@@ -38,7 +36,6 @@ from sweet.stages.critics import (
 )
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.record import Rate
-from sweet.tasks.base import ReferenceContext, TurnTokens
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
@@ -66,9 +63,13 @@ def check_best_of(run: Run, config: EvalConfig, reporter: Reporter) -> None:
     """Check that the critic of --best-of accepts the options, and warn if it is not better than chance."""
     if config.best_of_by == "critic":
         critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
-        check_reference(critic, None, config.reference_context)
-        check_turn_tokens(critic, None, config.turn_tokens)
+        check_settings(critic, settings_of(config))
         warn_if_at_chance(run, critic, reporter)
+
+
+def settings_of(config: EvalConfig) -> CriticSettings:
+    """Return how the critic judges."""
+    return CriticSettings(config.device, turn_tokens=config.turn_tokens, reference_context=config.reference_context)
 
 
 def measure_best_of(
@@ -76,25 +77,17 @@ def measure_best_of(
     rollouts: Artifact,
     scores: Sequence[Score],
     critic_id: str | None,
-    device: Device,
+    settings: CriticSettings,
     reporter: Reporter,
-    *,
-    reference_context: ReferenceContext | None = None,
-    turn_tokens: TurnTokens | None = None,
 ) -> BestOfMetrics:
     """Return the success of the best of N = 1, 2, 4, … dialogues of a task.
-
-    Args:
-        reference_context: what the critic's reference reads; see `load_critic`.
-        turn_tokens: what its means run over; see `CriticSettings`.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
     artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
     dialogues, rewards = _rewarded(run, rollouts, scores)
-    settings = CriticSettings(device=device, turn_tokens=turn_tokens)
-    critic = load_critic(run, artifact, reporter, settings, reference_context=reference_context)
+    critic = load_critic(run, artifact, reporter, settings)
     scored: list[float | None] = []
     with reporter.progress("judged", len(dialogues)) as bar:
         for score in _scored(critic, dialogues, agent_system(run, rollouts)):
@@ -105,8 +98,7 @@ def measure_best_of(
     if left_out:
         reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")
     by_number = _by_number(rollouts, dialogues, scored, rewards)
-    read = used_reference_context(artifact, None, reference_context)
-    counted = used_turn_tokens(artifact, None, turn_tokens)
+    read, counted = used_reference_context(artifact, settings), used_turn_tokens(artifact, settings)
     return BestOfMetrics(
         critic=artifact.id, left_out=left_out, n=by_number, reference_context=read, turn_tokens=counted
     )

@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
-from sweet.scoring.best_of import check_best_of, measure_best_of
+from sweet.scoring.best_of import check_best_of, measure_best_of, settings_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalMetrics
 from sweet.scoring.request import check_options, open_scorer
@@ -74,16 +74,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         if (cost := cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
         if config.best_of_by is not None:
-            best_of = measure_best_of(
-                run,
-                rollouts,
-                tally.scores,
-                config.critic,
-                config.device,
-                frame,
-                reference_context=config.reference_context,
-                turn_tokens=config.turn_tokens,
-            )
+            best_of = measure_best_of(run, rollouts, tally.scores, config.critic, settings_of(config), frame)
             metrics = metrics.model_copy(update={"best_of": best_of})
         artifact = frame.finish(rows, metrics)
         if baseline is not None:

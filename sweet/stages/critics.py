@@ -30,7 +30,7 @@ batches share more prefixes."""
 
 @dataclass(frozen=True)
 class CriticSettings:
-    """How a critic is computed; the defaults suit the machine and the model.
+    """How a critic judges; the defaults suit the critic, the machine and the model.
 
     Attributes:
         device: where critic and reference are loaded.
@@ -38,6 +38,9 @@ class CriticSettings:
         batch_tokens: tokens of one forward pass; None for `CPU_TOKENS` or `GPU_TOKENS`.
         packing: whether shared prefixes are computed once.
         turn_tokens: what the mean of the log-ratios of a turn runs over; None for what the critic was trained with.
+        reference: the frozen model of equation (3); None for the model that the critic's training started from.
+        reference_context: what the reference reads; None for the protocol's own.
+        protocol: None for the protocol that the critic was trained with.
     """
 
     device: Device = "auto"
@@ -45,28 +48,16 @@ class CriticSettings:
     batch_tokens: int | None = None
     packing: Packing = "tree"
     turn_tokens: TurnTokens | None = None
+    reference: str | None = None
+    reference_context: ReferenceContext | None = None
+    protocol: ProtocolName | None = None
 
 
-def load_critic(
-    run: Run,
-    artifact: Artifact,
-    reporter: Reporter,
-    settings: CriticSettings,
-    *,
-    reference: str | None = None,
-    protocol: ProtocolName | None = None,
-    reference_context: ReferenceContext | None = None,
-) -> Critic:
+def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: CriticSettings) -> Critic:
     """Load a critic of a run, with its regression head or its reference model.
 
-    Args:
-        reference: the frozen model of equation (3); None for the model that the critic's training started from.
-        protocol: None for the protocol that the critic was trained with.
-        reference_context: what the reference reads; None for the protocol's own.
-
     Raises:
-        UsageError: the critic has no reference, accepts none, or the two have different vocabularies; or see
-            `check_reference`.
+        UsageError: the critic has no reference, or the two have different vocabularies; or see `check_settings`.
     """
     from sweet.learn.critic import AdvantageCritic, RegressionCritic, check_same_vocabulary
     from sweet.learn.head import load_head
@@ -80,9 +71,8 @@ def load_critic(
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
     model = load_model(path, settings.device, tokenizer=tokenizer)
-    how = _reader_settings(settings, model) | {"protocol": used_protocol(artifact, protocol)}
-    check_reference(artifact, reference, reference_context)
-    check_turn_tokens(artifact, protocol, settings.turn_tokens)
+    how = _reader_settings(settings, model) | {"protocol": used_protocol(artifact, settings)}
+    check_settings(artifact, settings)
     if meta.variant == "regression":
         load_head(model, run.file(artifact))
         encoder = UpstreamEncoder(tokenizer) if how["protocol"] == "upstream" else ChatEncoder(tokenizer)
@@ -91,14 +81,14 @@ def load_critic(
             shots = CriticScreenshots(run, rollouts, reporter)
             encoder = page_encoder(run, rollouts, tokenizer, vision_processor(VisionModel(path)), shots)
         return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
-    base = reference or recorded_model(run, artifact, "base")
+    base = settings.reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
-    how["reference_context"] = reference_context
-    how["turn_tokens"] = used_turn_tokens(artifact, protocol, settings.turn_tokens)
+    how["reference_context"] = settings.reference_context
+    how["turn_tokens"] = used_turn_tokens(artifact, settings)
     how["effort"] = _effort(run, artifact)
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
 
@@ -110,52 +100,28 @@ def _effort(run: Run, critic: Artifact) -> Effort | None:
     return next((RolloutsMeta.of(found).effort for found in inputs if found.kind == "rollouts"), None)
 
 
-def used_protocol(artifact: Artifact, protocol: ProtocolName | None) -> ProtocolName:
-    """Return the protocol that a critic judges by, where `protocol` is asked for; None is the critic's own."""
-    return protocol or TrainedMeta.of(artifact).protocol or "paper"
+def used_protocol(artifact: Artifact, settings: CriticSettings) -> ProtocolName:
+    """Return the protocol that a critic judges by."""
+    return settings.protocol or TrainedMeta.of(artifact).protocol or "paper"
 
 
-def used_reference_context(
-    artifact: Artifact, protocol: ProtocolName | None, asked: ReferenceContext | None
-) -> ReferenceContext | None:
+def used_reference_context(artifact: Artifact, settings: CriticSettings) -> ReferenceContext | None:
     """Return what the reference of a critic reads; None where the critic has no reference, or never reads the
-    training-time information itself.
-
-    Args:
-        protocol, asked: as for `load_critic`.
-    """
+    training-time information itself."""
     if TrainedMeta.of(artifact).variant in ("regression", "no-info"):
         return None
-    return asked or reference_context_of(used_protocol(artifact, protocol))
+    return settings.reference_context or reference_context_of(used_protocol(artifact, settings))
 
 
-def used_turn_tokens(artifact: Artifact, protocol: ProtocolName | None, asked: TurnTokens | None) -> TurnTokens | None:
+def used_turn_tokens(artifact: Artifact, settings: CriticSettings) -> TurnTokens | None:
     """Return what the mean of a critic's log-ratios runs over; None for a regression head, which has none. In the
-    published code (protocol `upstream`) one mean runs over all tokens.
-
-    Args:
-        protocol, asked: as for `load_critic`, and of its settings.
-    """
+    published code (protocol `upstream`) one mean runs over all tokens."""
     meta = TrainedMeta.of(artifact)
     if meta.variant == "regression":
         return None
-    if used_protocol(artifact, protocol) == "upstream":
+    if used_protocol(artifact, settings) == "upstream":
         return "both"
-    return asked or meta.turn_tokens or CRITIC_TURN_TOKENS
-
-
-def check_turn_tokens(artifact: Artifact, protocol: ProtocolName | None, asked: TurnTokens | None) -> None:
-    """Check that a critic's mean can run over these tokens; None is not given.
-
-    Raises:
-        UsageError: the critic has a regression head, or judges by protocol upstream.
-    """
-    if asked is None or asked == used_turn_tokens(artifact, protocol, asked):
-        return
-    what = f"{artifact.id} has a regression head, and no log-ratios to average."
-    if TrainedMeta.of(artifact).variant != "regression":
-        what = "In the protocol upstream the mean of the log-ratios runs over all tokens of a turn."
-    raise UsageError(what, where=option("turn_tokens", asked), fix="omit --turn-tokens")
+    return settings.turn_tokens or meta.turn_tokens or CRITIC_TURN_TOKENS
 
 
 def warn_if_at_chance(run: Run, critic: Artifact, reporter: Reporter) -> None:
@@ -202,21 +168,27 @@ def warn_of_chance(critic: Artifact, ordered: Rate, what: str, reporter: Reporte
         )
 
 
-def check_reference(artifact: Artifact, reference: str | None, reference_context: ReferenceContext | None) -> None:
-    """Check that a critic accepts these options of its reference; None is not given.
+def check_settings(artifact: Artifact, settings: CriticSettings) -> None:
+    """Check that a critic accepts these settings of its reference, and that its mean can run over these tokens.
 
     Raises:
-        UsageError: it has a regression head and no reference, or it never reads the training-time information.
+        UsageError: it has a regression head and no reference, never reads the training-time information, or judges by
+            protocol upstream.
     """
     variant = TrainedMeta.of(artifact).variant
-    given = [name for name, value in (("reference", reference), ("reference_context", reference_context)) if value]
+    given = [name for name in ("reference", "reference_context") if getattr(settings, name)]
     if variant == "regression" and given:
         what = f"{artifact.id} has a regression head, which is measured against no reference."
         raise UsageError(what, where=option(given[0]), fix=f"omit {option(given[0])}")
-    if variant == "no-info" and reference_context is not None:
+    if variant == "no-info" and settings.reference_context is not None:
         what = f"{artifact.id} and its reference read the dialogue alone: it is a critic of the variant no-info."
-        where = option("reference_context", reference_context)
+        where = option("reference_context", settings.reference_context)
         raise UsageError(what, where=where, fix="omit --reference-context")
+    if settings.turn_tokens not in (None, used_turn_tokens(artifact, settings)):
+        what = f"{artifact.id} has a regression head, and no log-ratios to average."
+        if variant != "regression":
+            what = "In the protocol upstream the mean of the log-ratios runs over all tokens of a turn."
+        raise UsageError(what, where=option("turn_tokens", settings.turn_tokens), fix="omit --turn-tokens")
 
 
 def load_untrained(name: str, settings: CriticSettings) -> Critic:

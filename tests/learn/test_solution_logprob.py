@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweet.learn.solution_logprob import Observed, SolutionLogprob
+from sweet.learn.solution_logprob import SolutionLogprob
+from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.tasks.base import Message
+from tests.learn.turns import asked_turn
 from tests.stages.learn_runs import make_agent
 
 MARKER = "I WANT TO ANSWER:"
 SOLUTION = "def f(x):\n    return 2 * x + 1"
 MESSAGES = [Message(role="system", content="You help."), Message(role="user", content="Write f.")]
+ANSWER = [Reply(f"{MARKER}\n{SOLUTION}")]
 
 
 @pytest.mark.parametrize(("template", "end"), [("chatml", "<|im_end|>"), ("llama3", "<|eot_id|>")])
@@ -29,7 +32,7 @@ def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, temp
     with torch.no_grad():
         logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
     by_hand = sum(float(logprobs[place - 1, ids[place]]) for place in range(len(marked), len(ids)))
-    values = SolutionLogprob(model, tokenizer).values([Observed("x", MESSAGES, SOLUTION, MARKER)] * 2)
+    values = SolutionLogprob(model, tokenizer).values([asked_turn(MESSAGES, "", ANSWER)] * 2)
     assert values == pytest.approx([by_hand, by_hand], abs=1e-3)
 
 
@@ -38,9 +41,9 @@ def test_what_does_not_fit_has_none_and_early_turns_are_dropped(tmp_path: Path) 
     tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
     long = [*MESSAGES, Message(role="assistant", content="Which? " * 40), Message(role="user", content="This. " * 40)]
     whole = SolutionLogprob(model, tokenizer)
-    both = whole.values([Observed("x", MESSAGES, SOLUTION, MARKER), Observed("y", long, SOLUTION, MARKER)])
+    both = whole.values([asked_turn(MESSAGES, "", ANSWER), asked_turn(long, "", ANSWER)])
     assert None not in both
-    assert whole.dropped == 0
+    assert whole.reader.dropped == 0
     limited = SolutionLogprob(model, tokenizer, max_length=16)
-    assert limited.values([Observed("x", MESSAGES, SOLUTION, MARKER)]) == [None]
+    assert limited.values([asked_turn(MESSAGES, "", ANSWER)]) == [None]
     assert limited.values([]) == []

@@ -300,7 +300,7 @@ def test_a_critic_without_a_recorded_base_needs_a_reference(run: Run, agent: str
     with pytest.raises(UsageError, match="which model it started from") as caught:
         load_critic(run, artifact, Silent(), CriticSettings())
     assert "--reference" in str(caught.value.fix)
-    load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
+    load_critic(run, artifact, Silent(), CriticSettings(reference=agent))
 
 
 def test_without_a_critic_the_error_names_train_critic(tmp_path: Path, agent: str) -> None:

@@ -16,6 +16,7 @@ from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
+from sweet.stages.critics import CriticSettings
 from sweet.tasks.base import ProtocolName
 from tests.learn.turns import asked_turn
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
@@ -89,8 +90,9 @@ def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
         for file in Path(agent).iterdir():
             (draft.path / file.name).write_bytes(file.read_bytes())
         attempt.finish_artifact(draft)
+    scores, settings = [score(t, r) for t, r in dialogues], CriticSettings("cpu")
     with pytest.raises(SweetError, match="two dialogues"):
-        measure_best_of(run, rollouts, [score(t, r) for t, r in dialogues], None, "cpu", Silent()).as_json()
+        measure_best_of(run, rollouts, scores, None, settings, Silent())
 
 
 def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any
 def test_a_regression_critic_has_no_reference_and_needs_its_head(run: Run, agent: str) -> None:
     artifact = run_train_critic(run, config(), Silent()).artifacts[0]
     with pytest.raises(UsageError, match="no reference"):
-        load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
+        load_critic(run, artifact, Silent(), CriticSettings(reference=agent))
     (run.file(artifact) / FILE).unlink()
     with pytest.raises(UsageError, match="cannot be read"):
         load_critic(run, artifact, Silent(), CriticSettings())
