@@ -51,17 +51,17 @@ def prepared(given: argparse.Namespace, method: str) -> Any:
     config = TrainActorConfig(method=method, epochs=1, device=given.device, model=given.model)
     training, _ = prepare_actor(Run.open(given.run), config, Silent())
     if given.names:
-        by_name = {example.name: example for example in training.data.examples}
+        by_name = {example.name: example for example in training.examples}
         examples = [by_name[name] for name in json.loads(given.names.read_text())]
     else:
-        examples = training.data.examples
-    return replace(training, data=replace(training.data, examples=examples))
+        examples = training.examples
+    return replace(training, examples=examples)
 
 
 def comparable(training: Any) -> tuple[list[str], int]:
     """Return the dialogues that both sides can learn, group by group, and the size of a group."""
     groups: dict[str, list[str]] = {}
-    for example in training.data.examples:
+    for example in training.examples:
         if len(example.chosen) == 1:
             groups.setdefault(example.group, []).append(example.name)
     size = Counter(map(len, groups.values())).most_common(1)[0][0]
@@ -82,11 +82,11 @@ def measure(given: argparse.Namespace, method: str) -> Measured:
     began = time.perf_counter()
     training = prepared(given, method)
     size = given.batch
-    examples = training.data.examples[: len(training.data.examples) // size * size][: given.steps * size]
+    examples = training.examples[: len(training.examples) // size * size][: given.steps * size]
     ends = [time.perf_counter()]
     loop = Loop(
         training.model.trainee.model,
-        training.data.pool.sequences,
+        training.pool.sequences,
         examples,
         training.objective,
         replace(training.settings, batch=size, seed=0),
@@ -105,9 +105,9 @@ def measure_trl(given: argparse.Namespace) -> Measured:
 
     began = time.perf_counter()
     training = prepared(given, "grpo")
-    pool = training.data.pool.sequences
+    pool = training.pool.sequences
     size = given.batch
-    examples = training.data.examples[: len(training.data.examples) // size * size][: given.steps * size]
+    examples = training.examples[: len(training.examples) // size * size][: given.steps * size]
     rows = [Row.of(one.group, pool[one.chosen[0]], one.terms[0].advantages[0]) for one in examples]
     ends: list[float] = []
 

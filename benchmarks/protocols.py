@@ -51,7 +51,7 @@ Rows = Mapping[tuple[str, int], Sequence[Candidate]]
 def training_text(run: Run, protocol: ProtocolName) -> dict[str, int]:
     """Return how much a critic is trained on."""
     training, _ = prepare_critic(run, TrainCriticConfig(protocol=protocol), Silent(), weights=False)
-    sequences = training.data.pool.sequences
+    sequences = training.pool.sequences
     supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
     return {"sequences": len(sequences), "tokens": sum(len(s.ids) for s in sequences), "supervised": supervised}
 

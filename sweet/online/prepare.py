@@ -33,6 +33,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
+from sweet.stages.critics import CriticSettings
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import check_scorer_option
@@ -41,7 +42,7 @@ from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
-from sweet.training.run_critic import RunCritic, critic_of
+from sweet.training.run_critic import RunCritic
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +52,7 @@ class Prepared:
     Attributes:
         dialogues: to learn from; their agent is the model that `config` names.
         validation: the tasks that choose the actor.
-        critic: the artifact of the critic that the rule asks; None for a rule that asks none. asked: answers for it.
+        critic: that the rule asks; None for a rule that asks none.
         devices: of the ranks that train; None where this process does.
         model: with its weights where this process trains it, otherwise with shapes only.
     """
@@ -60,11 +61,15 @@ class Prepared:
     dialogues: Dialogues
     validation: Sequence[Task]
     rule: CreditRule
-    critic: Artifact | None
-    asked: RunCritic | None
+    critic: RunCritic | None
     devices: Devices | None
     model: StartingModel
     used: Hyperparameters
+
+    @property
+    def inputs(self) -> list[Artifact]:
+        """The artifacts that are read."""
+        return [] if self.critic is None else [self.critic.artifact]
 
     @property
     def computed(self) -> int:
@@ -134,7 +139,7 @@ class Prepared:
         """
         config, rewards = self.config, self.dialogues.kind.rewards
         if self.devices is None:
-            return Learner(config, self.rule, self.used, rewards, source, self.asked, loading(config), self.model)
+            return Learner(config, self.rule, self.used, rewards, source, self.critic, loading(config), self.model)
         # What plays is not that of ranks, and addresses may have keys.
         config = config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
         job = RankJob(
@@ -142,7 +147,7 @@ class Prepared:
             config=config.model_dump(mode="json"),
             base=self.model.base,
             used=vars(self.used),
-            critic=None if self.critic is None else self.critic.id,
+            critic=None if self.critic is None else self.critic.artifact.id,
             source=source,
             device="cuda" if self.model.on_gpu else "cpu",
             zero=asdict(self.devices.zero),
@@ -193,17 +198,16 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
             raise UsageError("There are no validation tasks.", where=where, fix="--holdout-validation 0.1")
     if kind.visual and weights:
         check_rendering((), any_page=True)
-    critic, asked, needed_by = None, None, f"train-online --algorithm {rule.name}"
+    critic, needed_by = None, f"train-online --algorithm {rule.name}"
     if run is not None:
-        critic = critic_of(run, rule, config.critic, needed_by=needed_by)
+        settings = CriticSettings(config.device, config.max_length)
+        critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
     elif rule.asks_critic:
         raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
-    if run is not None and critic is not None:
-        asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
     model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
     used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
-    return Prepared(config, dialogues, validation, rule, critic, asked, devices, model, used)
+    return Prepared(config, dialogues, validation, rule, critic, devices, model, used)
 
 
 def _check_deterministic(config: TrainOnlineConfig) -> None:

@@ -33,6 +33,7 @@ with collector.paused():
     from sweet.runs.jsonl import JsonlWriter
     from sweet.runs.run import Run
     from sweet.stages.base import Silent
+    from sweet.stages.critics import CriticSettings
     from sweet.tasks.registry import task_kind
     from sweet.tasks.trajectory import Trajectory
     from sweet.training.run_critic import RunCritic
@@ -94,7 +95,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
     if job.critic is not None:
         opened = Run.open(job.run)
         artifact = opened.find("critic", job.critic, needed_by="train-online")
-        critic = RunCritic.of(opened, artifact, reporter, config.device, config.max_length, planned=False)
+        critic = RunCritic(opened, artifact, CriticSettings(config.device, config.max_length), reporter)
     return Learner(
         config,
         credit_rule(config.algorithm, config.rule_option, "algorithm"),

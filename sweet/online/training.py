@@ -54,7 +54,7 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
         run,
         ready.config,
         reporter,
-        inputs=[] if ready.critic is None else [ready.critic],
+        inputs=ready.inputs,
         models=ready.dialogues.models,
         computed=ready.computed,
         environment={"tasks_digest": ready.dialogues.tasks_digest},
@@ -200,7 +200,7 @@ class _Training:
                 bar=self.played,
                 budget=frame.budget,
             )
-            critic = [] if ready.critic is None else [ready.critic.sha256]
+            inputs = (dialogues.tasks_digest, *(artifact.sha256 for artifact in ready.inputs))
             loop = OnlineLoop(
                 ready=ready,
                 player=player,
@@ -210,7 +210,7 @@ class _Training:
                 learner=self.learner,
                 policy=policy,
                 checkpoint=self.checkpoints.file,
-                digest=training_digest(config, model, ready.used, dialogues.tasks_digest, *critic),
+                digest=training_digest(config, model, ready.used, *inputs),
                 live=frame.live,
                 bar=self.steps,
                 on_row=self._on_row,

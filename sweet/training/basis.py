@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.credit.base import Hyperparameters
+from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.loop import LoopSettings
+from sweet.learn.sequences import Pool
 from sweet.learn.zero import ZeroSettings
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -18,12 +20,15 @@ from sweet.stages.base import Reporter
 from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import Order, TrainConfig, adjacent, order_of
-from sweet.training.examples import DialogueEncoder, ExampleBuilder, TrainingData
+from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
 from sweet.training.reward_model import RewardFigures
+
+MAX_OMITTED = 0.1
+"""Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,15 @@ class Basis:
             share=config.packing == "tree",
             keep_best=keep_best,
         )
-        build = self.builder
-        data = TrainingData(build.pool, examples, list(heldout), build.too_long, build.source)
-        return Training(**vars(self), data=data, objective=objective, settings=settings, shuffle=order, **more)
+        return Training(
+            **vars(self),
+            examples=examples,
+            heldout=list(heldout),
+            objective=objective,
+            settings=settings,
+            shuffle=order,
+            **more,
+        )
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,7 @@ class Training(Basis):
     """A training that is ready to run.
 
     Attributes:
+        heldout: preferences to measure on.
         shuffle: the order that `settings.together` follows.
         beta: as it is recorded; `objective` has None where log-ratios are not used.
         groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
@@ -123,7 +135,8 @@ class Training(Basis):
         trains_reward: whether it trains one, also where the training is only planned.
     """
 
-    data: TrainingData
+    examples: list[Example]
+    heldout: list[Example]
     objective: Objective
     settings: LoopSettings
     shuffle: Order
@@ -132,3 +145,29 @@ class Training(Basis):
     equal_groups: int | None = None
     reward: RewardFigures | None = None
     trains_reward: bool = False
+
+    @property
+    def pool(self) -> Pool:
+        """The token sequences of the examples."""
+        return self.builder.pool
+
+    @property
+    def left_out(self) -> int:
+        """The number of examples that were omitted for their length."""
+        return len(self.builder.too_long)
+
+    def check(self, reporter: Reporter) -> None:
+        """Warn of omitted examples.
+
+        Raises:
+            UsageError: more than `MAX_OMITTED` of them are omitted.
+            SweetError: none remain.
+        """
+        if self.builder.too_long:
+            first, count = self.builder.too_long[0], len(self.examples) + len(self.heldout) + self.left_out
+            what = f"{self.left_out:,} of {count:,} examples too long, and so omitted. {first.what}"
+            if self.left_out > MAX_OMITTED * count:
+                raise UsageError(what, where=self.builder.source, fix=first.fix)
+            reporter.warn(what)
+        if not self.examples:
+            raise SweetError("There is nothing to train on.", where=self.builder.source, fix="a larger --limit or run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -17,7 +17,6 @@ from sweet.learn.job import checkpoint_path
 from sweet.learn.weights import best_files
 from sweet.regular import open_regular
 from sweet.stages.base import StageConfig, digest_of
-from sweet.training.examples import TrainingData
 from sweet.training.model import StartingModel
 from sweet.training.reward_model import RewardFigures
 
@@ -67,9 +66,9 @@ class Checkpoints:
         return self.file.exists()
 
     def examples(
-        self, data: TrainingData, reward: RewardFigures | None, digest: str, *, resume: bool
-    ) -> tuple[TrainingData, RewardFigures | None]:
-        """Return the data with the examples that the first attempt built; where it recorded none, record these.
+        self, examples: list[Example], reward: RewardFigures | None, digest: str, *, resume: bool
+    ) -> tuple[list[Example], RewardFigures | None]:
+        """Return the examples that the first attempt built; where it recorded none, record these.
 
         What a credit rule weighs by is computed: probabilities by a teacher, advantages by a critic, rewards by a model
         that was trained for it. Several threads add in an order of their own, so a second computation differs in the
@@ -84,22 +83,22 @@ class Checkpoints:
         Raises:
             UsageError: the file cannot be read, or is of other examples.
         """
-        if not any(example.terms for example in data.examples):
-            return data, reward
+        if not any(example.terms for example in examples):
+            return examples, reward
         path, anew = self.folder / EXAMPLES, "train without --resume"
         if not resume or not path.exists():
-            content = _RECORD.dump_python(_Recorded(digest, data.examples, reward), mode="json")
+            content = _RECORD.dump_python(_Recorded(digest, examples, reward), mode="json")
             write_whole(path, json.dumps(content).encode())  # `dump_json` writes null for what is infinite
-            return data, reward
+            return examples, reward
         try:
             with open_regular(path) as file:
                 found = _RECORD.validate_json(file.read())
         except ValueError as error:
             raise UsageError(f"The examples of the training cannot be read: {error}", where=path, fix=anew) from error
-        if found.digest != digest or list(map(_made_of, found.examples)) != list(map(_made_of, data.examples)):
+        if found.digest != digest or list(map(_made_of, found.examples)) != list(map(_made_of, examples)):
             what = "The training was started with other examples, or with other settings."
             raise UsageError(what, where=path, fix=anew)
-        return replace(data, examples=found.examples), found.reward
+        return found.examples, found.reward
 
     def remove(self) -> None:
         """Remove all files but the model."""

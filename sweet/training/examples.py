@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from sweet.credit.base import Batch, Credit, Models, Subject, TurnLogprobs
-from sweet.errors import SweetError, UsageError
+from sweet.credit.base import Batch, Credit, Models, Subject
+from sweet.errors import SweetError
 from sweet.learn.components import Example, TokenTerms
 from sweet.learn.rows import Pair, Preference
 from sweet.learn.sequences import Pool, TokenSequence
 from sweet.learn.tokens import ChatEncoder, EncodedDialogue, TooLong
-from sweet.stages.base import Reporter, digest_of
+from sweet.stages.base import digest_of
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.token_terms import Recorded, terms_of
-
-MAX_OMITTED = 0.1
-"""Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
 
 T = TypeVar("T")
 
@@ -41,39 +38,6 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
     tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
     held_out = set(tasks[: math.floor(share * len(tasks))])
     return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """The data of one training.
-
-    Attributes:
-        heldout: preferences to measure on.
-        too_long: an error for each example that was omitted for its length.
-        source: id of the artifact that is learned from, for errors.
-    """
-
-    pool: Pool
-    examples: list[Example]
-    heldout: list[Example]
-    too_long: list[TooLong]
-    source: str
-
-    def check(self, reporter: Reporter) -> None:
-        """Warn of omitted examples.
-
-        Raises:
-            UsageError: more than `MAX_OMITTED` of them are omitted.
-            SweetError: none remain.
-        """
-        if self.too_long:
-            first, count = self.too_long[0], len(self.examples) + len(self.heldout) + len(self.too_long)
-            what = f"{len(self.too_long):,} of {count:,} examples too long, and so omitted. {first.what}"
-            if len(self.too_long) > MAX_OMITTED * count:
-                raise UsageError(what, where=self.source, fix=first.fix)
-            reporter.warn(what)
-        if not self.examples:
-            raise SweetError("There is nothing to train on.", where=self.source, fix="a larger --limit or run")
 
 
 class DialogueEncoder:
@@ -112,31 +76,6 @@ class DialogueEncoder:
             except TooLong:
                 continue
             found += [(dialogue.id, sequence) for sequence in encoded.sequences]
-        return found
-
-    def logprobs(
-        self,
-        dialogues: Sequence[Trajectory],
-        read: Callable[[list[TokenSequence]], list[TurnLogprobs]],
-        *,
-        informed: bool,
-    ) -> dict[str, dict[int, TurnLogprobs]]:
-        """Return the log-probabilities of turns; see `sweet.credit.base.Models.logprobs`.
-
-        Args:
-            read: returns those of all supervised ids of each sequence.
-        """
-        rows = self.sequences(dialogues, informed=informed)
-        found: dict[str, dict[int, TurnLogprobs]] = {dialogue.id: {} for dialogue in dialogues}
-        read_values = read([sequence for _, sequence in rows]) if rows else []
-        for (name, sequence), values in zip(rows, read_values, strict=True):
-            place = 0
-            for span in sequence.spans:
-                of_turn = slice(place, place + span.stop - span.start)
-                found[name][span.turn] = TurnLogprobs(
-                    values.tokens[of_turn], values.top_ids[of_turn], values.top_logprobs[of_turn]
-                )
-                place = of_turn.stop
         return found
 
 

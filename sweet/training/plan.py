@@ -32,33 +32,33 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
     a tree is tested when it is loaded; here its kind of attention decides.
 
     Raises:
-        SweetError: as `TrainingData.check`.
+        SweetError: as `Training.check`.
     """
-    training.data.check(reporter)
-    config, data, used, settings = training.config, training.data, training.hyperparameters, training.settings
+    training.check(reporter)
+    config, used, settings = training.config, training.hyperparameters, training.settings
     parameters, trainable = training.model.trainee.parameters, training.model.trainee.trained
     world = world_size(training.layout)
     work: dict[str, Any] = {
         "base": training.model.base,
         "parameters": parameters,
         "trainable": trainable,
-        "examples": len(data.examples),
-        "heldout": len(data.heldout),
-        "dropped_turns": data.pool.dropped,
-        "left_out": len(data.too_long),
+        "examples": len(training.examples),
+        "heldout": len(training.heldout),
+        "dropped_turns": training.pool.dropped,
+        "left_out": training.left_out,
         "epochs": used.epochs,
         "batch": used.batch,
         "lr": used.lr,
         "nll": used.nll,
         "shuffle": training.shuffle,
-        "steps": settings.steps(len(data.examples)),
+        "steps": settings.steps(len(training.examples)),
         "engine": config.engine,
         "devices": world,
-        "tokens": token_count(data.pool.sequences, data.examples),
+        "tokens": token_count(training.pool.sequences, training.examples),
     }
     if config.engine == "openrlhf":  # it shuffles and splits into micro-batches itself, by default on every GPU
         devices = world if config.devices or config.hostfile else None
-        work |= {"steps": steps(len(data.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
+        work |= {"steps": steps(len(training.examples), used.batch, used.epochs), "devices": devices, "shuffle": None}
         return Plan(work=TrainWork.model_validate(work), assumed=[])
     shape = Shape.of(training.model.trainee.model.config)
     computed, micro_batches, activations = _first_epoch(training, shape, world)
@@ -92,12 +92,12 @@ def plan_training(training: Training, reporter: Reporter) -> Plan[TrainWork]:
 def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, int, dict[str, float]]:
     """Return what the first epoch computes, its number of micro-batches, and the bytes that the largest of them keeps
     in memory, by purpose."""
-    model, objective, settings, examples = training.model, training.objective, training.settings, training.data.examples
+    model, objective, settings, examples = training.model, training.objective, training.settings, training.examples
     lora = model.trainee.start.lora
     trains_tower = model.sees_pages and (lora is None or bool(lora.targets))  # an adapter is of the language model
     several_ranks_see_pages = training.layout is not None and model.sees_pages  # `Scorer.require_images`
     max_shared_length = _max_shared_length(model, settings.share and not several_ranks_see_pages)
-    pool = [s.with_whole() if objective.whole_nll else s for s in training.data.pool.sequences]
+    pool = [s.with_whole() if objective.whole_nll else s for s in training.pool.sequences]
     order = epoch_order(examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
     largest: dict[str, float] = {}

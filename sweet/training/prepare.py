@@ -16,13 +16,14 @@ from sweet.learn.components import Example, Objective, Target
 from sweet.preferences.label import preferences, usable_dialogues
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
+from sweet.stages.critics import CriticSettings
 from sweet.stages.meta import TrainedMeta
 from sweet.tasks.registry import task_kind
 from sweet.training.basis import Basis, Training
 from sweet.training.config import TrainActorConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import draw, hold_out
 from sweet.training.openrlhf import check_openrlhf
-from sweet.training.run_critic import RunCritic, critic_of
+from sweet.training.run_critic import RunCritic
 from sweet.training.sources import Sources
 from sweet.training.starting_policy import starting_policy
 from sweet.units import count
@@ -73,17 +74,14 @@ def prepare_actor(
     needed_by = f"train-actor --method {config.method}"
     rule = credit_rule(config.method, config.rule_option)
     sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
-    critic = critic_of(run, rule, config.critic, needed_by=needed_by)
-    inputs = sources.inputs if critic is None else [*sources.inputs, critic]
+    settings = CriticSettings(config.device, config.max_length)
+    critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
+    inputs = sources.inputs if critic is None else [*sources.inputs, critic.artifact]
     basis = Basis.load(run, config, config.method, inputs, reporter, weights)
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
-    asked = None
-    if critic is not None:
-        asked = RunCritic.of(run, critic, reporter, config.device, config.max_length, planned=not weights)
-    models = starting_policy(basis, rule, asked, planned=not weights)
+    models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
-    reward = models.reward_model() if rule.trains_reward else None
-    figures = None if reward is None else reward.figures
+    figures = models.reward_model().figures if rule.trains_reward and weights else None
     if figures is not None:
         reporter.say(f"Reward model: {figures}.")
     compared: dict[str, Any] = {}

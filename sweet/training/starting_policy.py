@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from torch import Tensor
@@ -47,12 +48,12 @@ class AskedModels(ABC):
         self.encoder, self._budget, self._critic, self._engine = encoder, budget, critic, engine
 
     @abstractmethod
-    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
-        """Return the scorer of a model but the sampler, within a context; None if nothing is to be computed."""
+    def open(self, model: Which) -> AbstractContextManager[Scorer]:
+        """Return the scorer of a model but the sampler, within a context."""
 
     @abstractmethod
-    def reward_model(self) -> RewardModel | None:
-        """Return the reward model; None if nothing is to be computed.
+    def reward_model(self) -> RewardModel:
+        """Return the reward model.
 
         Raises:
             UsageError: the training has none.
@@ -61,17 +62,21 @@ class AskedModels(ABC):
     def logprobs(
         self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
     ) -> dict[str, dict[int, TurnLogprobs]]:
-        """See `sweet.credit.base.Models.logprobs`. Where nothing is computed, all probabilities are 1."""
+        """See `sweet.credit.base.Models.logprobs`."""
         if model == "sampler":
             return self._sampled(dialogues)
-        with self.open(model) as scorer:
-
-            def read(sequences: list[TokenSequence]) -> list[TurnLogprobs]:
-                if scorer is None:
-                    return [_certain(sequence, top) for sequence in sequences]
-                return scores_in_shares(self._engine, scorer, sequences, self._budget, _logprobs_of, top=top)
-
-            return self.encoder.logprobs(dialogues, read, informed=informed)
+        rows = self.encoder.sequences(dialogues, informed=informed)
+        found: dict[str, dict[int, TurnLogprobs]] = {dialogue.id: {} for dialogue in dialogues}
+        scores = self._scores(model, [sequence for _, sequence in rows], top) if rows else []
+        for (name, sequence), values in zip(rows, scores, strict=True):
+            place = 0
+            for span in sequence.spans:
+                of_turn = slice(place, place + span.stop - span.start)
+                found[name][span.turn] = TurnLogprobs(
+                    values.tokens[of_turn], values.top_ids[of_turn], values.top_logprobs[of_turn]
+                )
+                place = of_turn.stop
+        return found
 
     def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
         """See `sweet.credit.base.Models.advantages`. Each rank has the whole critic.
@@ -82,19 +87,25 @@ class AskedModels(ABC):
         if self._critic is None:
             what = "The credit rule asks for advantages, and no critic was looked for."
             raise UsageError(what, fix="set asks_critic = True in the rule")
-        if self._engine is None:
-            return self._critic.advantages(dialogues)
-        own = dialogues[self._engine.rank :: self._engine.world]
-        parts = self._engine.all_gather(self._critic.advantages(own) if own else {})
-        return {one.id: parts[i % self._engine.world][one.id] for i, one in enumerate(dialogues)}
+        return self._advantages(self._critic, dialogues)
 
     def train_reward(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
     ) -> None:
         """See `sweet.credit.base.Models.train_reward`."""
-        model = self.reward_model()
-        if model is not None:
-            model.train(batch, credits, objective, settings, self)
+        self.reward_model().train(batch, credits, objective, settings, self)
+
+    def _scores(self, model: Which, sequences: Sequence[TokenSequence], top: int) -> list[TurnLogprobs]:
+        """Return the log-probabilities of all supervised ids of each sequence."""
+        with self.open(model) as scorer:
+            return scores_in_shares(self._engine, scorer, sequences, self._budget, _logprobs_of, top=top)
+
+    def _advantages(self, critic: RunCritic, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        if self._engine is None:
+            return critic.advantages(dialogues)
+        own = dialogues[self._engine.rank :: self._engine.world]
+        parts = self._engine.all_gather(critic.advantages(own) if own else {})
+        return {one.id: parts[i % self._engine.world][one.id] for i, one in enumerate(dialogues)}
 
     def _sampled(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, TurnLogprobs]]:
         by_name = {dialogue.id: dialogue for dialogue in dialogues}
@@ -118,15 +129,14 @@ class StartingPolicy(AskedModels):
     """The models of a training on recorded dialogues.
 
     Args:
-        load: returns the scorer of the model; called when a rule first asks for probabilities. None for a training
-            that is only planned: nothing is computed.
+        load: returns the scorer of the model; called when a rule first asks for probabilities.
         load_reward: returns the reward model; called when a rule first trains it. None where the rule trains none.
     """
 
     def __init__(
         self,
         encoder: DialogueEncoder,
-        load: Callable[[], Scorer] | None,
+        load: Callable[[], Scorer],
         budget: int,
         critic: RunCritic | None = None,
         load_reward: Callable[[], RewardModel] | None = None,
@@ -134,18 +144,15 @@ class StartingPolicy(AskedModels):
         super().__init__(encoder, budget, critic)
         self._load, self._load_reward = load, load_reward
 
-    def open(self, model: Which) -> AbstractContextManager[Scorer | None]:
-        if model == "reward":
-            reward = self.reward_model()
-            return nullcontext(None if reward is None else reward.scorer)
-        return nullcontext(self._scorer)
+    def open(self, model: Which) -> AbstractContextManager[Scorer]:
+        return nullcontext(self.reward_model().scorer if model == "reward" else self._scorer)
 
-    def reward_model(self) -> RewardModel | None:
-        return None if self._load is None else self._reward
+    def reward_model(self) -> RewardModel:
+        return self._reward
 
     @cached_property
-    def _scorer(self) -> Scorer | None:
-        return None if self._load is None else self._load()
+    def _scorer(self) -> Scorer:
+        return self._load()
 
     @cached_property
     def _reward(self) -> RewardModel:
@@ -153,6 +160,27 @@ class StartingPolicy(AskedModels):
             what = "The credit rule asks for a reward model, and none was prepared."
             raise UsageError(what, fix="set trains_reward = True in the rule")
         return self._load_reward()
+
+
+class PlannedPolicy(StartingPolicy):
+    """The same of a training that is only planned: nothing is computed. All probabilities are 1, and every turn has
+    another advantage, so that no two are equal."""
+
+    def train_reward(
+        self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining
+    ) -> None:
+        pass
+
+    def _scores(self, model: Which, sequences: Sequence[TokenSequence], top: int) -> list[TurnLogprobs]:
+        sizes = [sequence.supervised for sequence in sequences]
+        if not top:
+            return [TurnLogprobs((0.0,) * size) for size in sizes]
+        ids, logprobs = tuple(range(top)), (0.0,) * top
+        return [TurnLogprobs((0.0,) * size, (ids,) * size, (logprobs,) * size) for size in sizes]
+
+    def _advantages(self, critic: RunCritic, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        numbers = map(float, count())
+        return {dialogue.id: dict(zip(dialogue.agent_turns, numbers, strict=False)) for dialogue in dialogues}
 
 
 def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *, planned: bool) -> StartingPolicy:
@@ -191,16 +219,9 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
             share=config.packing == "tree",
         )
 
-    asked, reward = None if planned else load, load_reward if rule.trains_reward else None
-    return StartingPolicy(basis.builder.encoder, asked, 2 * basis.token_budget, critic, reward)
-
-
-def _certain(sequence: TokenSequence, top: int) -> TurnLogprobs:
-    """Return log-probabilities where nothing is computed: all probabilities are 1."""
-    count = sequence.supervised
-    if not top:
-        return TurnLogprobs((0.0,) * count)
-    return TurnLogprobs((0.0,) * count, (tuple(range(top)),) * count, ((0.0,) * top,) * count)
+    models = PlannedPolicy if planned else StartingPolicy
+    reward = load_reward if rule.trains_reward else None
+    return models(basis.builder.encoder, load, 2 * basis.token_budget, critic, reward)
 
 
 def _logprobs_of(scores: SpanScores) -> TurnLogprobs:

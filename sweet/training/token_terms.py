@@ -30,33 +30,36 @@ class Recorded:
     def __init__(self, batch: Batch, models: Models, subjects: Sequence[Subject]) -> None:
         self._batch, self._models, self._subjects = batch, models, subjects
 
-    def of_turn(self, name: str, span: Span, ids: Sequence[int]) -> tuple[float, ...] | None:
-        """Return the log-probabilities of a turn's ids when they were sampled; None if they are not known."""
-        turn = self._batch.dialogues[name].dialogue_history[span.turn]
-        return recorded_logprobs(turn, ids) or _of_size(self._missing[name].get(span.turn), len(ids))
-
-    def of_reply(self, of: Pair, ids: Sequence[int]) -> tuple[float, ...] | None:
-        """Return the same of a reply that stands alone."""
-        known = recorded_logprobs(of.chosen, ids)
-        if known is None and of.trajectory_id in self._batch.dialogues:
-            return _of_size(self._missing_replies[of.id].get(of.turn), len(ids))
-        return known
-
-    @cached_property
-    def _missing(self) -> dict[str, dict[int, TurnLogprobs]]:
-        names = dict.fromkeys(of for of in self._subjects if isinstance(of, str))
-        return self._models.logprobs("policy", [self._batch.dialogues[name] for name in names])
+    def of(self, subject: Subject, span: Span, ids: Sequence[int]) -> tuple[float, ...] | None:
+        """Return the log-probabilities of the ids of a turn, or of a reply that stands alone, when they were sampled;
+        None if they are not known."""
+        name = _name(subject)
+        if isinstance(subject, Pair):
+            known = recorded_logprobs(subject.chosen, ids)
+        else:
+            known = recorded_logprobs(self._batch.dialogues[name].dialogue_history[span.turn], ids)
+        if known is not None:
+            return known
+        found = self._computed.get(name, {}).get(span.turn)
+        return found.tokens if found is not None and len(found.tokens) == len(ids) else None
 
     @cached_property
-    def _missing_replies(self) -> dict[str, dict[int, TurnLogprobs]]:
-        replies = {of.id: of for of in self._subjects if isinstance(of, Pair)}
-        known = [of for of in replies.values() if of.trajectory_id in self._batch.dialogues]
-        continued = [_with_reply(self._batch.dialogues[of.trajectory_id], of) for of in known]
-        return self._models.logprobs("policy", continued)
+    def _computed(self) -> dict[str, dict[int, TurnLogprobs]]:
+        found: dict[str, Trajectory] = {}
+        for subject in self._subjects:
+            if not isinstance(subject, Pair):
+                found[_name(subject)] = self._batch.dialogues[_name(subject)]
+            elif subject.trajectory_id in self._batch.dialogues:
+                found[subject.id] = _with_reply(self._batch.dialogues[subject.trajectory_id], subject)
+        return self._models.logprobs("policy", list(found.values()))
 
 
-def _of_size(found: TurnLogprobs | None, size: int) -> tuple[float, ...] | None:
-    return found.tokens if found is not None and len(found.tokens) == size else None
+def _name(subject: Subject) -> str:
+    """Return the id of what has weights of tokens: a dialogue, or a reply that stands alone."""
+    if isinstance(subject, Pair):
+        return subject.id
+    assert isinstance(subject, str), "only dialogues and sampled replies have weights of tokens"
+    return subject
 
 
 def _with_reply(dialogue: Trajectory, of: Pair) -> Trajectory:
@@ -100,7 +103,7 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
     top_logprobs: list[tuple[float, ...]] = []
     for span in sequence.spans:
         ids = sequence.ids[span.start : span.stop]
-        known = _sampled(credit, span, ids, recorded)
+        known = recorded.of(credit.of, span, ids)
         if known is None:
             raise _misfit(credit, span, "It is not known how probable its tokens were when they were sampled.")
         sampled += known
@@ -116,13 +119,6 @@ def terms_of(sequence: TokenSequence, credit: Credit, recorded: Recorded) -> Tok
     return TokenTerms(tuple(sampled), tuple(advantages), tuple(teacher), tuple(top_ids), tuple(top_logprobs))
 
 
-def _sampled(credit: Credit, span: Span, ids: Sequence[int], recorded: Recorded) -> Sequence[float] | None:
-    if isinstance(credit.of, Pair):
-        return recorded.of_reply(credit.of, ids)
-    assert isinstance(credit.of, str), "only dialogues and sampled replies have weights of tokens"
-    return recorded.of_turn(credit.of, span, ids)
-
-
 def _by_token(credit: Credit, span: Span, size: int) -> Sequence[float]:
     values: Values | None = credit.policy.get(span.turn)
     if isinstance(values, float | int):
@@ -133,5 +129,4 @@ def _by_token(credit: Credit, span: Span, size: int) -> Sequence[float]:
 
 
 def _misfit(credit: Credit, span: Span, what: str) -> UsageError:
-    name = credit.of.id if isinstance(credit.of, Pair) else str(credit.of)
-    return UsageError(what, where=f"{name}, turn {span.turn}", fix="correct the credit rule")
+    return UsageError(what, where=f"{_name(credit.of)}, turn {span.turn}", fix="correct the credit rule")

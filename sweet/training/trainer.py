@@ -49,8 +49,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         SweetError: there is nothing to train on, or the training failed.
     """
     config, model, used = training.config, training.model, training.hyperparameters
-    training.data.check(reporter)
-    if dropped := training.data.pool.dropped:
+    training.check(reporter)
+    if dropped := training.pool.dropped:
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {model.max_length}.")
     own = {"base": model.base, **vars(used), "beta": training.beta, **adapter_meta(model)}
     meta = meta.model_copy(update=own)
@@ -74,8 +74,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                     frame.live.wait_while_paused()
 
                 resumed = config.resume and draft.resumed
-                data, reward = checkpoints.examples(training.data, training.reward, digest, resume=resumed)
-                training = replace(training, data=data, reward=reward)
+                examples, reward = checkpoints.examples(training.examples, training.reward, digest, resume=resumed)
+                training = replace(training, examples=examples, reward=reward)
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
                 summary = _train_into(checkpoints, training, digest, ranks_log, on_row, frame)
             checkpoints.remove()
@@ -94,10 +94,10 @@ def _metrics(training: Training, summary: Record) -> TrainMetrics:
         shuffle=training.shuffle,
         parameters=training.model.trainee.parameters,
         trained_parameters=training.model.trainee.trained,
-        examples=len(training.data.examples),
-        heldout=len(training.data.heldout),
-        dropped_turns=training.data.pool.dropped,
-        left_out=len(training.data.too_long),
+        examples=len(training.examples),
+        heldout=len(training.heldout),
+        dropped_turns=training.pool.dropped,
+        left_out=training.left_out,
     )
 
 
@@ -115,7 +115,7 @@ def _train_into(
         on_row: called with each row of metrics.
     """
     model, settings, used = training.model, training.settings, training.hyperparameters
-    examples = len(training.data.examples)
+    examples = len(training.examples)
     steps = settings.steps(examples)
     trained = f" ({model.trainee.trained:,} trained)" if model.trainee.start.lora is not None else ""
     reporter.say(
@@ -152,9 +152,9 @@ def make_job(folder: Path, training: Training, digest: str) -> Job:
         objective=training.objective,
         digest=digest,
         resume=training.config.resume,
-        pool=training.data.pool.sequences,
-        examples=training.data.examples,
-        heldout=training.data.heldout,
+        pool=training.pool.sequences,
+        examples=training.examples,
+        heldout=training.heldout,
         vision=encoder.vision.model if isinstance(encoder, PageEncoder) else None,
     )
 
@@ -163,15 +163,15 @@ def _train_here(
     checkpoints: Checkpoints, training: Training, digest: str, on_step: Callable[[Record], None], reporter: Reporter
 ) -> Record:
     """Train in this process and write the model."""
-    model, data = training.model, training.data
+    model = training.model
     loop = Loop(
         model.trainee.model,
-        data.pool.sequences,
-        data.examples,
+        training.pool.sequences,
+        training.examples,
         training.objective,
         training.settings,
         digest=digest,
-        heldout=data.heldout,
+        heldout=training.heldout,
         checkpoint=checkpoints.file,
         on_step=on_step,
     )

@@ -30,6 +30,7 @@ from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.run_critic import RunCritic
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
+from sweet.training.starting_policy import PlannedPolicy
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import _StoppedError, _Stopper, weights
@@ -146,13 +147,16 @@ def config(method: str, **more: Any) -> TrainActorConfig:
 def test_the_run_s_critic_answers_for_the_turns_that_were_taken(run: Run) -> None:
     critic = run.artifact("critic-1")
     dialogues = list(read_jsonl(run.file(run.artifact("rollouts-1")), Trajectory))[:4]
-    asked = RunCritic.of(run, critic, Silent(), "cpu", None, planned=False)
+    asked = RunCritic(run, critic, CriticSettings("cpu"), Silent())
     found = asked.advantages(dialogues)
     loaded = load_critic(run, critic, Silent(), CriticSettings(device="cpu"))
     assert list(found.values()) == loaded.turn_scores(dialogues, None)
     assert list(found["5-0-0"]) == dialogues[0].agent_turns
-    planned = RunCritic.of(run, critic, Silent(), "cpu", None, planned=True).advantages(dialogues)
+    unused: Any = None
+    planned = PlannedPolicy(unused, unused, 1, asked).advantages(dialogues)
     assert {name: list(turns) for name, turns in planned.items()} == {d.id: d.agent_turns for d in dialogues}
+    values = [value for turns in planned.values() for value in turns.values()]
+    assert len(set(values)) == len(values), "no two are equal"
 
 
 def test_a_critic_is_an_input_of_the_training_that_asks_it(run: Run) -> None:

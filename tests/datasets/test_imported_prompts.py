@@ -116,8 +116,8 @@ def test_training_and_ranking_read_the_dialogues_own_prompts(file: Path, tmp_pat
     training, _ = prepare_critic(run, TrainCriticConfig(model=agent, holdout=0.0), Silent(), weights=False)
     tokenizer = load_tokenizer(agent)
     beginnings = {
-        tokenizer.decode(training.data.pool.sequences[index].ids).split("<|im_end|>")[0]
-        for example in training.data.examples
+        tokenizer.decode(training.pool.sequences[index].ids).split("<|im_end|>")[0]
+        for example in training.examples
         for index in (*example.chosen, *example.rejected)
     }
     shared = agent_system(run, run.artifact("rollouts-1"))

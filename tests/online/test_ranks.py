@@ -36,6 +36,7 @@ from sweet.online.ranks import RankJob
 from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
+from sweet.stages.critics import CriticSettings
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import dump
 from sweet.training.checkpoints import RANKS
@@ -114,7 +115,7 @@ def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: P
     used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     critic = None
     if rule.asks_critic:
-        critic = RunCritic.of(run, run.find("critic", None, needed_by=""), Silent(), "cpu", None, planned=False)
+        critic = RunCritic(run, run.find("critic", None, needed_by=""), CriticSettings("cpu"), Silent())
     load = loading(config)
     model = policy_to_train(config, agent, load)
     learn(Learner(config, rule, used, task_kind("code").rewards, "rollouts-1", critic, load, model), calls, path)

@@ -22,7 +22,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardModel
-from sweet.training.starting_policy import StartingPolicy
+from sweet.training.starting_policy import PlannedPolicy, StartingPolicy
 from tests.credit.test_token_terms import with_ids
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer, build_trajectory
 
@@ -99,7 +99,8 @@ def test_the_most_likely_ids_of_each_turn(encoder: DialogueEncoder, tokenizer: A
             assert len(set(likely)) == 4
             assert sorted(logprobs, reverse=True) == list(logprobs)
             assert logprobs[likely.index(own)] == token if own in likely else token <= logprobs[-1]
-    assert StartingPolicy(encoder, None, 4096).logprobs("start", [dialogue], top=4)["t"].keys() == {1, 3}
+    planned = PlannedPolicy(encoder, partial(Scorer, None), 4096)
+    assert planned.logprobs("start", [dialogue], top=4)["t"].keys() == {1, 3}
 
 
 def test_a_reward_model_begins_as_the_start_and_learns_the_preferences(

@@ -89,7 +89,7 @@ def test_protocol_upstream_trains_the_published_head(run: Run) -> None:
 def training_ids(run: Run, protocol: str) -> list[tuple[int, ...]]:
     """The ids of the sequences that a critic is trained on."""
     training, _ = prepare_critic(run, config(protocol=protocol), Silent(), weights=False)
-    return [sequence.ids for sequence in training.data.pool.sequences]
+    return [sequence.ids for sequence in training.pool.sequences]
 
 
 def test_a_head_that_an_earlier_version_trained_by_protocol_upstream_is_loaded(run: Run) -> None:
