@@ -32,7 +32,7 @@ def test_it_is_the_sum_over_the_solution_and_not_the_marker(tmp_path: Path, temp
     with torch.no_grad():
         logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
     by_hand = sum(float(logprobs[place - 1, ids[place]]) for place in range(len(marked), len(ids)))
-    values = SolutionLogprob(model, tokenizer).values([asked_turn(MESSAGES, "", ANSWER)] * 2)
+    values = SolutionLogprob(model, tokenizer).values([asked_turn(MESSAGES, SOLUTION, ANSWER)] * 2)
     assert values == pytest.approx([by_hand, by_hand], abs=1e-3)
 
 
@@ -41,9 +41,9 @@ def test_what_does_not_fit_has_none_and_early_turns_are_dropped(tmp_path: Path) 
     tokenizer, model = load_tokenizer(agent), load_model(agent, "cpu")
     long = [*MESSAGES, Message(role="assistant", content="Which? " * 40), Message(role="user", content="This. " * 40)]
     whole = SolutionLogprob(model, tokenizer)
-    both = whole.values([asked_turn(MESSAGES, "", ANSWER), asked_turn(long, "", ANSWER)])
+    both = whole.values([asked_turn(MESSAGES, SOLUTION, ANSWER), asked_turn(long, SOLUTION, ANSWER)])
     assert None not in both
     assert whole.reader.dropped == 0
     limited = SolutionLogprob(model, tokenizer, max_length=16)
-    assert limited.values([asked_turn(MESSAGES, "", ANSWER)]) == [None]
+    assert limited.values([asked_turn(MESSAGES, SOLUTION, ANSWER)]) == [None]
     assert limited.values([]) == []
