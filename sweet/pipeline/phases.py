@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sweet.errors import UsageError
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.algorithm import ONLINE
+from sweet.pipeline.plan import walk
 from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
@@ -26,9 +25,6 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, given_model
 from sweet.stages.base import StageConfig
 from sweet.training.config import TrainConfig
-
-_PLAYED = (("rollout",), ("rollout", "evaluation"))
-"""The tables of the dialogues to learn from, and of those that evaluate."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,12 @@ def check_phases(servers: Servers, recipe: Recipe) -> None:
     Raises:
         UsageError: there are too few for one of them.
     """
-    train = recipe.train
-    played = {name: getattr(train, name) for name in ("task", "agent", "agent_url", "sim", "sim_url")}
-    stages = [RolloutConfig.model_validate(recipe.of(*tables) | played) for tables in _PLAYED]
-    has = recipe.algorithm.steps(1, train.retrain_critic)
-    others: list[StageConfig] = []
-    if "rank" in has:
-        asked: dict[str, Any] = {"agent": train.agent, "agent_url": train.agent_url}
-        if recipe.judge == LOOKAHEAD:
-            asked |= {"sim": train.sim, "sim_url": train.sim_url}
-        others.append(RankConfig.model_validate(asked | recipe.of("rank")))
-    if ONLINE in has:
-        others.append(TrainOnlineConfig.model_validate(played | {"devices": recipe.of(ONLINE).get("devices")}))
-    for config in (*stages, *others):
+    for _, config, _ in walk(None, recipe).steps:
+        if isinstance(config, RankConfig):  # the dialogues whose agent replies are not played yet
+            config = config.model_copy(update={"agent": config.agent or recipe.train.agent})
         phase = phase_of(servers.run, config, servers.tables)
-        assert phase is not None, "it plays"
-        servers.place(phase.models, phase.computes)
+        if phase is not None:
+            servers.place(phase.models, phase.computes)
 
 
 def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase | None:

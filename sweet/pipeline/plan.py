@@ -1,8 +1,9 @@
 """What `sweet train` would do: the plan of `--dry-run`, what changed settings would repeat, and what is checked first.
 
-Both walk the loop with steps that do nothing. The walk passes evaluations that are not finished, which no other step
-needs, and ends at the first other step that is not: the inputs of those after it do not exist yet. Of these, rollouts
-are planned as the starting agent's, and for the other stages the plan has the most that they can have to do.
+All of them walk the loop with steps that do nothing. The walk passes evaluations that are not finished, which no other
+step needs; after the first other step that is not finished no step is: the inputs of those after it do not exist yet.
+Of these, rollouts are planned as the starting agent's, and for the other stages the plan has the most that they can
+have to do.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,80 +19,76 @@ from typing import Any, cast
 from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
-from sweet.pipeline.algorithm import ONLINE
+from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.loop import Loop, step_name
+from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
 from sweet.pipeline.recipe import Recipe, read_run, resolve
-from sweet.pipeline.steps import Step, StepCache, StepMissing
-from sweet.preferences.config import PairConfig
+from sweet.pipeline.steps import Step, StepCache
+from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
 from sweet.runs.tokens import TokensByRole
+from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, Silent, StageConfig
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
+from sweet.training.config import TrainActorConfig
 from sweet.units import count
 
 UNPLAYED = 2**31 - 1
 """A seed that no round has."""
 
 
-_NOT_PLAYED = cast(Step, SimpleNamespace(id="-", metrics={}, seconds=0.0, artifact=None))
-"""Stands for the step of an evaluation that is not finished."""
+_MISSING = cast(Step, SimpleNamespace(id="-", metrics={}, seconds=0.0, artifact=None))
+"""Stands for a step that is not finished."""
 
 
 class Walk(StepCache):
-    """Finds finished steps and remembers the first that is missing.
+    """Finds finished steps, and remembers the configurations of all.
 
     Args:
         run: None where there is none yet: nothing is finished.
+
+    Attributes:
+        steps: title, configuration and whether it is finished, in their order.
     """
 
     def __init__(self, run: Run | None) -> None:
-        self.finished: list[str] = []
-        self.missing: StageConfig | None = None
-        self.exists = run is not None
+        self.steps: list[tuple[str, StageConfig, bool]] = []
+        self._finds = run is not None
         if run is not None:
             super().__init__(run, Silent())
 
     def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
-        found = self.find(config, matching) if self.exists else None
-        if found is None:
-            self.missing = self.missing or config
-            if title.endswith((TEST, VALIDATION)):
-                return _NOT_PLAYED
-            raise StepMissing
-        self.finished.append(title)
-        return found
+        found = self.find(config, matching) if self._finds else None
+        self.steps.append((title, config, found is not None))
+        if found is None and not title.endswith((TEST, VALIDATION)):
+            self._finds = False
+        return found or _MISSING
+
+    def file(self, step: Step) -> Path:
+        return Path(step.id)  # where an actor is, is no part of a plan
 
     def tokens(self, step: Step | None = None) -> TokensByRole:
-        return {}  # what the steps have cost is no part of a plan
+        return {}  # nor what the steps have cost
+
+    @property
+    def titles(self) -> list[str]:
+        return [title for title, _, _ in self.steps]
+
+    @property
+    def finished(self) -> list[str]:
+        """The titles of the finished steps."""
+        return [title for title, _, is_finished in self.steps if is_finished]
 
 
-def walk(run: Run | None, recipe: Recipe) -> Walk:
-    """Walk the loop up to the first step that is not finished."""
+def walk(run: Run | None, recipe: Recipe, reporter: Reporter | None = None) -> Walk:
+    """Walk the loop to its end; it ends early only where the rates are known by which it does."""
     found = Walk(run)
-    with suppress(StepMissing):
-        Loop(recipe, found, Silent()).play()
+    Loop(recipe, found, reporter or Silent()).play()
     return found
-
-
-def outline(recipe: Recipe, selects: bool) -> list[str]:
-    """Return the titles of all steps in their order, if training does not end early.
-
-    Args:
-        selects: whether validation tasks are played.
-    """
-    splits = (TEST, *([VALIDATION] if selects else []))
-    evaluation = [f"{stage} {split}" for split in splits for stage in ("rollout", "eval")]
-    titles = [step_name(0, title) for title in evaluation]
-    algorithm = recipe.algorithm
-    for number in range(1, recipe.train.rounds + 1):
-        learning = algorithm.steps(number, recipe.train.retrain_critic)
-        titles += [step_name(number, title) for title in [*learning, *evaluation]]
-    return titles
 
 
 def changes(before: Recipe, now: Recipe) -> list[str]:
@@ -101,13 +97,9 @@ def changes(before: Recipe, now: Recipe) -> list[str]:
     return [f"{name} was {old[name]!r} and is {new[name]!r}" for name in new if name in old and old[name] != new[name]]
 
 
-def repeated(run: Run, before: Recipe, kept: Sequence[str], planned: Sequence[str]) -> list[str]:
-    """Return the finished steps of a recipe that another would do again.
-
-    Args:
-        kept, planned: the titles of the other's finished steps, and of all its steps.
-    """
-    again = set(planned) - set(kept)
+def repeated(run: Run, before: Recipe, walked: Walk) -> list[str]:
+    """Return the finished steps of a recipe that another, which was walked, would do again."""
+    again = set(walked.titles) - set(walked.finished)
     return [title for title in walk(run, before).finished if title in again]
 
 
@@ -121,8 +113,7 @@ def check_changes(run: Run, recipe: Recipe) -> None:
     changed = [] if before is None or recipe.train.redo else changes(before, recipe)
     if before is None or not changed:
         return
-    walked = walk(run, recipe)
-    again = repeated(run, before, walked.finished, outline(recipe, Loop(recipe, walked, Silent()).selects))
+    again = repeated(run, before, walk(run, recipe))
     if again:
         raise UsageError(
             f"The settings differ from those of the run: {'; '.join(changed)}. "
@@ -187,73 +178,71 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     recipe = resolve(config, None if run is None else run.path)
     before = None if run is None else read_run(run.path)
     changed = [] if before is None else changes(before, recipe)
-    walked = walk(run, recipe)
-    loop = Loop(recipe, walked, reporter)
-    planned = outline(recipe, loop.selects)
-    titles = planned if walked.missing is not None else walked.finished  # it may have ended early
-    done = set(walked.finished)
-    plans = _Plans(run, recipe, loop)
+    walked = walk(run, recipe, reporter)
+    works = _Works(run, recipe.train.agent)
     steps: list[PlannedStep] = []
-    for title in titles:
-        if title in done:
+    for title, config, is_finished in walked.steps:
+        works.add(config)
+        if is_finished:
             steps.append(PlannedStep(step=title, status="done"))
-            continue
-        following = not any(step.status == "next" for step in steps)
-        work = plan_of(run, walked.missing) if following and walked.missing is not None else plans.expected(title)
-        steps.append(PlannedStep(step=title, status="next" if following else "to do", work=work))
-    again: list[str] = []
-    if run is not None and before is not None and changed:
-        again = repeated(run, before, walked.finished, planned)
-    return LoopPlan(
-        steps=steps,
-        done=len(done),
-        missing=len(titles) - len(done),
-        changed=changed,
-        repeated=again,
-    )
+        elif not any(step.status == "next" for step in steps):
+            steps.append(PlannedStep(step=title, status="next", work=plan_of(run, config)))
+        else:
+            steps.append(PlannedStep(step=title, status="to do", work=works.expected(config)))
+    done = len(walked.finished)
+    again = repeated(run, before, walked) if run is not None and before is not None and changed else []
+    return LoopPlan(steps=steps, done=done, missing=len(steps) - done, changed=changed, repeated=again)
 
 
-class _Plans:
-    """The plans of single steps, each made once."""
+class _Works:
+    """What steps have to do whose inputs do not exist; the most that it can be where that is not known."""
 
-    def __init__(self, run: Run | None, recipe: Recipe, loop: Loop) -> None:
-        self.run, self.loop, self.agent = run, loop, recipe.train.agent
-        self.max_turns = RolloutConfig.model_validate(recipe.of("rollout")).max_turns
-        self.rank = RankConfig.model_validate(recipe.of("rank"))
-        self.pairs = PairConfig.model_validate(recipe.of("pair")).pairs
-        self._rollouts: dict[str, dict[str, Any]] = {}
+    def __init__(self, run: Run | None, agent: str) -> None:
+        self.run, self.agent = run, agent
+        self._newest: dict[type[StageConfig], Any] = {}
+        self._rollouts: dict[str, RolloutConfig] = {}
+        self._plans: dict[str, dict[str, Any]] = {}
 
-    def expected(self, title: str) -> dict[str, Any] | None:
-        """Return the plan of a step whose inputs do not exist; the most that it can be where that is not known."""
-        stage, _, split = title.partition(": ")[2].partition(" ")
-        if stage == "rollout":
-            return self._rollout(split)
-        if stage == ONLINE:
-            return self._online()
-        dialogues = int(self._rollout(split or TRAIN).get("dialogues") or 0)
-        if stage == "eval":
+    def add(self, config: StageConfig) -> None:
+        """Add the next step of the loop."""
+        self._newest[type(config)] = config
+        if isinstance(config, RolloutConfig):  # those of the starting agent come first
+            self._rollouts.setdefault(config.split, config)
+
+    def expected(self, config: StageConfig) -> dict[str, Any] | None:
+        """Return the plan of the step that was added last."""
+        if isinstance(config, TrainOnlineConfig):
+            return self._online(config)
+        played: RolloutConfig = self._newest[RolloutConfig]
+        plan = self._rollout(played.split)
+        if isinstance(config, RolloutConfig):
+            return plan
+        dialogues = int(plan.get("dialogues") or 0)
+        if isinstance(config, EvalConfig | LabelConfig):
             return {"dialogues": dialogues}
-        every = dialogues * self.max_turns
-        turns = min(math.ceil(every * self.rank.fraction), self.rank.limit or every)
-        most: dict[str, dict[str, Any]] = {
-            "label": {"dialogues": dialogues},
-            "rank": {"turns_at_most": turns, "replies_at_most": turns * self.rank.candidates},
-            "pair": {"pairs_at_most": turns * self.pairs},
-            "train-actor": {"pairs_at_most_per_round": turns * self.pairs},
-        }
-        return most.get(stage)
+        rank: RankConfig | None = self._newest.get(RankConfig)
+        pair: PairConfig | None = self._newest.get(PairConfig)
+        if rank is None:
+            return None
+        every = dialogues * played.max_turns
+        turns = min(math.ceil(every * rank.fraction), rank.limit or every)
+        if isinstance(config, RankConfig):
+            return {"turns_at_most": turns, "replies_at_most": turns * rank.candidates}
+        pairs = None if pair is None else turns * pair.pairs
+        if isinstance(config, PairConfig):
+            return {"pairs_at_most": pairs}
+        return {"pairs_at_most_per_round": pairs} if pairs and isinstance(config, TrainActorConfig) else None
 
-    def _online(self) -> dict[str, Any]:
+    def _online(self, config: TrainOnlineConfig) -> dict[str, Any]:
         """Return the plan of an online training; only its dialogues if it asks a critic, which is not trained yet."""
-        config = self.loop.online()
-        if not self.loop.algorithm.asks_critic:
+        if config.critic is None:
             return plan_of(self.run, config)
         steps = config.most_steps
         return {} if steps is None else {"dialogues": steps * config.tasks_per_step * config.group}
 
     def _rollout(self, split: str) -> dict[str, Any]:
-        if split not in self._rollouts:
+        if split not in self._plans:
             # With a seed of its own it is not one of those that are played already.
-            played = self.loop.rollout(split, self.agent, 1).model_copy(update={"seed": UNPLAYED})
-            self._rollouts[split] = plan_of(self.run, played)
-        return self._rollouts[split]
+            changes = {"agent": self.agent, "seed": UNPLAYED}
+            self._plans[split] = plan_of(self.run, self._rollouts[split].model_copy(update=changes))
+        return self._plans[split]

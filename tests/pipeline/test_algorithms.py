@@ -13,7 +13,7 @@ from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import algorithm_of
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import AS_EVAL, AS_ROLLOUT, Loop
-from sweet.pipeline.plan import outline, plan_train
+from sweet.pipeline.plan import plan_train, walk
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step
@@ -79,14 +79,14 @@ def test_the_judge_that_looks_ahead_asks_one_human() -> None:
         ("sweet-pg-candidates", {"rounds": 2, "retrain_critic": False}),
     ],
 )
-def test_the_outline_has_the_steps_of_every_algorithm(name: str, options: dict[str, Any]) -> None:
+def test_a_walk_has_the_steps_of_every_algorithm(name: str, options: dict[str, Any]) -> None:
     if name in ("grpo", "rloo", "sweet-pg"):
         options = options | {"samples": 4}
     recipe = resolve(LoopConfig(**TINY), None)
     recipe = type(recipe)(recipe.train.model_copy(update={"algorithm": name, **options}), recipe.options)
     steps = Scripted([0.1, 0.2, 0.3, 0.4])
     metrics = Loop(recipe, steps, Silent()).play()
-    assert outline(recipe, selects="validation" in metrics.rounds[0].as_json()) == steps.titles()
+    assert walk(None, recipe).titles == steps.titles()
     assert (metrics.algorithm, metrics.rounds[-1].agent) == (
         name,
         f"{'train-online' if 'samples' in options else 'actor'}-{len(metrics.rounds) - 1}",

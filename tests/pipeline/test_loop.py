@@ -15,7 +15,7 @@ from sweet.cli.loops import show_rounds
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
-from sweet.pipeline.plan import outline, plan_train, walk
+from sweet.pipeline.plan import plan_train, walk
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step, StepCache
@@ -112,11 +112,11 @@ def test_critic_and_actor_learn_from_all_rounds_from_the_starting_model() -> Non
     assert [one.seed for one in actors] == [0, 1000, 2000]
 
 
-def test_the_outline_has_the_steps_in_their_order() -> None:
+def test_a_walk_has_the_steps_in_their_order() -> None:
     for options in ({"rounds": 1}, {"rounds": 3}, {"rounds": 2, "retrain_critic": False}):
         _, steps = loop([0.1, 0.2, 0.3, 0.4], **options)
         recipe = resolve(LoopConfig(**TINY | options), None)
-        assert outline(recipe, selects=options["rounds"] > 1) == steps.titles()
+        assert walk(None, recipe).titles == steps.titles()
 
 
 def test_a_leak_rate_that_rises_along_the_rounds_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
