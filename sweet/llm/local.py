@@ -28,6 +28,7 @@ from sweet.hints import option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import STARTUP_TIMEOUT, EngineChoice, Role
 from sweet.llm.gpus import Gpu, free_gpus, restricted_to, visible_gpus
+from sweet.llm.pretrained import is_here
 from sweet.llm.servers import URL_OPTIONS, urls_of
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, not_installed, option_value
 from sweet.tasks.micro import PACKAGED
@@ -64,13 +65,6 @@ class Choice:
 
 
 @dataclass
-class _Running:
-    server: VllmServer
-    version: str | None
-    users: int = 0
-
-
-@dataclass
 class LocalServing:
     """Selects how models without an address are run, and manages the servers.
 
@@ -101,7 +95,8 @@ class LocalServing:
     variables: Mapping[str, str] = field(default_factory=dict)
     replies: int = 0
     _planned: list[str] = field(default_factory=list, init=False)
-    _running: dict[str, _Running] = field(default_factory=dict, init=False)
+    _running: dict[str, tuple[VllmServer, str | None]] = field(default_factory=dict, init=False)
+    _users: Counter[str] = field(default_factory=Counter, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
     _started: Counter[str] = field(default_factory=Counter, init=False)
 
@@ -204,43 +199,40 @@ class LocalServing:
         """
         if model not in self._running:
             self._running[model] = await self._start(model, role)
-        running = self._running[model]
-        self.record[f"{role}_vllm_version"] = running.version
-        running.users += 1
+        server, self.record[f"{role}_vllm_version"] = self._running[model]
+        self._users[model] += 1
         try:
-            yield running.server.url
+            yield server.url
         except ServerError as error:
             # If the server does not answer because it has ended, its log says more.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.server.ended(), EXIT_TIMEOUT)
-                raise running.server.failure() from error
+                await asyncio.wait_for(server.ended(), EXIT_TIMEOUT)
+                raise server.failure() from error
             raise
         finally:
-            running.users -= 1
-            if not running.users:
+            self._users[model] -= 1
+            if not self._users[model]:
                 del self._running[model]
-                await running.server.stop()
+                await server.stop()
 
-    async def _start(self, model: str, role: Role) -> _Running:
+    async def _start(self, model: str, role: Role) -> tuple[VllmServer, str | None]:
+        """Start a server, and wait until it answers; return it with its version."""
         started = time.monotonic()
         self._started[role] += 1
         number = f"-{self._started[role]}" if self._started[role] > 1 else ""  # of several humans each has a log
         log = Path(f"{self.logs}{role}{number}.log")
-        server = await VllmServer.start(self._settings(model), log, self._environment())
+        server = await VllmServer.start(self._settings(model), log, self._environment(), say=self.say)
         try:
-            self.say(f"vllm is starting; its output goes to {server.log}.")
             await server.wait_until_ready(self.startup_timeout, self.say)
             version = await server.version()
         except BaseException as error:
-            from sweet.llm.pretrained import is_here
-
             await server.stop()
             if isinstance(error, SweetError) and not is_here(model):
                 error.fix = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves the model; or {error.fix or ''}"
             raise
         self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
         self.say(f"vllm {version or ''} answers at {server.url} after {format_duration(time.monotonic() - started)}.")
-        return _Running(server, version)
+        return server, version
 
     def _settings(self, model: str) -> VllmSettings:
         options = list(DEFAULT_OPTIONS)
@@ -250,15 +242,7 @@ class LocalServing:
             options += ["--data-parallel-size", str(replicas)]
         if option_value(self.options, "--gpu-memory-utilization") is None:
             options += self._memory(model)
-        return VllmSettings(
-            str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model,
-            model,
-            "127.0.0.1",
-            0,
-            adapter=find_adapter(model),
-            passthrough=(*options, *self.options),
-            images=self.images.get(model, 0),
-        )
+        return VllmSettings(model, passthrough=(*options, *self.options), images=self.images.get(model, 0))
 
     def _environment(self) -> dict[str, str]:
         """The environment of a vllm, which takes every GPU that it sees."""

@@ -20,14 +20,15 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
 from sweet.hints import option
 from sweet.installation import install_command
-from sweet.llm.adapter import Adapter
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import model_path
 from sweet.llm.servers import bind, url_of
 from sweet.regular import open_descriptor
 from sweet.units import format_duration
@@ -58,20 +59,16 @@ class VllmSettings:
     """The settings of `vllm serve`.
 
     Attributes:
-        model: the model, unless `adapter` is given.
-        name: the name under which clients request it.
+        name: the model, a packaged one, a directory, that of an adapter or a hub id; clients request it by this name.
         passthrough: further options, appended unchanged.
-        adapter: served under `name`; its base is the model that is loaded.
         images: maximum number of images in a prompt, 0 for a text model; some vllm versions allow only one by default.
     """
 
-    model: str
     name: str
-    host: str
-    port: int
+    host: str = "127.0.0.1"
+    port: int = 0
     tensor_parallel: int = 1
     passthrough: tuple[str, ...] = ()
-    adapter: Adapter | None = None
     images: int = 0
 
 
@@ -108,8 +105,9 @@ def option_value(words: Sequence[str], *names: str) -> str | None:
 
 def command(program: str, settings: VllmSettings) -> list[str]:
     """The command line of the server."""
-    adapter, name = settings.adapter, settings.name
-    model = settings.model if adapter is None else adapter.base
+    adapter, name = find_adapter(settings.name), settings.name
+    folder = Path(model_path(name)).expanduser()
+    model = adapter.base if adapter else str(folder) if folder.is_dir() else name
     words = [program, "serve", model, "--host", settings.host, "--port", str(settings.port)]
     words += ["--tensor-parallel-size", str(settings.tensor_parallel)]
     if adapter is not None:
@@ -129,15 +127,13 @@ class VllmServer:
     """A running `vllm serve`. Created by `start`; `stop` must be called.
 
     Attributes:
+        process: that of its supervisor.
+        log: the file that its output is appended to.
         name: what messages call it.
     """
 
-    name = "vllm"
-
-    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path, log_start: int) -> None:
-        self.process = process
-        self.url = url
-        self.log = log
+    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path, log_start: int, name: str) -> None:
+        self.process, self.url, self.log, self.name = process, url, log, name
         self._log_start = log_start
         self._answered = False
         self._end = asyncio.create_task(process.wait())
@@ -149,6 +145,9 @@ class VllmServer:
         log: Path,
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        *,
+        name: str = "vllm",
+        say: Callable[[str], None],
     ) -> VllmServer:
         """Start the server without waiting until it is ready.
 
@@ -156,6 +155,8 @@ class VllmServer:
             log: the file that its output is appended to.
             environment: that of this process if not given.
             pass_fds: descriptors that it inherits.
+            name: what messages call it.
+            say: is told where its output goes.
 
         Raises:
             UsageError: vllm is not installed, or the port is taken.
@@ -166,11 +167,10 @@ class VllmServer:
         # Otherwise another server that listens on the port would be mistaken for this one.
         with bind(settings.host, settings.port) as socket:
             port = socket.getsockname()[1]
-        settings = VllmSettings(**{**vars(settings), "port": port})
         with os.fdopen(open_descriptor(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
             log_start = os.fstat(output.fileno()).st_size
             process = await asyncio.create_subprocess_exec(
-                *supervisor.supervised(command(program, settings), ORPHAN_TIMEOUT),
+                *supervisor.supervised(command(program, replace(settings, port=port)), ORPHAN_TIMEOUT),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -178,7 +178,8 @@ class VllmServer:
                 start_new_session=True,
                 pass_fds=pass_fds,
             )
-        return cls(process, url_of(settings.host, port), log, log_start)
+        say(f"{name} is starting; its output goes to {log}.")
+        return cls(process, url_of(settings.host, port), log, log_start, name)
 
     async def wait_until_ready(self, timeout: float = math.inf, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the server is ready, and tell how far it is.

@@ -25,14 +25,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.gathering import run_all
-from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
 from sweet.llm.local import DEFAULT_OPTIONS, ROLE_NAMES, server_environment
@@ -58,23 +57,9 @@ POLL_INTERVAL = 0.05
 READ_LOG = "read the log; the same command continues"
 
 
-@dataclass
-class _Server:
-    """The vllm of a role. Two are equal where one can be used for the other.
-
-    Attributes:
-        variables: environment variables that differ from those of this process.
-        process: once it is started.
-    """
-
-    role: Role
-    settings: VllmSettings
-    variables: dict[str, str]
-    process: VllmServer = field(init=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        return f"The server of {ROLE_NAMES[self.role].lower()}"
+_Started = tuple[VllmSettings, dict[str, str]]
+"""What a server is started with: its settings, and the variables of its environment that differ from this process's.
+Where they are the same, a server can be used for another phase."""
 
 
 class Servers:
@@ -97,7 +82,8 @@ class Servers:
     ) -> None:
         self.run, self.tables, self.log, self.reporter, self.task = run, dict(tables), log, reporter, task
         self._environment = server_environment()
-        self._running: dict[Role, _Server] = {}
+        self._running: dict[Role, VllmServer] = {}
+        self._started: dict[Role, _Started] = {}
         self._runner = asyncio.Runner()  # of the event loop that watches their processes
         self._open = ExitStack()
         self._lock: int | None = None
@@ -138,19 +124,19 @@ class Servers:
             ServerError: a server ended, or did not answer, so that the stage failed.
         """
         placement = self.place(models, computes)
-        wanted = {role: self._server(role, models[role], gpus) for role, gpus in placement.items()}
+        wanted = {role: self._wanted(role, models[role], gpus) for role, gpus in placement.items()}
         _release_memory()
-        self._stop({role for role, server in self._running.items() if wanted.get(role) != server})
+        self._stop({role for role in self._running if wanted.get(role) != self._started[role]})
         for role, server in list(self._running.items()):
-            if not is_healthy(server.process.url):
-                self.reporter.warn(f"{server.name} at {server.process.url} does not answer; it is started again.")
+            if not is_healthy(server.url):
+                self.reporter.warn(f"{server.name} at {server.url} does not answer; it is started again.")
                 self._stop([role])
         try:
-            self._runner.run(self._start([server for role, server in wanted.items() if role not in self._running]))
+            self._runner.run(self._start({role: one for role, one in wanted.items() if role not in self._running}))
         except BaseException:
             self._stop(self._running)
             raise
-        urls = {role: [self._running[role].process.url] for role in wanted}
+        urls = {role: [self._running[role].url] for role in wanted}
         with in_use(gpu for gpus in placement.values() for gpu in gpus):
             try:
                 yield urls
@@ -172,57 +158,51 @@ class Servers:
         table = self.tables[role]
         return int(bool(self.gpus)) if table.gpus is None else table.gpus
 
-    def _server(self, role: Role, model: str, gpus: list[Gpu]) -> _Server:
+    def _wanted(self, role: Role, model: str, gpus: list[Gpu]) -> _Started:
         from sweet.humans.base import PICTURES
-        from sweet.llm.pretrained import model_path
 
         table, each = self.tables[role], self._gpus_of(role)
         replicas = len(gpus) // each if each else 1
         options = ["--data-parallel-size", str(replicas)] if replicas > 1 else []
         settings = VllmSettings(
-            model_path(model),
             model,
-            "127.0.0.1",
-            table.port,
-            max(1, each),
-            (*DEFAULT_OPTIONS, *options, *table.options),
-            find_adapter(model),
-            PICTURES if role == "sim" and task_kind(self.task).visual else 0,
+            port=table.port,
+            tensor_parallel=max(1, each),
+            passthrough=(*DEFAULT_OPTIONS, *options, *table.options),
+            images=PICTURES if role == "sim" and task_kind(self.task).visual else 0,
         )
-        return _Server(role, settings, restricted_to(gpus, self._environment) if self.gpus else {})
+        return settings, restricted_to(gpus, self._environment) if self.gpus else {}
 
-    async def _start(self, servers: Sequence[_Server]) -> None:
+    async def _start(self, wanted: Mapping[Role, _Started]) -> None:
         """Start servers, and wait until each answers."""
-        for server in servers:
+        for role, (settings, variables) in wanted.items():
             if self._lock is None:
                 path = Store(self.run.path.absolute()).lock_path("servers")
                 self._lock = self._open.enter_context(server_lock(path))
-            log = self.log.with_suffix(f".server-{server.role}.log")
+            log = self.log.with_suffix(f".server-{role}.log")
             make_folder(log.parent)
-            environment = self._environment | server.variables
-            server.process = await VllmServer.start(server.settings, log, environment, [self._lock])
-            server.process.name = server.name
-            self._running[server.role] = server
-            self.reporter.say(f"{server.name} is starting; its output goes to {log}.")
-        await run_all(map(self._wait, servers))
+            environment, name = self._environment | variables, f"The server of {ROLE_NAMES[role].lower()}"
+            self._running[role] = await VllmServer.start(
+                settings, log, environment, [self._lock], name=name, say=self.reporter.say
+            )
+            self._started[role] = settings, variables
+        await run_all(map(self._wait, wanted))
 
-    async def _wait(self, server: _Server) -> None:
-        began = time.monotonic()
+    async def _wait(self, role: Role) -> None:
+        began, server = time.monotonic(), self._running[role]
         try:
-            timeout = self.tables[server.role].startup_timeout
-            await server.process.wait_until_ready(timeout, self.reporter.say)
+            await server.wait_until_ready(self.tables[role].startup_timeout, self.reporter.say)
         except SweetError as error:
             error.fix = READ_LOG
             raise
-        took = format_duration(time.monotonic() - began)
-        self.reporter.say(f"{server.name} answers at {server.process.url} after {took}.")
+        self.reporter.say(f"{server.name} answers at {server.url} after {format_duration(time.monotonic() - began)}.")
 
     def _stop(self, roles: Iterable[Role]) -> None:
         """End servers, all at the same time."""
         servers = [self._running.pop(role) for role in list(roles)]
 
         async def stop() -> None:
-            await asyncio.gather(*(server.process.stop() for server in servers))
+            await asyncio.gather(*(server.stop() for server in servers))
 
         if servers:
             self._runner.run(stop())
@@ -231,21 +211,17 @@ class Servers:
         """If a server has ended or does not answer, raise that as the cause of a stage's error."""
         no_answer = isinstance(error, ServerError)
 
-        async def ended() -> None:
-            waiting = [asyncio.create_task(server.process.ended()) for server in self._running.values()]
-            if waiting:
-                await asyncio.wait(
-                    waiting, timeout=EXIT_TIMEOUT if no_answer else 0.1, return_when=asyncio.FIRST_COMPLETED
-                )
-            for task in waiting:
-                task.cancel()
+        async def one_ended() -> None:
+            waiting = [asyncio.create_task(server.ended()) for server in self._running.values()]
+            await asyncio.wait(waiting, timeout=EXIT_TIMEOUT if no_answer else 0.1, return_when="FIRST_COMPLETED")
 
-        self._runner.run(ended())
+        if self._running:
+            self._runner.run(one_ended())
         for server in self._running.values():
-            status, url = server.process.process.returncode, server.process.url
-            if status is not None or (no_answer and not is_healthy(url)):
-                what = f"does not answer at {url}" if status is None else f"ended with status {status}"
-                failure = server.process.failure(f"{server.name} {what}.")
+            status = server.process.returncode
+            if status is not None or (no_answer and not is_healthy(server.url)):
+                what = f"does not answer at {server.url}" if status is None else f"ended with status {status}"
+                failure = server.failure(f"{server.name} {what}.")
                 raise ServerError(failure.what, where=failure.where, fix=READ_LOG) from error
 
 

@@ -130,25 +130,20 @@ async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable
 
 async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[str], None]) -> None:
     from sweet.humans.base import PICTURES
-    from sweet.llm.adapter import find_adapter
-    from sweet.llm.pretrained import model_path
     from sweet.llm.vllm import VllmServer, VllmSettings
 
     assert config.model is not None
     settings = VllmSettings(
-        model_path(config.model),
         config.model,
         config.host,
         config.port,
         config.tp,
         tuple(config.passthrough),
-        find_adapter(config.model),
         PICTURES if task_kind(config.task).visual else 0,
     )
     with _stop_signal() as stop:
-        server = await VllmServer.start(settings, config.log or _new_log())
+        server = await VllmServer.start(settings, config.log or _new_log(), say=reporter.say)
         try:
-            reporter.say(f"vllm is starting; its output goes to {server.log}.")
             stopped = asyncio.ensure_future(stop.wait())
             healthy = asyncio.ensure_future(server.wait_until_ready())
             await _first(healthy, stopped)

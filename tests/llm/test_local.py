@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.llm.adapter import find_adapter
 from sweet.llm.base import EngineChoice, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.gpus import Gpu, visible_gpus
@@ -207,9 +206,7 @@ def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None
 def test_the_tokenizer_of_an_adapter_is_used(vllm: StandIn, tmp_path: Path) -> None:
     name = adapter(tmp_path / "tuned, twice=2", base_model_name_or_path=MODEL)
     (tmp_path / "tuned, twice=2" / "tokenizer.json").write_text("{}")
-    found = find_adapter(name)
-    assert found is not None
-    words = command("vllm", VllmSettings(name, name, "::1", 8, adapter=found))
+    words = command("vllm", VllmSettings(name, "::1", 8))
     assert option_value(words, "--tokenizer") == name
     assert json.loads(option_value(words, "--lora-modules") or "") == {"name": name, "path": name}
 

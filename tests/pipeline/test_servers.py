@@ -62,7 +62,7 @@ def open_servers(run: Run, reporter: Reporter = SILENT, /, **tables: ServerTable
 
 
 def pids(servers: Servers) -> dict[str, int]:
-    return {role: server.process.process.pid for role, server in servers._running.items()}
+    return {role: server.process.pid for role, server in servers._running.items()}
 
 
 def model_at(url: str) -> str:
@@ -134,7 +134,7 @@ from sweet.stages.base import Reporter, Silent
 run = Run.open(sys.argv[1])
 with Servers(run, {"sim": ServerTable()}, run.path / "logs" / "train-1.log", Silent()) as servers:
     with servers.running({"sim": "m"}):
-        print(*(server.process.process.pid for server in servers._running.values()), flush=True)
+        print(*(server.process.pid for server in servers._running.values()), flush=True)
         time.sleep(600)
 """
 

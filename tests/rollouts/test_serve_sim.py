@@ -135,7 +135,7 @@ def test_a_vllm_that_dies_tells_why(vllm: StandIn, tmp_path: Path) -> None:
 
 
 def test_the_command_line_of_vllm() -> None:
-    words = command("vllm", VllmSettings("/m", "micro", "::1", 8, 1, ("--served-model-name=x",)))
+    words = command("vllm", VllmSettings("/m", "::1", 8, 1, ("--served-model-name=x",)))
     assert " ".join(words) == "vllm serve /m --host ::1 --port 8 --tensor-parallel-size 1 --served-model-name=x"
 
 
@@ -152,8 +152,8 @@ def test_the_command_line_of_vllm() -> None:
 def test_a_model_that_is_shown_pages_takes_two_pictures_unless_the_user_says(
     passthrough: tuple[str, ...], added: list[str]
 ) -> None:
-    plain = command("vllm", VllmSettings("m", "m", "::1", 8))
-    words = command("vllm", VllmSettings("m", "m", "::1", 8, passthrough=passthrough, images=2))
+    plain = command("vllm", VllmSettings("m", "::1", 8))
+    words = command("vllm", VllmSettings("m", "::1", 8, passthrough=passthrough, images=2))
     assert words == [*plain, *added, *passthrough]
 
 
