@@ -181,14 +181,14 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     walked = walk(run, recipe, reporter)
     works = _Works(run, recipe.train.agent)
     steps: list[PlannedStep] = []
-    for title, config, is_finished in walked.steps:
-        works.add(config)
+    for title, stage, is_finished in walked.steps:
+        works.add(stage)
         if is_finished:
             steps.append(PlannedStep(step=title, status="done"))
         elif not any(step.status == "next" for step in steps):
-            steps.append(PlannedStep(step=title, status="next", work=plan_of(run, config)))
+            steps.append(PlannedStep(step=title, status="next", work=plan_of(run, stage)))
         else:
-            steps.append(PlannedStep(step=title, status="to do", work=works.expected(config)))
+            steps.append(PlannedStep(step=title, status="to do", work=works.expected(stage)))
     done = len(walked.finished)
     again = repeated(run, before, walked) if run is not None and before is not None and changed else []
     return LoopPlan(steps=steps, done=done, missing=len(steps) - done, changed=changed, repeated=again)
