@@ -7,6 +7,6 @@
     aggregate     from the runs to the results, with the learning curves and the statistics
     results       study.json
 
-The folder of a study contains a run for each seed (and for each smaller number of training tasks), its log, and
-`study.json`. The same command resumes with what is missing.
+The folder of a study contains a run for each seed, its log, and `study.json`. The same command resumes
+with what is missing.
 """

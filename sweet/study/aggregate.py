@@ -36,7 +36,6 @@ from sweet.study.study_steps import (
     TOKENS,
     SeedJob,
     StudySteps,
-    divisors_of,
     generated_tokens,
     read_seeds,
     seconds,
@@ -285,23 +284,23 @@ def curves(jobs: Sequence[SeedJob]) -> dict[str, BySeed]:
     methods = {method.name: method for method in jobs[0].methods}
     if "zero-shot" not in methods:
         return {}
-    starts = read_seeds(jobs, partial(_points, method=methods["zero-shot"]))
+    starts = read_seeds(jobs, partial(_points, method=methods["zero-shot"], divisor=1))
     found: dict[str, BySeed] = {}
     for name in CURVES:
         if name in methods:
-            read = partial(_points, method=methods[name])
-            parts = [read_seeds(jobs, read, divisor) for divisor in divisors_of(methods[name], jobs[0])]
-            whole = set(starts).intersection(*parts)
-            by_seed = {
-                seed: [*starts[seed], *(point for part in parts for point in part[seed])] for seed in sorted(whole)
-            }
+            learned = read_seeds(jobs, partial(_curve, method=methods[name]))
+            by_seed = {seed: [*starts[seed], *learned[seed]] for seed in sorted(starts.keys() & learned.keys())}
             if by_seed:
                 found[name] = by_seed
     return found
 
 
-def _points(steps: StudySteps, method: Method) -> list[Reached]:
-    making, scores = steps.validated(method)
+def _curve(steps: StudySteps, method: Method) -> list[Reached]:
+    return [point for divisor in steps.sizes.divisors(method) for point in _points(steps, method, divisor)]
+
+
+def _points(steps: StudySteps, method: Method, divisor: int) -> list[Reached]:
+    making, scores = steps.validated(method, divisor)
     end = Reached(generated_tokens(making), seconds(making), float(scores.metrics[RATE]))
     return [*_during(making[-1], end), end] if method.online else [end]
 

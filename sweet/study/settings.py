@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -240,6 +240,15 @@ class StudySizes(Sizes):
     """Steps between two points of the learning curve of a method that learns online."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
+
+    def divisors(self, method: Method) -> tuple[int, ...]:
+        """Return the parts of the training tasks that a method's learning curve needs; one that learns online has its
+        points in one training on all tasks."""
+        return (1,) if method.online else (*self.parts, 1)
+
+    def part(self, divisor: int) -> Self:
+        """Return the sizes with a part of the training tasks."""
+        return self.model_copy(update={"train_tasks": max(1, self.train_tasks // divisor)})
 
 
 class StudyConfig(StudyOptions, StudySizes):

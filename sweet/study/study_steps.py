@@ -10,15 +10,14 @@ tokens are all that the agent's model wrote to learn from: dialogues, replies th
 the dialogues of an online training, and thoughts. Evaluations are not counted; they are the same for all methods. Nor
 is the validation during an online training, which does not choose its actor: it only gives the learning curve.
 
-The work of a seed is in parts: a part is a method or a piece of a figure. Parts of one run share its steps, so their
-order only decides which are done first. A smaller number of training tasks has a run of its own.
+The work of a seed is in parts: a part is a method or a piece of a figure. Parts share the steps of the run, so their
+order only decides which are done first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -191,10 +190,11 @@ class StudySteps:
         """Return the scores of the method's actor on the tasks of the evaluation."""
         return self.scores_of(self.making(method), self.sizes.split, self.sizes.eval_tasks, temperature)
 
-    def validated(self, method: Method) -> tuple[list[Step], Step]:
-        """Return every step that the method needs, and its scores on the validation tasks of the learning curves, at
-        temperature 1; for a method that learns nothing those of the agent."""
-        making = self.making(method)
+    def validated(self, method: Method, divisor: int = 1) -> tuple[list[Step], Step]:
+        """Return every step that the method needs with a part of the training tasks, and its scores on the validation
+        tasks of the learning curves, at temperature 1; for a method that learns nothing those of the agent."""
+        part = StudySteps(self.cache, self.sizes.part(divisor), self.seed)
+        making = part.making(method)
         return making, self.scores_of(making, VALIDATION, self.sizes.curve_tasks, 1.0)
 
     def budget(self) -> int:
@@ -244,10 +244,10 @@ class StudySteps:
         replies = self._sweet.sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
         return self._round(method, tokens=0).judge(replies, self.critic(method))
 
-    def scores_of(self, making: list[Step], split: str, tasks: int, temperature: float, samples: int = 1) -> Step:
+    def scores_of(self, making: list[Step], split: str, tasks: int, temperature: float) -> Step:
         """Return the scores of the actor that these steps end with; of the agent without any."""
         agent = making[-1].id if making else self.sizes.agent
-        changes = {"agent": agent, "num_tasks": tasks, "temperature": temperature, "samples": samples}
+        changes = {"agent": agent, "num_tasks": tasks, "temperature": temperature, "samples": 1}
         return self._sweet.score(self._sweet.play_tasks(split, **changes))
 
     def _online_tokens(self, method: Method) -> int:
@@ -281,16 +281,8 @@ def number_of_tasks(dataset: str) -> int:
     return len(task_kind("code").load(dataset, TRAIN))
 
 
-@dataclass(frozen=True)
-class Part:
-    """Attributes:
-    name: as it is reported.
-    divisor: of the training tasks, see `SeedJob.part_run`.
-    """
-
-    name: str
-    do: Callable[[StudySteps], object]
-    divisor: int = 1
+Part = Callable[[StudySteps], object]
+"""A part of the work of a seed: finds or does the steps of a method or of a piece of a figure."""
 
 
 class SeedJob(BaseModel):
@@ -315,88 +307,59 @@ class SeedJob(BaseModel):
         """The name of the seed's own run."""
         return f"seed-{self.seed}"
 
-    def part_run(self, divisor: int) -> tuple[str, StudySizes]:
-        """Return the run for a part of the training tasks, and its sizes.
-
-        Args:
-            divisor: 1 for all tasks, which is the seed's own run.
-        """
-        if divisor == 1:
-            return self.run, self.sizes
-        tasks = max(1, self.sizes.train_tasks // divisor)
-        return f"{self.run}-tasks-{tasks}", self.sizes.model_copy(update={"train_tasks": tasks})
-
-    def parts(self) -> list[Part]:
-        """Return all parts, the methods first."""
-        parts = [Part(method.name, partial(self._evaluate, method=method)) for method in self.methods]
-        return [*parts, *self._figures()] if self.figures else parts
+    def parts(self) -> dict[str, Part]:
+        """Return all parts by the name by which they are reported, the methods first."""
+        parts: dict[str, Part] = {method.name: partial(self._evaluate, method=method) for method in self.methods}
+        return {**parts, **self._figures()} if self.figures else parts
 
     def _evaluate(self, steps: StudySteps, *, method: Method) -> None:
         for temperature in (SAMPLED, GREEDY):
             steps.evaluate(method, temperature)
 
-    def _figures(self) -> list[Part]:
+    def _figures(self) -> dict[str, Part]:
         by_name = {method.name: method for method in self.methods}
-        parts = []
+        parts: dict[str, Part] = {}
         for name in CRITICS.values():
             if name in by_name:
-                parts.append(Part(f"best of N dialogues by {name}", partial(StudySteps.best_of, method=by_name[name])))
-                parts.append(Part(f"credit by {name}", partial(StudySteps.credit, method=by_name[name])))
-        parts += [
-            Part(f"best of N replies by {name}", partial(StudySteps.best_of_turns, method=by_name[name]))
-            for name in TURN_JUDGES.values()
-            if name in by_name
-        ]
+                parts[f"best of N dialogues by {name}"] = partial(StudySteps.best_of, method=by_name[name])
+                parts[f"credit by {name}"] = partial(StudySteps.credit, method=by_name[name])
+        for name in TURN_JUDGES.values():
+            if name in by_name:
+                parts[f"best of N replies by {name}"] = partial(StudySteps.best_of_turns, method=by_name[name])
         for divisor in (*self.sizes.parts, 1):
-            _, sizes = self.part_run(divisor)
+            tasks = count(self.sizes.part(divisor).train_tasks, "task")
             for name in CURVES:
-                if name in by_name and divisor in divisors_of(by_name[name], self):
-                    title = f"learning curve of {name}, {count(sizes.train_tasks, 'task')}"
-                    parts.append(Part(title, partial(StudySteps.validated, method=by_name[name]), divisor))
+                if name in by_name and divisor in self.sizes.divisors(by_name[name]):
+                    validated = partial(StudySteps.validated, method=by_name[name], divisor=divisor)
+                    parts[f"learning curve of {name}, {tasks}"] = validated
         if "zero-shot" in by_name:
-            start = partial(StudySteps.validated, method=by_name["zero-shot"])
-            parts.append(Part("start of the learning curves", start))
+            parts["start of the learning curves"] = partial(StudySteps.validated, method=by_name["zero-shot"])
         return parts
 
     def is_done(self) -> bool:
         """Return whether every step of all parts is finished."""
         try:
-            for part in self.parts():
-                self.read(part.do, part.divisor)
+            for do in self.parts().values():
+                self.read(do)
         except StepMissing:
             return False
         return True
 
-    def read(self, read: Callable[[StudySteps], T], divisor: int = 1) -> T:
-        """Read something from the finished steps of one of the runs; raise StepMissing where one is not finished."""
-        if not (self.folder / self.part_run(divisor)[0]).is_dir():
+    def read(self, read: Callable[[StudySteps], T]) -> T:
+        """Read something from the finished steps; raise StepMissing where one is not finished."""
+        if not (self.folder / self.run).is_dir():
             raise StepMissing
-        return read(self.steps(divisor, ReadOnlyStepCache, Silent()))
+        return read(self.steps(ReadOnlyStepCache, Silent()))
 
-    def steps(self, divisor: int, cache: type[StepCache], reporter: Reporter) -> StudySteps:
-        """Return the steps of one of the runs, which is created where it does not exist."""
-        run, sizes = self.part_run(divisor)
-        return StudySteps(cache(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
+    def steps(self, cache: type[StepCache], reporter: Reporter) -> StudySteps:
+        """Return the steps of the seed's run, which is created where it does not exist."""
+        return StudySteps(cache(Run.open_or_create(self.folder / self.run, "code"), reporter), self.sizes, self.seed)
 
 
-def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor: int = 1) -> dict[int, T]:
-    """Read something from the finished steps of each seed.
-
-    Args:
-        read: reads it from the steps of one run.
-        divisor: of the training tasks, see `SeedJob.part_run`.
-
-    Returns:
-        The values by seed, without the seeds where a step is not finished.
-    """
+def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T]) -> dict[int, T]:
+    """Read something from the finished steps of each seed; the values by seed, without those where one is missing."""
     by_seed = {}
     for job in jobs:
         with suppress(StepMissing):
-            by_seed[job.seed] = job.read(read, divisor)
+            by_seed[job.seed] = job.read(read)
     return by_seed
-
-
-def divisors_of(method: Method, job: SeedJob) -> tuple[int, ...]:
-    """Return the parts of the training tasks that the method's learning curve needs; a method that learns online has
-    its points in the run of all tasks."""
-    return (1,) if method.online else (*job.sizes.parts, 1)

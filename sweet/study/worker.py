@@ -47,17 +47,17 @@ class _Log(Silent):
 def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:
     """Do the parts; yield the name, the seconds and the error of each."""
     log = _Log()
-    for part in job.parts():
+    for name, do in job.parts().items():
         began, error = time.monotonic(), None
-        log.say(f"part {part.name}")
+        log.say(f"part {name}")
         try:
-            part.do(job.steps(part.divisor, StepCache, log))
+            do(job.steps(StepCache, log))
         except Interrupted:
             raise
         except Exception as raised:
             error = str(raised) if isinstance(raised, SweetError) else f"{type(raised).__name__}: {raised}"
             log.warn("".join(traceback.format_exception(raised)))
-        yield {"part": part.name, "seconds": round(time.monotonic() - began, 1), "error": error}
+        yield {"part": name, "seconds": round(time.monotonic() - began, 1), "error": error}
 
 
 def main() -> int:

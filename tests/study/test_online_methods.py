@@ -37,7 +37,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> SeedJob:
 
 
 def test_it_ends_after_the_step_in_which_the_agent_has_written_as_many_tokens_as_for_sweet(studied: SeedJob) -> None:
-    steps = studied.steps(1, ReadOnlyStepCache, Silent())
+    steps = studied.steps(ReadOnlyStepCache, Silent())
     making = steps.making(GRPO)
     assert [step.attempt.stage for step in making] == ["train-online"], "the offline dialogues only give the budget"
     (trained,) = making
@@ -55,7 +55,7 @@ def test_it_ends_after_the_step_in_which_the_agent_has_written_as_many_tokens_as
 
 def test_its_curve_has_a_point_after_every_few_steps_and_its_end(studied: SeedJob) -> None:
     points = curves([studied])["grpo"][0]
-    trained = studied.steps(1, ReadOnlyStepCache, Silent()).making(GRPO)[0]
+    trained = studied.steps(ReadOnlyStepCache, Silent()).making(GRPO)[0]
     recorded = trained.metrics["curve"]
     inner = [row for row in recorded[:-1] if row["step"] % 2 == 0]
     assert len(points) == 1 + len(inner) + 1

@@ -63,31 +63,21 @@ def test_methods_may_be_joined_by_commas_in_any_order() -> None:
 
 
 def test_the_parts_of_a_seed() -> None:
-    assert [part.name for part in job("zero-shot", "rft", "beta-0", figures=False).parts()] == [
-        "zero-shot",
+    assert list(job("zero-shot", "rft", "beta-0", figures=False).parts()) == ["zero-shot", "rft", "beta-0"]
+    assert list(job("rft", "sweet").parts()) == [
         "rft",
-        "beta-0",
+        "sweet",
+        "best of N dialogues by sweet",
+        "credit by sweet",
+        "best of N replies by sweet",
+        "learning curve of rft, 75 tasks",
+        "learning curve of sweet, 75 tasks",
+        "learning curve of rft, 150 tasks",
+        "learning curve of sweet, 150 tasks",
+        "learning curve of rft, 300 tasks",
+        "learning curve of sweet, 300 tasks",
     ]
-    seed = job("rft", "sweet")
-    runs = [(part.name, *seed.part_run(part.divisor)) for part in seed.parts()]
-    assert [(name, run, sizes.train_tasks) for name, run, sizes in runs] == [
-        ("rft", "seed-3", 300),
-        ("sweet", "seed-3", 300),
-        ("best of N dialogues by sweet", "seed-3", 300),
-        ("credit by sweet", "seed-3", 300),
-        ("best of N replies by sweet", "seed-3", 300),
-        ("learning curve of rft, 75 tasks", "seed-3-tasks-75", 75),
-        ("learning curve of sweet, 75 tasks", "seed-3-tasks-75", 75),
-        ("learning curve of rft, 150 tasks", "seed-3-tasks-150", 150),
-        ("learning curve of sweet, 150 tasks", "seed-3-tasks-150", 150),
-        ("learning curve of rft, 300 tasks", "seed-3", 300),
-        ("learning curve of sweet, 300 tasks", "seed-3", 300),
-    ]
-    assert [part.name for part in job("zero-shot", "beta-0").parts()] == [
-        "zero-shot",
-        "beta-0",
-        "start of the learning curves",
-    ]
+    assert list(job("zero-shot", "beta-0").parts()) == ["zero-shot", "beta-0", "start of the learning curves"]
 
 
 def test_a_job_survives_json_unchanged() -> None:

@@ -112,7 +112,7 @@ def sampled(run: Run, step: Step) -> int:
 def costs(folder: Path, methods: dict[str, MethodResult]) -> None:
     """Check tokens and seconds of the methods against the rows and the steps of their runs."""
     for job in seed_jobs(folder, StudyConfig.model_validate({**SIZES, "seeds": 2, "methods": METHODS})):
-        steps = job.steps(1, ReadOnlyStepCache, Silent())
+        steps = job.steps(ReadOnlyStepCache, Silent())
         run = steps.cache.run
         making = steps.making(STUDY_METHODS["sweet"])
         by_stage = {step.attempt.stage: step for step in reversed(making)}
