@@ -23,7 +23,7 @@ from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
 from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts
 from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
-from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import LONGEST_TEXT, MOST_LENGTH, Block, RenderFailed, RenderSettings, Screenshot
 from sweet.render.serving import PageServer
 
 LEAVE_TIMEOUT = 3.0
@@ -42,9 +42,6 @@ LARGEST_SCREENSHOT = 16_000_000
 """Maximum bytes of a screenshot. Those of ordinary pages have at most hundreds of thousands, a few millions with
 photographs; only noise compresses so badly."""
 
-LONGEST_TEXT = 2000
-"""Maximum characters of a block's text."""
-
 VIRTUAL_SECOND = 1000
 """Milliseconds of the page's virtual clock for which its timers run."""
 MOST_CALLBACKS = 2000
@@ -62,37 +59,14 @@ MOST_LETTERS = 400_000
 LONGEST_REPORT = 8_000_000
 """Maximum characters of a report: each character of a text may be escaped by six, and a block has 400 others."""
 
-MOST_LENGTH = 1e7
-"""Maximum of a length in CSS px."""
-
-Length = Annotated[float, Field(allow_inf_nan=False, ge=-MOST_LENGTH, le=MOST_LENGTH)]
-
-
-class _Box(BaseModel):
-    """A block as reported by `measure.js`, from a page that is untrusted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    tag: Annotated[str, Field(max_length=40)]
-    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
-    x: Length
-    y: Length
-    width: Length
-    height: Length
-    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
-    background: Annotated[str, Field(pattern="^(#[0-9a-f]{6})?$")]
-    font_size: Length
-    bold: bool
-    image: bool
-    text_x: Length
-    text_width: Length
-
 
 class _Settled(BaseModel):
+    """What `measure.js` reports of a page, which is untrusted."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     height: Annotated[int, Field(ge=0)]
-    blocks: list[_Box]
+    blocks: list[Block]
 
 
 class Browser:
@@ -182,7 +156,6 @@ class Browser:
         address = self._server.put(name, html)
         await self._window.go(address)
         settled = _parse(await self._window.measure())
-        blocks = tuple(Block(**box.model_dump()) for box in settled.blocks[: settings.max_blocks])
         # A document of height 0 cannot be captured; the window is captured instead.
         height = min(settled.height, settings.max_height)
         png = await self._window.picture(settings.width, height or settings.height, document=height > 0)
@@ -193,7 +166,7 @@ class Browser:
             )
         if (await self._window.address()).partition("#")[0] != address:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
-        return Screenshot(png, *size_of(png), blocks)
+        return Screenshot(png, *size_of(png), tuple(settled.blocks[: settings.max_blocks]))
 
     async def leave(self) -> bool:
         """Go to an empty page. Return False if that failed, and the browser has ended."""

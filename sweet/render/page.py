@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
+
+from pydantic import ConfigDict, Field
 
 VERSION = 2
 """A part of `page_key`, incremented whenever the same page with the same settings renders differently than before."""
@@ -18,6 +20,14 @@ PLACEHOLDER = "placeholder"
 
 PHOTO = "photo"
 """The picture rule by which the published protocol's photograph is shown; recorded as `photo@DIGEST`."""
+
+LONGEST_TEXT = 2000
+"""Maximum characters of a block's text."""
+
+MOST_LENGTH = 1e7
+"""Maximum of a length in CSS px."""
+
+Length = Annotated[float, Field(allow_inf_nan=False, ge=-MOST_LENGTH, le=MOST_LENGTH)]
 
 Reason = Literal["empty", "too_large", "timeout", "memory", "crashed", "blocked"]
 
@@ -51,7 +61,8 @@ class RenderSettings:
 
 @dataclass(frozen=True)
 class Block:
-    """One visible box of a rendered page, in document coordinates.
+    """One visible box of a rendered page, in document coordinates. The bounds hold for what `measure.js` reports and
+    what is read from a file.
 
     Attributes:
         tag: the element's name in lower case.
@@ -67,19 +78,21 @@ class Block:
             Both are 0 without text, and for text typed into a field.
     """
 
-    tag: str
-    text: str
-    x: float
-    y: float
-    width: float
-    height: float
-    color: str
-    background: str
-    font_size: float
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    tag: Annotated[str, Field(max_length=40)]
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
+    x: Length
+    y: Length
+    width: Length
+    height: Length
+    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
+    background: Annotated[str, Field(pattern="^(#[0-9a-f]{6})?$")]
+    font_size: Length
     bold: bool
     image: bool
-    text_x: float = 0.0
-    text_width: float = 0.0
+    text_x: Length = 0.0
+    text_width: Length = 0.0
 
 
 @dataclass(frozen=True)
