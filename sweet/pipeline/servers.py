@@ -25,7 +25,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -101,14 +100,9 @@ class Servers:
 
     def place(self, models: Mapping[Role, str], computes: int = 0) -> dict[Role, list[Gpu]]:
         """Divide the GPUs for a phase; arguments and errors are those of `running`."""
-        started = [role for role in ROLES if role in models and role in self.tables]
-        requests = [
-            Request(role, self._gpus_of(role), None if table.replicas == "fill" else table.replicas)
-            for role in started
-            for table in [self.tables[role]]
-        ]
+        started = {role: self.tables[role] for role in ROLES if role in models and role in self.tables}
         gpus = self.gpus if started else []
-        return place(gpus, requests, computes if gpus else 0)
+        return place(gpus, started, computes if gpus else 0)
 
     @contextmanager
     def running(self, models: Mapping[Role, str], *, computes: int = 0) -> Iterator[dict[Role, list[str]]]:
@@ -154,14 +148,11 @@ class Servers:
             self._lock = None
             self._open.close()
 
-    def _gpus_of(self, role: Role) -> int:
-        table = self.tables[role]
-        return int(bool(self.gpus)) if table.gpus is None else table.gpus
-
     def _wanted(self, role: Role, model: str, gpus: list[Gpu]) -> _Started:
         from sweet.humans.base import PICTURES
 
-        table, each = self.tables[role], self._gpus_of(role)
+        table = self.tables[role]
+        each = table.gpus_each(self.gpus)
         replicas = len(gpus) // each if each else 1
         options = ["--data-parallel-size", str(replicas)] if replicas > 1 else []
         settings = VllmSettings(
@@ -225,26 +216,12 @@ class Servers:
                 raise ServerError(failure.what, where=failure.where, fix=READ_LOG) from error
 
 
-@dataclass(frozen=True)
-class Request:
-    """The GPUs that the server of a role needs.
-
-    Attributes:
-        gpus: of each replica of the model; 0 if it needs none.
-        replicas: number of replicas; None for as many as fit, and at least one.
-    """
-
-    role: Role
-    gpus: int
-    replicas: int | None = 1
-
-
-def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> dict[Role, list[G]]:
+def place(gpus: Sequence[G], tables: Mapping[Role, ServerTable], stage: int = 0) -> dict[Role, list[G]]:
     """Divide GPUs.
 
     Args:
         gpus: all that may be used.
-        requests: of the servers, in the order of placement.
+        tables: of the servers, in the order of placement.
         stage: GPUs that the stage needs at least.
 
     Returns:
@@ -253,37 +230,38 @@ def place(gpus: Sequence[G], requests: Sequence[Request], stage: int = 0) -> dic
     Raises:
         UsageError: there are too few; says how many of what are needed.
     """
-    counts = {request.role: request.replicas or 1 for request in requests}
-    left = len(gpus) - stage - sum(request.gpus * counts[request.role] for request in requests)
+    each = {role: table.gpus_each(gpus) for role, table in tables.items()}
+    counts = {role: 1 if table.replicas == "fill" else table.replicas for role, table in tables.items()}
+    left = len(gpus) - stage - sum(each[role] * count for role, count in counts.items())
     if left < 0:
-        raise _too_few(len(gpus), requests, stage)
-    growing = [request for request in requests if request.replicas is None and request.gpus]
+        raise _too_few(len(gpus), tables, each, counts, stage)
+    growing = [role for role, table in tables.items() if table.replicas == "fill" and each[role]]
     while growing:  # one more replica of each in turn, so that none takes all
-        growing = [request for request in growing if request.gpus <= left]
-        for request in growing:
-            if request.gpus <= left:
-                counts[request.role] += 1
-                left -= request.gpus
+        growing = [role for role in growing if each[role] <= left]
+        for role in growing:
+            if each[role] <= left:
+                counts[role] += 1
+                left -= each[role]
     servers: dict[Role, list[G]] = {}
     end = len(gpus)
-    for request in requests:
-        start = end - request.gpus * counts[request.role]
-        servers[request.role] = list(gpus[start:end])
+    for role, count in counts.items():
+        start = end - each[role] * count
+        servers[role] = list(gpus[start:end])
         end = start
     return servers
 
 
-def _too_few(available: int, requests: Sequence[Request], stage: int) -> UsageError:
-    parts = [
-        f"{request.replicas or 'at least 1'} × {request.gpus} for {request.role}"
-        for request in requests
-        if request.gpus
-    ]
+def _too_few(
+    available: int, tables: Mapping[Role, ServerTable], each: Mapping[Role, int], counts: Mapping[Role, int], stage: int
+) -> UsageError:
+    needing = [role for role in tables if each[role]]
+    least = {role: "at least 1" if tables[role].replicas == "fill" else counts[role] for role in needing}
+    parts = [f"{least[role]} × {each[role]} for {role}" for role in needing]
     parts += [f"{stage} for the stage itself"] if stage else []
-    needed = stage + sum(request.gpus * (request.replicas or 1) for request in requests)
+    needed = stage + sum(each[role] * counts[role] for role in needing)
     return UsageError(
         f"{needed} GPUs are needed at the same time ({', '.join(parts)}), and there are {available}.",
-        where=", ".join(f"[servers.{request.role}]" for request in requests if request.gpus),
+        where=", ".join(f"[servers.{role}]" for role in needing),
         fix="fewer gpus or replicas, or a server elsewhere (sim-url); nvidia-smi and CUDA_VISIBLE_DEVICES say which "
         "GPUs there are",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -59,6 +59,10 @@ class ServerTable(Table):
             if option_value(self.options, *names) is not None:
                 raise ValueError(f"{names[0]} is chosen by gpus, replicas and port: omit it from options")
         return self
+
+    def gpus_each(self, available: Sequence[object]) -> int:
+        """Return the GPUs of each replica, where these are available."""
+        return int(bool(available)) if self.gpus is None else self.gpus
 
 
 class ServersTable(Table):

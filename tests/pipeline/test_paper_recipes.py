@@ -8,7 +8,7 @@ import pytest
 
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.recipe import TABLES, Recipe, resolve
-from sweet.pipeline.servers import ROLES, Request, place
+from sweet.pipeline.servers import ROLES, place
 from sweet.tasks.registry import task_kind
 from sweet.training.config import check_critic_options
 from sweet.training.hyperparameters import defaults
@@ -48,14 +48,10 @@ def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: s
 def test_the_servers_fit_a_node(row: str) -> None:
     recipe, tables = read(row)
     servers = recipe.servers.by_role()
-    tables_in_order = [(role, servers[role]) for role in ROLES if role in servers]
-    requests = [
-        Request(role, table.gpus or 0, None if table.replicas == "fill" else table.replicas)
-        for role, table in tables_in_order
-    ]
-    playing, ranking = place(range(8), requests), place(range(8), [requests[1]], 1)
+    in_order = {role: servers[role] for role in ROLES if role in servers}
+    playing, ranking = place(range(8), in_order), place(range(8), {"agent": in_order["agent"]}, 1)
     assert recipe.train.rounds == 1
-    assert [request.role for request in requests] == ["sim", "agent"]
+    assert list(in_order) == ["sim", "agent"]
     assert sum(map(len, playing.values())) == 8, "all GPUs are used"
     assert 0 not in ranking["agent"]
     trainings = [tables["train-critic"], tables["train-actor"]]
