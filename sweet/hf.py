@@ -6,12 +6,15 @@ because the library's own retries take most of a minute when there is no network
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 HUB_TIMEOUT = 10.0
 """Seconds that the hub may take to say whether it has a model."""
 
+_LONGEST_REASON = 600
+"""Characters of a library's message that are shown."""
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 _SAVING = threading.Lock()
 _LOOK_FOR_CONTAINERS = "unwrap_model"
@@ -81,21 +87,74 @@ def cached_file(model: str, name: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def check_hub_model(model: str, unknown: Callable[[str], UsageError]) -> None:
-    """Check that the local cache or the hub has a model; otherwise raise the error that `unknown` returns."""
+def locate_model(name: str, path: str, *, where: str, fix: str) -> str:
+    """The directory or hub id to load a model from, after checking that it exists.
+
+    Args:
+        name: of the model, as the user gave it; path: a directory or hub id.
+        where, fix: of the errors.
+
+    Raises:
+        UnknownModel: neither this machine nor the hub has it.
+        UsageError: the path is that of something else.
+    """
+    local = Path(path).expanduser()
+    if local.is_dir():
+        if not (local / "config.json").is_file():
+            raise UsageError(f"The directory {name} is not a model: it has no config.json.", where=where, fix=fix)
+        return str(local)
+    if local.exists():
+        raise UsageError(f"{name} is a file; a model is a directory in Hugging Face layout.", where=where, fix=fix)
+    if not _HUB_ID.fullmatch(path) or path.startswith("."):
+        raise UnknownModel(f"There is no model directory {name}.", where=where, fix=fix)
+    if cached_file(path, "config.json") is None and (why := _not_on_the_hub(path)) is not None:
+        what = f"There is no model {name!r}: no such directory, not in the local cache, and {why}."
+        raise UnknownModel(what, where=where, fix=fix)
+    return path
+
+
+def _not_on_the_hub(model: str) -> str | None:
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    if cached_file(model, "config.json") is not None:
-        return
     if constants.HF_HUB_OFFLINE:
-        raise unknown("the hub is switched off (HF_HUB_OFFLINE)")
+        return "the hub is switched off (HF_HUB_OFFLINE)"
     try:
         HfApi().model_info(model, timeout=HUB_TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
-        raise unknown("the hub does not know it, or it is private and HF_TOKEN is not set") from None
+        return "the hub does not know it, or it is private and HF_TOKEN is not set"
     except Exception as error:
-        raise unknown(f"the hub cannot be reached ({first_line(error)})") from error
+        return f"the hub cannot be reached ({first_line(error)})"
+    return None
+
+
+@contextmanager
+def loading_errors(name: str, *, where: str, fix: str) -> Iterator[None]:
+    """Hide the progress bars of transformers, and raise its errors as a UsageError. It imports modules while it
+    loads."""
+    try:
+        with without_progress_bars(), collector.paused():
+            yield
+    except UsageError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error), _LONGEST_REASON) or type(error).__name__
+        raise UsageError(f"The model {name} cannot be loaded: {reason}", where=where, fix=fix) from error
+
+
+def check_complete(report: Mapping[str, Any], name: str, where: str) -> None:
+    """Check what `from_pretrained` reports: it initialises missing weights randomly and only warns.
+
+    Raises:
+        UsageError: weights are missing.
+    """
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise UsageError(
+            f"The weights of {name} are incomplete: {len(missing)} tensors are missing, the first is {missing[0]}.",
+            where=where,
+            fix="save or download the model again",
+        )
 
 
 @contextmanager

@@ -7,19 +7,15 @@ with the library's message: a model that cannot be loaded is an invalid argument
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError
-from sweet.hf import UnknownModel, cached_file, check_hub_model, resolve_device, without_progress_bars
+from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
@@ -28,14 +24,14 @@ from sweet.tasks.micro import PACKAGED
 if TYPE_CHECKING:
     import torch
 
-_LONGEST_REASON = 600
-"""Characters of a library's message that are shown."""
-
 _COMPLETE = "name a complete causal language model in Hugging Face layout"
 _WITH_TOKENIZER = (
     "where tokenizer.json is missing, copy it and tokenizer_config.json from the model it was trained from"
 )
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_KNOWN = (
+    "micro, a directory in Hugging Face layout (config.json, *.safetensors, tokenizer.json), or a hub id that this "
+    "machine can download"
+)
 
 
 def model_path(name: str) -> str:
@@ -100,14 +96,7 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
         model, report = auto_class.from_pretrained(
             path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
         )
-    # transformers initialises missing weights randomly and only warns.
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise UsageError(
-            f"The weights of {name} are incomplete: {len(missing)} tensors are missing, the first is {missing[0]}.",
-            where=path,
-            fix="save or download the model again",
-        )
+    check_complete(report, name, path)
     if adapter is not None:
         model = _merged(model, adapter, name)
     if tokenizer is not None:
@@ -237,51 +226,11 @@ def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 def _locate(name: str) -> str:
     """The directory or hub id to load from, after checking that it exists."""
     path = model_path(name)
-    local = Path(path).expanduser()
-    if local.is_dir():
-        _check_directory(name, local)
-        return str(local)
-    if local.exists():
-        raise UsageError(
-            f"{name} is a file; a model is a directory in Hugging Face layout.", where=path, fix="name the directory"
-        )
-    if not _HUB_ID.fullmatch(path) or path.startswith("."):
-        raise UnknownModel(f"There is no model directory {name}.", where=path, fix="check the path")
-    check_hub_model(path, partial(_unknown, path))
-    return path
+    return locate_model(name, path, where=path, fix=_KNOWN)
 
 
-def _check_directory(name: str, path: Path) -> None:
-    if not (path / "config.json").is_file():
-        raise UsageError(
-            f"The directory {name} is not a model: it has no config.json.",
-            where=path,
-            fix="name a directory in Hugging Face layout (config.json, *.safetensors, tokenizer.json)",
-        )
-
-
-def _unknown(name: str, why: str) -> UnknownModel:
-    return UnknownModel(
-        f"There is no model {name!r}: no such directory, not in the local cache, and {why}.",
-        where=name,
-        fix="micro, a directory in Hugging Face layout, or a hub id that this machine can download",
-    )
-
-
-@contextmanager
-def _loading_errors(name: str, fix: str = _COMPLETE) -> Iterator[None]:
-    """Hide the library's progress bars, and raise its errors as a UsageError. It imports modules while it loads."""
-    try:
-        with without_progress_bars(), collector.paused():
-            yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"The model {name} cannot be loaded: {shorten(str(error), _LONGEST_REASON) or type(error).__name__}",
-            where=model_path(name),
-            fix=fix,
-        ) from error
+def _loading_errors(name: str, fix: str = _COMPLETE) -> AbstractContextManager[None]:
+    return loading_errors(name, where=model_path(name), fix=fix)
 
 
 def context_length(model: Any) -> int | None:

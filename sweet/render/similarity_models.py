@@ -13,13 +13,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sweet.device import Device
-from sweet.errors import UsageError, first_line
-from sweet.hf import cached_file, check_hub_model, resolve_device, without_progress_bars
+from sweet.errors import UsageError
+from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
 from sweet.hints import option
 from sweet.render.screenshot_images import read_image, require_pillow
 from sweet.render.similarity import Similarity, Vector, unit
@@ -28,6 +27,11 @@ from sweet.render.similarity_pixels import Pixels
 CLIP = "openai/clip-vit-base-patch32"
 """CLIP ViT-B/32, the model of the paper."""
 
+_KNOWN = (
+    f"copy the directory of a CLIP or SigLIP model here and name it, download {CLIP} where there is a hub "
+    f"(hf download {CLIP}), or --similarity pixels, which needs no weights"
+)
+_COMPLETE = "name a complete CLIP or SigLIP model in Hugging Face layout, with its preprocessor_config.json"
 _BATCH = 32
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
@@ -103,8 +107,8 @@ def _load(model: str) -> tuple[Any, Any]:
     import transformers
 
     library: Any = transformers
-    path = _locate(model)
-    with _explained(model):
+    path = locate_model(model, model, where="--similarity", fix=_KNOWN)
+    with _without_warnings(), loading_errors(model, where="--similarity", fix=_COMPLETE):
         config = library.AutoConfig.from_pretrained(path, trust_remote_code=False)
         if config.model_type == "clip":
             vision, tower = config.vision_config, library.CLIPVisionModelWithProjection
@@ -121,14 +125,7 @@ def _load(model: str) -> tuple[Any, Any]:
             path, config=vision, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
         )
         processor = library.AutoImageProcessor.from_pretrained(path, backend="pil", trust_remote_code=False)
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
-        raise UsageError(
-            f"The weights of {model} are not complete: {len(missing)} tensors of its image tower are missing, the "
-            f"first is {missing[0]}.",
-            where=path,
-            fix="save or download the model again",
-        )
+    check_complete(report, model, "--similarity")
     return loaded.eval(), processor
 
 
@@ -147,52 +144,14 @@ def _short(model: str) -> str:
     return Path(model).expanduser().resolve().name if Path(model).expanduser().is_dir() else model.rsplit("/", 1)[-1]
 
 
-def _locate(model: str) -> str:
-    """Return the directory or hub id to load from, after checking that it exists."""
-    local = Path(model).expanduser()
-    if local.is_dir():
-        if not (local / "config.json").is_file():
-            raise UsageError(
-                f"The directory {model} is not a model: it has no config.json.",
-                where="--similarity",
-                fix="name a directory of a CLIP or SigLIP model in Hugging Face layout",
-            )
-        return str(local)
-    if local.exists() or local.is_absolute() or model.startswith(".") or model.count("/") > 1:
-        raise UsageError(f"There is no model directory {model}.", where="--similarity", fix="check the path")
-    check_hub_model(model, partial(_unknown, model))
-    return model
-
-
-def _unknown(model: str, reason: str) -> UsageError:
-    return UsageError(
-        f"There is no model {model!r}: no such directory, not in the local cache, and {reason}.",
-        where="--similarity",
-        fix=(
-            f"copy the directory of a CLIP model here and name it, download {CLIP} where there is a "
-            f"hub (hf download {CLIP}), or --similarity pixels, which needs no weights"
-        ),
-    )
-
-
 @contextmanager
-def _explained(model: str) -> Iterator[None]:
-    """Suppress the library's progress bars and warnings, and turn its exceptions into UsageError."""
+def _without_warnings() -> Iterator[None]:
     from transformers.utils import logging as library
 
     logging: Any = library
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        with without_progress_bars():
-            yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"The model {model} cannot be loaded: {first_line(error)}",
-            where="--similarity",
-            fix="name a complete CLIP or SigLIP model in Hugging Face layout, with its preprocessor_config.json",
-        ) from error
+        yield
     finally:
         logging.set_verbosity(level)

@@ -88,7 +88,7 @@ def test_incomplete_weights_are_refused(tmp_path: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "visual_projection" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UsageError, match=r"not complete.*visual_projection"):
+    with pytest.raises(UsageError, match=r"incomplete.*visual_projection"):
         ImageTower(str(folder), "cpu")
 
 
