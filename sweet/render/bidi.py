@@ -23,7 +23,7 @@ from typing import Any
 import aiohttp
 
 from sweet import supervisor
-from sweet.render.driver import Disconnected, DriverError, Scripts
+from sweet.render.driver import Disconnected, DriverError, Scripts, Window
 from sweet.render.firefox import Processes, command, environment_of, preferences
 from sweet.render.profiles import Profile
 
@@ -128,22 +128,20 @@ class Session:
                 answer.set_exception(DriverError(f"{message.get('error')}: {message.get('message')}"))
 
 
-class DirectWindow:
-    """Implements `sweet.render.driver.Window`."""
+class DirectWindow(Window):
+    """Sends the commands itself."""
 
     def __init__(self, firefox: str) -> None:
         self._firefox = firefox
-        self._profile: Profile | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._session: Session | None = None
         self._context = ""
         self._measure = ""
-        self.processes: Processes | None = None
 
     async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
         self._measure = f"({scripts.measure})()"
-        self._profile = Profile(preferences(port))
-        self._session = await Session.connect(await self._port(self._profile))
+        self.profile = Profile(preferences(port))
+        self._session = await Session.connect(await self._port(self.profile))
         tree = await self._do("browsingContext.getTree")
         self._context = tree["contexts"][0]["context"]
         viewport = {"width": width, "height": height}
@@ -189,18 +187,13 @@ class DirectWindow:
         tree = await self._do("browsingContext.getTree", root=self._context, maxDepth=0)
         return str(tree["contexts"][0]["url"])
 
-    def last_output(self) -> str:
-        return "" if self._profile is None else self._profile.last_output()
-
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
         if self._process is not None:
             self._process.poll()
-        if self._profile is not None:
-            await asyncio.to_thread(self._profile.remove)
-            self._profile = None
+        await super().close()
 
 
 def _start(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:

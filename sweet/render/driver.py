@@ -7,11 +7,13 @@ system's. Preferences, scripts, server, time-outs and killing the processes are 
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from sweet.render.firefox import Processes
+from sweet.render.profiles import Profile
 
 START_TIMEOUT = 90.0
 """Seconds within which a browser must start; on an idle core it takes five."""
@@ -39,23 +41,26 @@ class Scripts:
     measure: str
 
 
-class Window(Protocol):
+class Window(ABC):
     """One headless Firefox with one window. `close` must be called, even if `start` failed.
 
     No method has a time-out, and a page may keep the browser from answering: the caller limits the time and kills
     `processes`. All coroutines except `close` raise DriverError, and Disconnected if the browser has ended.
+
+    Attributes:
+        processes: of the browser, once they are known.
+        profile: its folder, from its start until it is closed.
     """
 
-    @property
-    def processes(self) -> Processes | None:
-        """The processes of the browser, once they are known."""
-        ...
+    processes: Processes | None = None
+    profile: Profile | None = None
 
     @property
+    @abstractmethod
     def alive(self) -> bool:
         """Whether the browser has been started and has not ended."""
-        ...
 
+    @abstractmethod
     async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
         """Start the browser.
 
@@ -63,31 +68,32 @@ class Window(Protocol):
             port: the port of the server that is the only one it can reach.
             width, height: size of the window in CSS px, which are also the pixels of screenshots.
         """
-        ...
 
+    @abstractmethod
     async def go(self, address: str) -> None:
         """Load a page, until its `load` event."""
-        ...
 
+    @abstractmethod
     async def measure(self) -> object:
         """Call `Scripts.measure` in its own world, once for each page, and return its text."""
-        ...
 
+    @abstractmethod
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
         """Return a PNG of the document's upper left `width` x `height` pixels; if not `document`, of the window's."""
-        ...
 
+    @abstractmethod
     async def address(self) -> str:
         """Return the window's current address."""
-        ...
 
     def last_output(self) -> str:
         """Return the last line that the browser printed; "" if it is unknown."""
-        ...
+        return "" if self.profile is None else self.profile.last_output()
 
     async def close(self) -> None:
         """Clean up after a browser whose processes have been killed. May be called more than once."""
-        ...
+        if self.profile is not None:
+            await asyncio.to_thread(self.profile.remove)
+            self.profile = None
 
 
 MakeWindow = Callable[[], Window]

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts
-from sweet.render.firefox import Firefox, Processes, environment_of, preferences, processes_of
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts, Window
+from sweet.render.firefox import Firefox, environment_of, preferences, processes_of
 from sweet.render.profiles import Profile
 
 CLOSING = 5.0
@@ -56,21 +56,19 @@ async def open_playwright(firefox: Firefox) -> AsyncIterator[MakeWindow]:
         yield lambda: PlaywrightWindow(playwright, firefox)
 
 
-class PlaywrightWindow:
-    """Implements `sweet.render.driver.Window`."""
+class PlaywrightWindow(Window):
+    """Has Playwright send the commands."""
 
     def __init__(self, playwright: Any, firefox: Firefox) -> None:
         self._playwright = playwright
         self._firefox = firefox
-        self._profile: Profile | None = None
         self._context: Any = None
         self._ended = asyncio.Event()
         self._page: Any = None
         self._report: Any = None
-        self.processes: Processes | None = None
 
     async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
-        profile = self._profile = Profile({})
+        profile = self.profile = Profile({})
         options: dict[str, Any] = {
             "headless": True,
             # A terminal sends Ctrl-C to the driver too, but sweet decides when browsers end.
@@ -129,9 +127,6 @@ class PlaywrightWindow:
     async def address(self) -> str:
         return str(self._page.url)
 
-    def last_output(self) -> str:
-        return ""
-
     async def close(self) -> None:
         if self._context is not None:
             closing = asyncio.ensure_future(self._context.close())
@@ -139,9 +134,7 @@ class PlaywrightWindow:
             # Playwright's errors about a killed browser are expected.
             closing.add_done_callback(lambda done: None if done.cancelled() else done.exception())
             self._context = self._page = None
-        if self._profile is not None:
-            await asyncio.to_thread(self._profile.remove)
-            self._profile = None
+        await super().close()
 
 
 async def _translated(what: Awaitable[T]) -> T:
