@@ -10,7 +10,6 @@ screen    `sweet view RUN` on a terminal of 120 x 40 (a pty), from its start unt
           it is killed. COMMAND measures another program instead, with {run} for the run.
 print     `sweet view RUN --print` into a pipe: records and the table without the application.
 unindexed the same without an index, which is built: the first opening of a copied run.
-extended  the same after the last hundredth of the file was appended since the index was built.
 find      `sweet view RUN --id ID --json`, with candidates and pairs.
 text      `--filter` for words that occur in 30 dialogues.
 hidden    `--filter` for words that do not occur, with --hidden.
@@ -70,7 +69,6 @@ def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
     works: dict[str, Callable[[], Metrics]] = {
         "print": printed("--print"),
         "unindexed": lambda: _unindexed(rollouts, printed("--print")),
-        "extended": lambda: _extended(rollouts, printed("--print")),
         "find": printed("--id", first, "--json"),
         "text": printed("--print", "--filter", NEEDLE),
         "hidden": printed("--print", "--hidden", "--filter", NEEDLE.replace("z", "zz")),
@@ -108,23 +106,6 @@ def fresh(words: Sequence[str], until: str | None = None) -> Metrics:
 def _unindexed(rollouts: Path, opened: Callable[[], Metrics]) -> Metrics:
     for artifact in (rollouts, *rollouts.parent.parent.glob("scores/*.jsonl")):
         index_path(artifact).unlink(missing_ok=True)
-    return opened()
-
-
-def _extended(rollouts: Path, opened: Callable[[], Metrics]) -> Metrics:
-    """Truncate the file, open it, restore it, and open it again."""
-    size = rollouts.stat().st_size
-    with rollouts.open("r+b") as file:
-        file.seek(size - size // 100)
-        file.readline()
-        end = file.tell()
-        rest = file.read()
-        try:
-            file.truncate(end)
-            opened()
-        finally:
-            file.seek(end)
-            file.write(rest)
     return opened()
 
 

@@ -20,7 +20,7 @@ from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.rollouts.assignments import PlannedHumans
-from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.live import LiveReporter
@@ -118,7 +118,6 @@ class StepPlayer:
     bar: Progress
     budget: Budget | None = None
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
-    counts: TokenCounts = field(default_factory=TokenCounts)
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.limit)
@@ -166,7 +165,7 @@ class StepPlayer:
     async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
         for _ in range(TRIES):
             agent, human = _Versioned(self.agent), self.human[assignment.human]
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, self.counts, None, self.live)
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live)
             why = ""
             try:
                 async with deadline(self.seconds):

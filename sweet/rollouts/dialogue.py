@@ -103,16 +103,6 @@ class Rules:
         )
 
 
-@dataclass
-class TokenCounts:
-    """Tokens that both sides of all dialogues have read and written so far."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    human_prompt_tokens: int = 0
-    human_completion_tokens: int = 0
-
-
 class HumanFailed(RequestFailed):
     """The human's server failed; the dialogue can be played again."""
 
@@ -149,7 +139,6 @@ class Dialogue:
     """One dialogue.
 
     Args:
-        counts: to which the tokens of each turn are added.
         judge: chooses the agent's replies; required if several are sampled.
         pause: is looked at before each turn; the time of a pause does not count for the deadline.
     """
@@ -161,13 +150,12 @@ class Dialogue:
         human: Human,
         kind: TaskKind,
         rules: Rules,
-        counts: TokenCounts | None = None,
         judge: Gathering[CandidateTurn, Judged] | None = None,
         pause: Pause | None = None,
     ) -> None:
         self.pause = pause
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
-        self.counts, self.judge = counts or TokenCounts(), judge
+        self.judge = judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
         self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
@@ -226,8 +214,6 @@ class Dialogue:
             thought_tokens=completion.thought_tokens,
             agent_retries=completion.retries,
         )
-        self.counts.prompt_tokens += completion.prompt_tokens
-        self.counts.completion_tokens += completion.completion_tokens
         choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
         reply = completion.replies[0 if choice is None else choice.index]
         if reply.is_thought_alone:  # there is no reply, so there is nothing to read and no answer
@@ -284,8 +270,6 @@ class Dialogue:
             human_completion_tokens=reply.completion_tokens,
             human_retries=reply.retries,
         )
-        self.counts.human_prompt_tokens += reply.prompt_tokens
-        self.counts.human_completion_tokens += reply.completion_tokens
         fault = reply.fault if reply.text.strip() else "empty"
         self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
         return None if self.rules.protocol == "upstream" else fault

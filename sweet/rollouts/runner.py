@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -26,7 +26,7 @@ from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
-from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
@@ -164,7 +164,6 @@ class DialogueRunner:
     failed: int = 0
     running: int = 0
     draining: bool = False
-    counts: TokenCounts = field(default_factory=TokenCounts)
     budget: Budget | None = None
 
     async def play(
@@ -245,7 +244,7 @@ class DialogueRunner:
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides = self.agent, human
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.counts, self.judge, self.live)
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
@@ -300,9 +299,10 @@ class DialogueRunner:
             figures["failed"] = self.failed
         if self.finished.ids:
             figures["answered"] = self.finished.outcomes["answered"] / len(self.finished.ids)
-        figures["agent tokens/s"] = round(self.counts.completion_tokens / seconds)
-        if self.counts.human_completion_tokens:
-            figures["human tokens/s"] = round(self.counts.human_completion_tokens / seconds)
+        written = {role: tokens.completion for role, tokens in self.live.tokens.counts.items()}
+        figures["agent tokens/s"] = round(written.get("agent", 0) / seconds)
+        if written.get("sim"):
+            figures["human tokens/s"] = round(written["sim"] / seconds)
         if self.budget is not None:
             figures["cost"] = round(self.budget.spent(), 4)
         self._bar.note(**figures)

@@ -84,7 +84,6 @@ class ActiveAttempt:
         self.stage = stage
         self.metrics: dict[str, Any] = {}
         self.environment: dict[str, Any] = environment(store.load().task) | (ran_on or {})
-        self._config = config
         self._digest = config.digest()
         self._settings = recordable(config.outcome_settings())
         self._inputs = [self._ref(artifact) for artifact in inputs]

@@ -6,7 +6,6 @@ An entry is a flat tuple, so that many thousands are read quickly.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -27,8 +26,6 @@ class Entry(Protocol):
 
 
 E = TypeVar("E", bound=Entry)
-E_co = TypeVar("E_co", bound=Entry, covariant=True)
-
 
 REQUEST = 160
 """Most characters of a request in a list."""
@@ -73,11 +70,12 @@ class RowEntry(NamedTuple):
     id: str
 
 
-class _Row(BaseModel, Generic[E_co]):
+class _Row(BaseModel):
     """The fields of a line that its entry needs."""
 
-    @abstractmethod
-    def entry(self, offset: int, length: int) -> E_co: ...
+    def values(self) -> tuple[Any, ...]:
+        """Return those of the entry, in its order, after the position of the line."""
+        return tuple(value for _, value in self)
 
 
 class _Task(BaseModel):
@@ -100,7 +98,7 @@ class _Usage(BaseModel):
     seconds: float | None = None
 
 
-class _Trajectory(_Row[RolloutEntry]):
+class _Trajectory(_Row):
     id: str
     task: _Task
     dialogue_history: list[_Turn]
@@ -111,41 +109,23 @@ class _Trajectory(_Row[RolloutEntry]):
     reward: float | None = None
     usage: _Usage | None = None
 
-    def entry(self, offset: int, length: int) -> RolloutEntry:
+    def values(self) -> tuple[Any, ...]:
         usage = self.usage or _Usage()
-        return RolloutEntry(
-            offset,
-            length,
-            self.id,
-            self.task.id,
-            self.outcome,
-            self.fault,
-            self.sample,
-            self.seed,
-            self.reward,
-            sum(turn.role == "assistant" for turn in self.dialogue_history),
-            usage.completion_tokens or None,
-            usage.seconds or None,
-            self.task.beginning(),
-        )
+        turns = sum(turn.role == "assistant" for turn in self.dialogue_history)
+        told = self.id, self.task.id, self.outcome, self.fault, self.sample, self.seed, self.reward, turns
+        return *told, usage.completion_tokens or None, usage.seconds or None, self.task.beginning()
 
 
-class _Score(_Row[ScoreEntry]):
+class _Score(_Row):
     id: str
     outcome: str
     reward: float | None
     passed: int
     total: int
 
-    def entry(self, offset: int, length: int) -> ScoreEntry:
-        return ScoreEntry(offset, length, self.id, self.outcome, self.reward, self.passed, self.total)
 
-
-class _OfTrajectory(_Row[RowEntry]):
+class _OfTrajectory(_Row):
     trajectory_id: str
-
-    def entry(self, offset: int, length: int) -> RowEntry:
-        return RowEntry(offset, length, self.trajectory_id)
 
 
 @dataclass(frozen=True)
@@ -153,8 +133,12 @@ class Form(Generic[E]):
     """How the rows of one kind of artifact are indexed."""
 
     kind: Kind
-    row: type[_Row[E]]
+    row: type[_Row]
     entry: type[E]
+
+    def of(self, row: _Row, offset: int, length: int) -> E:
+        """Return the entry of a row, by the position of its line."""
+        return self.entry(offset, length, *row.values())
 
 
 ROLLOUTS = Form("rollouts", _Trajectory, RolloutEntry)

@@ -159,15 +159,3 @@ def total(parts: Iterable[TokensByRole]) -> dict[str, Tokens]:
         for role, tokens in part.items():
             found[role] = found.get(role, Tokens()) + tokens
     return found
-
-
-def larger(a: TokensByRole, b: TokensByRole) -> dict[str, Tokens]:
-    """Return the larger of two counts of the same, of which each may lack some, by role."""
-    none = Tokens()
-    return {
-        role: Tokens(
-            prompt=max(a.get(role, none).prompt, b.get(role, none).prompt),
-            completion=max(a.get(role, none).completion, b.get(role, none).completion),
-        )
-        for role in {*a, *b}
-    }

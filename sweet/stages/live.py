@@ -38,11 +38,12 @@ class LiveReporter:
 
     Attributes:
         paused: whether it is paused.
+        tokens: counts what the models of the attempt read and write.
     """
 
     def __init__(self, reporter: Reporter, attempt: ActiveAttempt, accepts: Sequence[Action] = ()) -> None:
         self._reporter, self._accepts = reporter, accepts
-        self._attempt = attempt
+        self._attempt, self.tokens = attempt, attempt.tokens
         self._file = ProgressFile(attempt.progress_path, accepts)
         self._requests = Requests(attempt.control_path)
         self._polling = threading.Lock()
@@ -85,7 +86,7 @@ class LiveReporter:
             if time.monotonic() < self._due:
                 return
             self._due = time.monotonic() + POLL_SECONDS
-            self._attempt.tokens.write_when_due()  # counted since the last write, which nothing may follow for long
+            self.tokens.write_when_due()  # counted since the last write, which nothing may follow for long
             for request in self._requests.new():
                 try:
                     answer = Answer(number=request.number, text=self._do(request, act))

@@ -13,7 +13,7 @@ from sweet.errors import InputError
 from sweet.inspection.status import report
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
-from sweet.runs.tokens import TokenMeter, Tokens, current_meter, larger, tokens_of, tokens_of_run, tokens_path, total
+from sweet.runs.tokens import TokenMeter, Tokens, current_meter, tokens_of, tokens_of_run, tokens_path, total
 
 
 def test_an_attempt_within_another_counts_its_own(tmp_path: Path) -> None:
@@ -84,8 +84,7 @@ def test_status_shows_what_a_run_has_spent(tmp_path: Path) -> None:
     assert spent.text == "agent 1,200 read, 2 written; judge 3 read, 4 written"
 
 
-def test_sums_and_larger_counts_are_by_role() -> None:
+def test_sums_are_by_role() -> None:
     a = {"agent": Tokens(prompt=5, completion=1)}
     b = {"agent": Tokens(prompt=2, completion=3), "sim": Tokens(prompt=1)}
     assert total((a, b)) == {"agent": Tokens(prompt=7, completion=4), "sim": Tokens(prompt=1)}
-    assert larger(a, b) == larger(b, a) == {"agent": Tokens(prompt=5, completion=3), "sim": Tokens(prompt=1)}
