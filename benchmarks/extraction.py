@@ -39,8 +39,9 @@ from sweet.cli import console
 from sweet.cli.reporter import ConsoleReporter
 from sweet.errors import SweetError
 from sweet.humans.base import Human
-from sweet.humans.connect import Player, open_humans
+from sweet.humans.connect import open_humans
 from sweet.humans.leaks.tokens import tokens_of
+from sweet.humans.personas import PLAIN
 from sweet.llm.base import RequestFailed
 from sweet.llm.connect import open_client
 from sweet.llm.scripted import SCRIPTED as SCRIPTED_HUMAN
@@ -193,7 +194,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             opening = open_client(options.sim, options.sim_url, concurrency=options.concurrency, role="sim")
             client = await stack.enter_async_context(opening)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        humans = open_humans(kind, [Player(client)], folder, "paper", tries=options.human_tries)
+        humans = open_humans(kind, [(client, PLAIN)], folder, "paper", tries=options.human_tries)
         [human] = await stack.enter_async_context(humans)
         rows, failed = await attack(kind, human, attackers, measured, rules, options.concurrency)
         control: list[Attacked] = []

@@ -18,7 +18,8 @@ from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, plan_humans
 from sweet.rollouts.dialogue import Assignment, Rules
-from sweet.rollouts.sides import check_human, check_vision, open_simulated_humans, rendering_of
+from sweet.rollouts.prepare import Dialogues
+from sweet.rollouts.sides import check_human, check_vision, rendering_of
 from sweet.stages.base import Silent
 from sweet.stages.frame import AskedModel, plan_serving
 from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
@@ -123,15 +124,12 @@ async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Ta
         def opens(model: AskedModel) -> AbstractAsyncContextManager[ChatClient]:
             return client_of(config, model.role, model.name, model.urls, serving)
 
-        browser = looks.get("renderer")
-        humans = await open_simulated_humans(
-            kind, config, planned, opens, reporter, stack, temporary, rendering, browser
-        )
+        dialogues = Dialogues(config, kind, "", tasks, planned, None, rendering)
+        humans = await dialogues.open_simulated_humans(opens, reporter, stack, temporary, looks.get("renderer"))
         chosen = {"scorer": settings.scorer, "tolerance": settings.tolerance, "similarity": settings.similarity}
         looks |= {name: value for name, value in chosen.items() if name in kind.scorer_options}
         request = ScoringRequest(
             run=temporary, say=reporter.say, sandbox=settings.sandbox, workers=settings.workers, **looks
         )
         scorer = await stack.enter_async_context(open_async_scorer(kind, request))
-        rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.protocol)
-        yield World(kind, rules, planned, humans, scorer)
+        yield World(kind, dialogues.rules(), planned, humans, scorer)

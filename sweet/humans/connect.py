@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.humans.base import Human
-from sweet.humans.personas import PLAIN, Persona
+from sweet.humans.personas import Persona
 from sweet.llm.base import ChatClient
 from sweet.render.page import Renderer, RenderSettings
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.kind import TaskKind
 
 
-@dataclass(frozen=True)
-class Player:
-    """Who plays a human: a model by its client, or None for the scripted human; and the persona."""
-
-    client: ChatClient | None
-    persona: Persona = PLAIN
-
-
 @asynccontextmanager
 async def open_humans(
     kind: TaskKind,
-    players: Sequence[Player],
+    players: Sequence[tuple[ChatClient | None, Persona]],
     screenshots: Path,
     protocol: ProtocolName,
     ray: str | None = None,
@@ -42,6 +33,7 @@ async def open_humans(
     """Open the humans of `kind`, one for each player, in their order.
 
     Args:
+        players: who plays each, a model by its client, or None for the scripted human; and the persona.
         screenshots: the folder for screenshots, for a kind whose human sees pages.
         ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
         say: called with each line of text for the user.
@@ -59,27 +51,25 @@ async def open_humans(
         from sweet.humans.scripted import ScriptedHuman
 
         yield [
-            ScriptedHuman(kind, player.persona)
-            if player.client is None
-            else LLMHuman(player.client, kind, protocol, tries, player.persona)
-            for player in players
+            ScriptedHuman(kind, persona) if client is None else LLMHuman(client, kind, protocol, tries, persona)
+            for client, persona in players
         ]
         return
     from sweet.humans.page_humans import ScriptedPageHuman, VLMHuman, check_vision
     from sweet.humans.scripted import check_style
     from sweet.render.on_ray import open_renderer
 
-    for client in dict.fromkeys(player.client for player in players):
+    for client in dict.fromkeys(client for client, _ in players):
         if client is not None:
             await check_vision(client)
-    for player in players:
-        if player.client is None:
-            check_style(kind, player.persona)
+    for client, persona in players:
+        if client is None:
+            check_style(kind, persona)
     opening = nullcontext(renderer) if renderer else open_renderer(screenshots, ray=ray, say=say, settings=settings)
     async with opening as opened:
         yield [
             ScriptedPageHuman(opened, kind.human_reply_limit, protocol)
-            if player.client is None
-            else VLMHuman(player.client, kind, opened, protocol, tries, player.persona)
-            for player in players
+            if client is None
+            else VLMHuman(client, kind, opened, protocol, tries, persona)
+            for client, persona in players
         ]

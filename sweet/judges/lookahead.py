@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING
 
 from sweet.errors import UsageError
 from sweet.humans.base import Human
-from sweet.humans.connect import Player, open_humans
+from sweet.humans.connect import open_humans
+from sweet.humans.personas import PLAIN
 from sweet.judges.base import CRITIC_BATCH, Judged, above_mean
 from sweet.judges.control import CreditScorer
 from sweet.learn.rows import CandidateTurn
@@ -259,7 +260,7 @@ async def open_lookahead(
     kind, folder = scorer.kind.with_specifications() if human.specified else scorer.kind, frame.run.path
     request = ScoringRequest(run=folder.absolute(), say=frame.say, sandbox=human.sandbox, device=settings.device)
     async with AsyncExitStack() as stack:
-        opening = open_humans(kind, [Player(client)], folder / SCREENSHOTS, "paper", say=frame.say)
+        opening = open_humans(kind, [(client, PLAIN)], folder / SCREENSHOTS, "paper", say=frame.say)
         [asked] = await stack.enter_async_context(opening)
         answers = await stack.enter_async_context(open_async_scorer(kind, request))
         solution_logprob = await asyncio.to_thread(load_solution_logprob, start, settings)

@@ -21,7 +21,7 @@ from sweet.online.prepare import Prepared, prepare
 from sweet.online.ranks import Ranks
 from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
-from sweet.rollouts.sides import check_vision, open_simulated_humans
+from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
 from sweet.runs.run import Run
@@ -179,17 +179,7 @@ class _Training:
                 kind=dialogues.kind,
                 rules=ready.rules,
                 agent=policy,
-                human=await open_simulated_humans(
-                    dialogues.kind,
-                    dialogues.config,
-                    dialogues.humans,
-                    frame.client,
-                    frame,
-                    stack,
-                    frame.run.path,
-                    dialogues.rendering,
-                    self.renderer,
-                ),
+                human=await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer),
                 system=system_prompt(dialogues.kind, config.max_turns),
                 limit=config.concurrency,
                 seconds=config.deadline,

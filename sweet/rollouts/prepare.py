@@ -6,22 +6,30 @@ a person on one side.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.humans.base import Human
+from sweet.humans.connect import open_humans
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, check_judge_options
-from sweet.llm.scripted import SCRIPTED, has_model
-from sweet.render.page import RenderSettings
+from sweet.llm.base import ChatClient
+from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
+from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
+from sweet.render.page import Renderer, RenderSettings
+from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
 from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
+from sweet.rollouts.extraction.attacks import attacker, open_attacker
 from sweet.rollouts.sides import check_agent, check_human, rendering_of, with_paths
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -31,6 +39,9 @@ from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, opening
+
+Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
+"""Opens a model (`sweet.stages.frame.Frame.client`)."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,47 @@ class Dialogues:
             effort=config.effort,
             thoughts=config.thoughts,
         )
+
+    async def open_agent(self, opens: Opens, reporter: Reporter, stack: AsyncExitStack) -> ChatClient:
+        """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
+        config, kind = self.config, self.kind
+        if config.agent == SCRIPTED and kind.scripted_agent is not None:
+            return ScriptedClient(kind.scripted_agent)
+        if config.agent.startswith(ATTACK):
+            return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
+        client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
+        warn_of_effort(client, config.effort, reporter.warn)
+        return client
+
+    async def open_simulated_humans(
+        self, opens: Opens, reporter: Reporter, stack: AsyncExitStack, folder: Path, renderer: Renderer | None = None
+    ) -> dict[str | None, Human]:
+        """Open the simulated humans, by the names that dialogues have for them. A model that plays several is opened
+        once.
+
+        Args:
+            folder: the run, or another folder, for screenshots.
+            renderer: of the pages that they see; None opens browsers.
+        """
+        config, humans = self.config, self.humans
+        models = humans.models(self.kind, config.sim_url)
+        if len(models) > 1 and config.sim_url:
+            names = [model.name for model in models]
+            served = await servers_of_models(names, config.sim_url, "sim", **settings_of(config))
+            models = [replace(model, urls=served[model.name]) for model in models]
+        clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
+        opening = open_humans(
+            self.kind,
+            [(clients.get(human.sim), human.persona) for human in humans.humans],
+            folder / SCREENSHOTS,
+            config.protocol,
+            config.ray,
+            reporter.say,
+            self.rendering,
+            config.human_tries,
+            renderer,
+        )
+        return humans.by_name(await stack.enter_async_context(opening))
 
     def meta(self, agent: str) -> RolloutsMeta:
         """Return the `meta` of the rollouts.

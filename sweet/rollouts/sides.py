@@ -1,4 +1,4 @@
-"""Opens and checks the two sides of a rollout: the agent, and the simulated humans.
+"""Checks the two sides of a rollout: the agent, and the simulated humans.
 
 What can be checked before a server is asked is checked first: whether the sides can play these tasks, whether a model
 can see images, and whether an address belongs to a side that has a model.
@@ -7,91 +7,27 @@ can see images, and whether an address belongs to a side that has a model.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
-from pathlib import Path
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.humans.base import Human
-from sweet.humans.connect import Player, open_humans
-from sweet.llm.base import ChatClient
-from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
 from sweet.llm.local import LocalServing
-from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
-from sweet.render.page import Renderer, RenderSettings
-from sweet.render.store import SCREENSHOTS
+from sweet.llm.scripted import ATTACK, SCRIPTED, has_model
+from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
-from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.extraction.attacks import attacker, check_attacker, open_attacker
+from sweet.rollouts.extraction.attacks import check_attacker
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
-from sweet.stages.frame import AskedModel
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import PACKAGED
 from sweet.units import count
 
-Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
-"""Opens a model (`sweet.stages.frame.Frame.client`)."""
-
 
 def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
     """Return the configuration with the path of an agent that was given by its id; what is recorded is the id."""
     return config.model_copy(update={"agent": given_model(run, config.agent)})
-
-
-async def open_agent(
-    kind: TaskKind, config: RolloutConfig, opens: Opens, reporter: Reporter, stack: AsyncExitStack
-) -> ChatClient:
-    """Open the agent: its model, rules or an attacker. Warn if its model does not learn how much to think."""
-    if config.agent == SCRIPTED and kind.scripted_agent is not None:
-        return ScriptedClient(kind.scripted_agent)
-    if config.agent.startswith(ATTACK):
-        return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
-    client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
-    warn_of_effort(client, config.effort, reporter.warn)
-    return client
-
-
-async def open_simulated_humans(
-    kind: TaskKind,
-    config: RolloutConfig,
-    humans: PlannedHumans,
-    opens: Opens,
-    reporter: Reporter,
-    stack: AsyncExitStack,
-    folder: Path,
-    rendering: RenderSettings | None,
-    renderer: Renderer | None = None,
-) -> dict[str | None, Human]:
-    """Open the simulated humans, by the names that dialogues have for them. A model that plays several is opened once.
-
-    Args:
-        folder: the run, or another folder, for screenshots.
-        renderer: of the pages that they see; None opens browsers.
-    """
-    models = humans.models(kind, config.sim_url)
-    if len(models) > 1 and config.sim_url:
-        names = [model.name for model in models]
-        served = await servers_of_models(names, config.sim_url, "sim", **settings_of(config))
-        models = [replace(model, urls=served[model.name]) for model in models]
-    clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
-    opening = open_humans(
-        kind,
-        [Player(clients.get(human.sim), human.persona) for human in humans.humans],
-        folder / SCREENSHOTS,
-        config.protocol,
-        config.ray,
-        reporter.say,
-        rendering,
-        config.human_tries,
-        renderer,
-    )
-    return humans.by_name(await stack.enter_async_context(opening))
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:

@@ -26,7 +26,7 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.prepare import Dialogues, prepare_dialogues
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
-from sweet.rollouts.sides import check_vision, open_agent, open_simulated_humans
+from sweet.rollouts.sides import check_vision
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
@@ -77,16 +77,14 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
 
 async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, missing: Sequence[Assignment]) -> None:
     """Open both sides, and the judge that chooses replies if one does, and play."""
-    config, judge = dialogues.config, dialogues.judge
+    judge = dialogues.judge
     async with AsyncExitStack() as stack:
         choosing = None
         if judge is not None:
             judging = judge.open(frame, dialogues.scorer, ray=dialogues.ray_of_judge, by_place=True)
             choosing = await stack.enter_async_context(judging)
-        agent = await open_agent(dialogues.kind, config, frame.client, frame, stack)
-        humans = await open_simulated_humans(
-            dialogues.kind, config, dialogues.humans, frame.client, frame, stack, frame.run.path, dialogues.rendering
-        )
+        agent = await dialogues.open_agent(frame.client, frame, stack)
+        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
         names = ", ".join(human.name for human in humans.values())
         frame.attempt.environment |= {"agent_model": agent.model, "human": names}
         limiters = [found for client in frame.clients if (found := getattr(client, "limiter", None)) is not None]

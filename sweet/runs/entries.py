@@ -6,6 +6,7 @@ An entry is a flat tuple, so that many thousands are read quickly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -134,7 +135,7 @@ class Form(Generic[E]):
 
     kind: Kind
     row: type[_Row]
-    entry: type[E]
+    entry: Callable[..., E]
 
     def of(self, row: _Row, offset: int, length: int) -> E:
         """Return the entry of a row, by the position of its line."""

@@ -22,7 +22,7 @@ from sweet.rollouts.play.player import Player
 from sweet.rollouts.play.sides import Saved
 from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
-from sweet.rollouts.sides import check_agent, check_human, check_vision, open_agent, open_simulated_humans
+from sweet.rollouts.sides import check_agent, check_human, check_vision
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
@@ -138,7 +138,7 @@ async def _play(
     async with AsyncExitStack() as stack:
         agent = renderer = None
         if config.as_ == "human":
-            agent = await open_agent(kind, dialogues.config, frame.client, frame, stack)
+            agent = await dialogues.open_agent(frame.client, frame, stack)
             humans, other = {}, agent.model
             if kind.visual:
                 from sweet.render.on_ray import open_renderer
@@ -146,9 +146,7 @@ async def _play(
                 opening = open_renderer(folder / SCREENSHOTS, 1, say=frame.say, settings=rendering)
                 renderer = await stack.enter_async_context(opening)
         else:
-            humans = await open_simulated_humans(
-                kind, dialogues.config, dialogues.humans, frame.client, frame, stack, folder, rendering
-            )
+            humans = await dialogues.open_simulated_humans(frame.client, frame, stack, folder)
             other = ", ".join(human.name for human in humans.values())
         frame.attempt.environment["human" if agent is None else "agent_model"] = other
         rollout = dialogues.config
