@@ -27,7 +27,7 @@ from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, find_evaluation
 from sweet.scoring.results.pass_at_k import measure_samples
-from sweet.scoring.results.trained_on import TrainingRecord, task_keys
+from sweet.scoring.results.trained_on import TrainingRecord
 from sweet.scoring.tally import Tally, cost_per_solved_task
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
@@ -60,7 +60,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             check_comparable(baseline, kind=kind.name, scorer=scorer.name, fix=fix, allow=allow)
         scoring = to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str)
         rows = frame.rows("scores", ScoresMeta(scoring=scoring, rollouts=rollouts.id))
-        tally = Tally(scorer.metrics, lambda task: task_keys(kind, played.tasks, task), played.sim)
+        tally = Tally(scorer.metrics, played.sim)
         with frame.progress("answers", rollouts.rows) as bar:
             for trajectory, score in _scored(scorer, read_jsonl(run.file(rollouts), Trajectory), frame.live):
                 score = score.model_copy(update={"human": trajectory.human})
@@ -69,7 +69,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
                 bar.advance()
         frame.attempt.environment |= scorer.environment
         tally.warn(frame)
-        trained_on = TrainingRecord(kind).count(run, rollouts, tally.tasks.values)
+        trained_on = TrainingRecord(kind).count(run, rollouts)
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
         if (cost := cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})

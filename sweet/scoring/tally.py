@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -14,11 +14,9 @@ from sweet.runs.run import Run
 from sweet.scoring.metrics import EvalMetrics, HumanRates
 from sweet.scoring.results.evaluation import Values
 from sweet.scoring.results.metrics import SamplesMetrics
-from sweet.scoring.results.trained_on import TaskKeys
 from sweet.stages.base import Reporter
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.record import UnknownRate
-from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.scores import Metric, Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -26,9 +24,9 @@ from sweet.units import count
 
 
 class Tally:
-    """The scores so far, the keys of their tasks, and the counts of leaks, faults and invalid tasks."""
+    """The scores so far, and the counts of leaks, faults and invalid tasks."""
 
-    def __init__(self, figures: Mapping[str, Metric], keys_of: Callable[[Task], TaskKeys], sim: str | None) -> None:
+    def __init__(self, figures: Mapping[str, Metric], sim: str | None) -> None:
         self.figures, self.sim = figures, sim
         self.leaks = LeakTally()
         self.scores: list[Score] = []
@@ -36,14 +34,10 @@ class Tally:
         self.faults: Counter[str] = Counter()
         self.human_faults: Counter[str] = Counter()
         self.invalid: dict[str, str] = {}
-        self.tasks: dict[str, TaskKeys] = {}
-        self._keys_of = keys_of
 
     def add(self, trajectory: Trajectory, score: Score) -> None:
         self.scores.append(score.model_copy(update={"detail": {}}))
         self.values.add(score)
-        if trajectory.task_id not in self.tasks:
-            self.tasks[trajectory.task_id] = self._keys_of(trajectory.task)
         if model_plays(trajectory.human or self.sim, self.sim):
             self.leaks.add(trajectory.task_id, trajectory.leaks)
         if trajectory.outcome in FAULTS:

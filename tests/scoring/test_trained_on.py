@@ -63,8 +63,7 @@ def path_of(run: Run, actor: Artifact) -> str:
 def count(run: Run, agent: str, numbers: Sequence[int] = SEEN, prefix: str = "own", **settings: Any) -> int | None:
     """Return the figure of dialogues of an agent on the tasks of these numbers."""
     played = play(run, tasks(numbers, prefix), agent=agent, **settings)
-    record = TrainingRecord(CodeKind())
-    return record.count(run, played, record.scored(run, played).values)
+    return TrainingRecord(CodeKind()).count(run, played)
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_a_task_whose_reference_was_corrected_is_found_by_its_id_and_request_in_
     record = TrainingRecord(CodeKind())
     for dataset, found in (("own.jsonl", 4), ("other.jsonl", 0)):
         played = play(run, corrected, agent=actor, dataset=dataset)
-        assert record.count(run, played, record.scored(run, played).values) == found
+        assert record.count(run, played) == found
 
 
 def test_the_actor_that_a_training_started_from_counts_in_any_run(run: Run, actor: str, tmp_path: Path) -> None:
@@ -167,7 +166,7 @@ def test_a_critic_that_chose_the_replies_counts(run: Run, actor: str) -> None:
         draft.path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         played = attempt.finish_artifact(draft, rows=3)
     record = TrainingRecord(CodeKind())
-    assert record.count(run, played, record.scored(run, played).values) == 2
+    assert record.count(run, played) == 2
 
 
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/actor/actor-1", "a\0b", "x" * 5000, "", ".", "/"])
@@ -178,7 +177,7 @@ def test_a_name_in_a_manifest_may_be_any_text(run: Run, name: str) -> None:
     path.write_text(json.dumps(manifest))
     record = TrainingRecord(CodeKind())
     played = run.artifact("rollouts-1")
-    assert record.count(run, played, record.scored(run, played).values) is None
+    assert record.count(run, played) is None
 
 
 def test_eval_compare_and_report_say_it(run: Run, actor: str) -> None:

@@ -14,7 +14,7 @@ untrained.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +31,6 @@ from sweet.stages.artifacts import own_actor
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.stages.unseen_tasks import tasks_of
-from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import PACKAGED
 from sweet.tasks.splits import problem_digest
@@ -51,15 +50,6 @@ class _Model(NamedTuple):
     artifact: Artifact
 
 
-def task_keys(kind: TaskKind, dataset: str | None, task: Task) -> TaskKeys:
-    """Return what identifies a task.
-
-    Args:
-        dataset: the name or the file that the task is from.
-    """
-    return problem_digest(kind, task), digest_of([dataset, task.id, task.problem_description])
-
-
 class TrainingRecord:
     """Looks up what agents were trained on. Each file of dialogues is read once.
 
@@ -71,7 +61,7 @@ class TrainingRecord:
         self._kind = kind
         self._keys: dict[Path, dict[str, TaskKeys]] = {}
 
-    def scored(self, run: Run, rollouts: Artifact) -> dict[str, TaskKeys]:
+    def _tasks(self, run: Run, rollouts: Artifact) -> dict[str, TaskKeys]:
         """Return the keys of the tasks of dialogues, by id.
 
         Raises:
@@ -79,19 +69,28 @@ class TrainingRecord:
         """
         path = run.file(rollouts)
         if path not in self._keys:
-            dataset = RolloutsMeta.of(rollouts).tasks
-            self._keys[path] = {task.id: task_keys(self._kind, dataset, task) for task in tasks_of(run, rollouts)}
+            dataset = RolloutsMeta.of(rollouts).tasks  # its name, or the file that the tasks are from
+            self._keys[path] = {
+                task.id: (
+                    problem_digest(self._kind, task),
+                    digest_of([dataset, task.id, task.problem_description]),
+                )
+                for task in tasks_of(run, rollouts)
+            }
         return self._keys[path]
 
-    def count(self, run: Run, rollouts: Artifact, scored: Callable[[], Iterable[TaskKeys]]) -> int | None:
-        """Return how many of the scored tasks the agent of the dialogues was trained on.
+    def count(self, run: Run, rollouts: Artifact, wanted: Collection[str] | None = None) -> int | None:
+        """Return how many of the tasks of dialogues their agent was trained on.
 
         Args:
-            scored: returns the keys of the tasks that score the dialogues; called if the agent has learned from any.
+            wanted: ids of these tasks; None for all.
 
         Returns:
             None where this is not known: the agent is none whose training is recorded, or a part of the record is gone,
             and what is left of it has none of the tasks.
+
+        Raises:
+            InputError: the file of the dialogues does not exist or is damaged.
         """
         history = _History(run, rollouts)
         trained: set[str] = set()
@@ -100,12 +99,13 @@ class TrainingRecord:
             if learned.manifest.task != self._kind.name:
                 continue
             try:
-                keys = self.scored(learned.run, learned.artifact)
+                learned_from = self._tasks(learned.run, learned.artifact)
             except (SweetError, OSError):
                 known = False
             else:
-                trained.update(key for both in keys.values() for key in both)
-        found = sum(not trained.isdisjoint(keys) for keys in scored()) if trained else 0
+                trained.update(key for keys in learned_from.values() for key in keys)
+        scored = self._tasks(run, rollouts).items() if trained else ()
+        found = sum(not trained.isdisjoint(keys) for name, keys in scored if wanted is None or name in wanted)
         return found if found or known else None
 
 
@@ -202,13 +202,8 @@ def trained_on(evaluation: Evaluation, record: TrainingRecord, wanted: Collectio
     recorded, tasks = _recorded(evaluation)
     if recorded == 0 or rollouts is None:
         return recorded
-
-    def scored() -> Iterator[TaskKeys]:
-        keys = record.scored(run, rollouts)
-        return (keys[id] for id in wanted if id in keys)
-
     try:
-        found = record.count(run, rollouts, scored)
+        found = record.count(run, rollouts, set(wanted))
     except (SweetError, OSError):  # the dialogues cannot be read
         found = None
     return recorded if found is None and len(wanted) == tasks else found
