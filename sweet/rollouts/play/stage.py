@@ -6,16 +6,17 @@ them. The settings that decide the dialogues, the person's name and role make th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
 from sweet.hints import stage
+from sweet.humans.base import Human
+from sweet.llm.base import ChatClient
 from sweet.llm.scripted import SCRIPTED
+from sweet.render.page import Renderer
 from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import assignments_of
-from sweet.rollouts.dialogue import Assignment
 from sweet.rollouts.play.config import PlayConfig, PlayMetrics, PlayWork
 from sweet.rollouts.play.interface import Actions, Interface, Session
 from sweet.rollouts.play.player import Player
@@ -27,7 +28,7 @@ from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import person
 from sweet.stages.base import Reporter, Silent, StageResult
-from sweet.stages.frame import Frame, Rows
+from sweet.stages.frame import Frame
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
@@ -61,9 +62,20 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         missing = [one for one in requested if one.id not in finished.ids and one.id not in left_out]
         missing.sort(key=lambda one: one.id != saved.dialogue)  # the one under way first
 
+        def write(trajectory: Trajectory) -> None:
+            row = dump(trajectory)
+            rows.write(row)
+            finished.add(row)
+
         async def play(actions: Actions) -> None:
-            total = len(requested) - len(left_out)
-            await _play(frame, config, dialogues, interface, saved, rows, finished, missing, total, actions)
+            async with AsyncExitStack() as stack:
+                other = await _open_other_side(frame, dialogues, stack, is_human=is_human)
+                rules = dialogues.rules()
+                session = Session(
+                    config.as_, config.name, dialogues.kind, rules.protocol, rules.max_turns, dialogues.rendering
+                )
+                player = Player(session, rules, interface, saved, *other)
+                await player.play(missing, len(requested) - len(left_out), actions, write)
 
         if missing:
             shown.on_screen = True
@@ -115,44 +127,23 @@ def _meta(dialogues: Dialogues, config: PlayConfig) -> RolloutsMeta:
     return dialogues.meta(config.agent).model_copy(update=human)
 
 
-async def _play(
-    frame: Frame,
-    config: PlayConfig,
-    dialogues: Dialogues,
-    interface: Interface,
-    saved: Saved,
-    rows: Rows,
-    finished: FinishedDialogues,
-    missing: Sequence[Assignment],
-    total: int,
-    actions: Actions,
-) -> None:
-    """Open the other side, and play the missing dialogues."""
-    kind, rendering, folder = dialogues.kind, dialogues.rendering, frame.run.path
+async def _open_other_side(
+    frame: Frame, dialogues: Dialogues, stack: AsyncExitStack, *, is_human: bool
+) -> tuple[ChatClient | None, dict[str | None, Human], Renderer | None]:
+    """Return the agent, if the person is the human, else the humans; and what renders the pages that a person sees."""
+    if not is_human:
+        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
+        frame.attempt.environment["human"] = ", ".join(human.name for human in humans.values())
+        return None, humans, None
+    renderer: Renderer | None = None
+    agent = await dialogues.open_agent(frame.client, frame, stack)
+    if dialogues.kind.visual:
+        from sweet.render.on_ray import open_renderer
 
-    def write(trajectory: Trajectory) -> None:
-        row = dump(trajectory)
-        rows.write(row)
-        finished.add(row)
-
-    async with AsyncExitStack() as stack:
-        agent = renderer = None
-        if config.as_ == "human":
-            agent = await dialogues.open_agent(frame.client, frame, stack)
-            humans, other = {}, agent.model
-            if kind.visual:
-                from sweet.render.on_ray import open_renderer
-
-                opening = open_renderer(folder / SCREENSHOTS, 1, say=frame.say, settings=rendering)
-                renderer = await stack.enter_async_context(opening)
-        else:
-            humans = await dialogues.open_simulated_humans(frame.client, frame, stack, folder)
-            other = ", ".join(human.name for human in humans.values())
-        frame.attempt.environment["human" if agent is None else "agent_model"] = other
-        rollout = dialogues.config
-        session = Session(config.as_, config.name, kind, rollout.protocol, rollout.max_turns, rendering)
-        player = Player(session, dialogues.rules(), interface, saved, agent, humans, renderer)
-        await player.play(missing, total, actions, write)
+        opening = open_renderer(frame.run.path / SCREENSHOTS, 1, say=frame.say, settings=dialogues.rendering)
+        renderer = await stack.enter_async_context(opening)
+    frame.attempt.environment["agent_model"] = agent.model
+    return agent, {}, renderer
 
 
 class _Shown:
