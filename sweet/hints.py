@@ -21,7 +21,7 @@ def option(field: str, value: object = None) -> str:
     return f"--{key} {'|'.join(map(_written, choices))}"
 
 
-def stage(name: str, run: Path | None = None, **options: object) -> str:
+def stage(name: str, run: str | Path | None = None, **options: object) -> str:
     """Return the command of a stage.
 
     Args:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet import collector
+from sweet import collector, hints
 from sweet.cli import console
 from sweet.cli.long_work import VARIABLE, detach, given_address, notifying
 from sweet.cli.options import variable
@@ -26,7 +26,7 @@ from sweet.paths import RUNS
 from sweet.runs.process import host
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
-from sweet.runs.unfinished import resume_command, unfinished
+from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.stages.resuming import with_settings_of_unfinished
@@ -143,7 +143,7 @@ def _resuming(call: Call[Any]) -> str | None:
     with suppress(SweetError, OSError):
         attempt = None if this is None else unfinished(Run(call.run).manifest(), this)
         if attempt is not None and (attempt.pid, attempt.host) == (os.getpid(), host()):
-            return resume_command(call.spec.name, call.run)
+            return hints.stage(call.spec.name, call.run, resume=True)
     return None
 
 

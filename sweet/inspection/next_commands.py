@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import SweetError
-from sweet.runs.commands import command_of
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
-from sweet.runs.unfinished import resume_command, to_resume, valid_settings
+from sweet.runs.unfinished import to_resume, valid_settings
 from sweet.stages.artifacts import actor_of, is_model, own_actor
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.tasks.registry import task_kind
@@ -76,7 +75,7 @@ def suggest_next(
     suggestions = _Suggestions(manifest, path, stale, has_splits or _splits_of(manifest))
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
     first = [_line("status", path, "--follow")] if running else []
-    first += [resume_command(attempt.stage, path) for attempt in resumed]
+    first += [_line(attempt.stage, path, "--resume") for attempt in resumed]
     busy = {*running, *(attempt.stage for attempt in resumed)}
     following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]
     return list(dict.fromkeys([*first, *following]))
@@ -130,7 +129,9 @@ class _Suggestions:
             return [self._call("rollout", None, task=self.manifest.task)]
         if done[-1].id in self.stale or not done[-1].rows:
             maker = self._maker(done[-1])
-            return [_line("data import", FILE, self.run) if maker is None else command_of(maker, self.run)]
+            stage = None if maker is None else stage_named(maker.stage)
+            again = maker is not None and stage is not None and stage.command(maker.config, self.run)
+            return [again or _line("data import", FILE, self.run)]
         if not any(self._newest(kind, done[-1]) for kind in ("scores", "candidates", "pairs", "actor")):
             return [self._eval(done[-1])]
         current = [one for one in done if one.id not in self.stale]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from sweet.inspection.status import report as status
 from sweet.json_value import JsonValue
 from sweet.results.facts import ArtifactFact, AttemptFact, words
-from sweet.runs.commands import command_of, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
+from sweet.runs.stages import stage_named
 from sweet.stages.artifacts import agent_name, own_actor
 
 RUN = "RUN"
@@ -45,11 +45,10 @@ def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
 
 def attempt_fact(attempt: Attempt, manifest: Manifest) -> AttemptFact:
     config = _portable(attempt, manifest)
-    defaults = default_settings(attempt.stage)
+    stage = stage_named(attempt.stage)
+    defaults = None if stage is None else stage.config.default_settings()
     changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
-    command = None
-    if defaults is not None:
-        command = command_of(attempt.model_copy(update={"config": config}), RUN)
+    command = None if stage is None else stage.command(config, RUN)
     end = attempt.finished
     return AttemptFact(
         id=attempt.id,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -30,6 +30,8 @@ from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
 from sweet.runs.store import Store
 from sweet.runs.tokens import TokenMeter, tokens_path
+
+T = TypeVar("T")
 
 
 class Config(Protocol):
@@ -162,7 +164,7 @@ class ActiveAttempt:
             lock = self._lock(artifact, manifest)
             artifact.status = "partial"
             artifact.attempt = self.id
-            own = _attempt(manifest, self.id)
+            own = _kept(manifest.attempt(self.id), self.id)
             if artifact.id not in own.outputs:
                 own.outputs.append(artifact.id)
             draft = Draft(artifact.id, kind, path, resume and known is not None, dict(artifact.meta), lock)
@@ -187,7 +189,7 @@ class ActiveAttempt:
         make_durable(draft.path)
         content = measure(draft.path)
         with self._store.change() as manifest:
-            artifact = _artifact(manifest, draft.id)
+            artifact = _kept(manifest.artifact(draft.id), draft.id)
             artifact.rows, artifact.sha256, artifact.bytes = rows, content.sha256, content.bytes
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
             artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
@@ -278,7 +280,7 @@ class ActiveAttempt:
         return lock
 
     def _record(self, manifest: Manifest) -> Attempt:
-        own = _attempt(manifest, self.id)
+        own = _kept(manifest.attempt(self.id), self.id)
         own.metrics, own.environment = recordable(self.metrics), recordable(self.environment)
         return own
 
@@ -331,31 +333,24 @@ def _exit_code(error: BaseException | None) -> int:
     return SweetError.exit_code if isinstance(error, Exception) else Interrupted.exit_code
 
 
-def _attempt(manifest: Manifest, id: str) -> Attempt:
-    found = manifest.attempt(id)
-    if found is None:
-        raise _removed(id)
-    return found
+def _kept(found: T | None, id: str) -> T:
+    """Return what the manifest has under an id.
 
-
-def _artifact(manifest: Manifest, id: str) -> Artifact:
-    found = manifest.artifact(id)
+    Raises:
+        SweetError: it was removed.
+    """
     if found is None:
-        raise _removed(id)
+        raise SweetError(
+            f"{id} was removed from the manifest while it was running. Its files are unchanged.",
+            fix="run the same command again",
+        )
     return found
 
 
 def _is_abandoned(manifest: Manifest, artifact: Artifact) -> bool:
     """Return whether an artifact was never finished, or its attempt was stopped before it ended, and none writes it."""
-    status = _attempt(manifest, artifact.attempt).status
+    status = _kept(manifest.attempt(artifact.attempt), artifact.attempt).status
     return status != "running" and (artifact.sha256 is None or status == "interrupted")
-
-
-def _removed(id: str) -> SweetError:
-    return SweetError(
-        f"{id} was removed from the manifest while it was running. Its files are unchanged.",
-        fix="run the same command again",
-    )
 
 
 def _stems(folder: Path) -> list[str]:

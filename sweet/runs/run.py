@@ -21,7 +21,6 @@ from sweet.hints import stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
-from sweet.runs.commands import command_of
 from sweet.runs.content import alteration, current_content, current_sha256
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
@@ -332,9 +331,10 @@ class Run:
     def _again(self, manifest: Manifest, artifact: Artifact) -> str:
         """Return what makes an artifact again."""
         attempt = manifest.attempt(artifact.attempt)
-        if attempt is None or stage_named(attempt.stage) is None:
+        maker = None if attempt is None else stage_named(attempt.stage)
+        if attempt is None or maker is None:
             return f"sweet data import FILE {shlex.quote(str(self.path))}"
-        return command_of(attempt, self.path)
+        return maker.command(attempt.config, self.path)
 
     def _unfinished(self, manifest: Manifest, artifact: Artifact, needed_by: str) -> UsageError:
         attempt = manifest.attempt(artifact.attempt)

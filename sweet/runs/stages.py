@@ -8,8 +8,10 @@ first used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,6 +77,11 @@ class Stage:
         """The record of its metrics."""
         found: type[Any] = resolve_name(self.metrics_reference)
         return found
+
+    def command(self, settings: Mapping[str, Any], run: str | Path) -> str:
+        """Return the command line that runs it from the beginning with recorded settings, without those that equal the
+        defaults."""
+        return shlex.join(["sweet", self.name, str(run), *self.config.option_words({**settings, "resume": False})])
 
 
 STAGES = (

@@ -6,9 +6,6 @@ does not hide an earlier attempt whose artifact is partial. A person who plays a
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-
 from pydantic import ValidationError
 
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -75,8 +72,3 @@ def valid_settings(attempt: Attempt) -> dict[str, object] | None:
     except ValidationError:
         return None
     return known
-
-
-def resume_command(stage: str, run: str | Path) -> str:
-    """Return the command line that goes on with the newest unfinished attempt of a stage."""
-    return shlex.join(["sweet", stage, str(run), "--resume"])

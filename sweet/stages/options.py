@@ -73,16 +73,6 @@ class SimConfig(StageConfig):
     model). May be given several times: the tasks are spread over these humans."""
 
 
-class PersonaConfig(StageConfig):
-    persona: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human"))
-    """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
-    spanish, chinese, or one of --persona-file. Several make a human of each, for each --sim. The scripted human plays
-    plain, terse and unsure."""
-    persona_file: Path | None = Field(default=None, json_schema_extra=about("Simulated human"))
-    """TOML file of personas, each a line name = "text" that is added to the human's prompt. Without --persona it is all
-    of them."""
-
-
 class AgentUrlConfig(StageConfig):
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=about("Agent", OPERATIONAL))
     """OpenAI-compatible server of the agent; may be given several times. Without it the model runs on this machine.
@@ -122,7 +112,6 @@ class PagesConfig(StageConfig):
 class DialogueConfig(
     PagesConfig,
     SamplingConfig,
-    PersonaConfig,
     SimUrlConfig,
     SimConfig,
     AgentUrlConfig,
@@ -132,6 +121,13 @@ class DialogueConfig(
 ):
     """How dialogues are played."""
 
+    persona: list[str] = Field(default_factory=list, json_schema_extra=about("Simulated human"))
+    """How the human speaks: plain, terse, talkative, unsure, slips (wrong now and then, and corrects itself), german,
+    spanish, chinese, or one of --persona-file. Several make a human of each, for each --sim. The scripted human plays
+    plain, terse and unsure."""
+    persona_file: Path | None = Field(default=None, json_schema_extra=about("Simulated human"))
+    """TOML file of personas, each a line name = "text" that is added to the human's prompt. Without --persona it is all
+    of them."""
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Play only the first N tasks."""
     skip_invalid: bool = Field(default=False, json_schema_extra=about("Data"))

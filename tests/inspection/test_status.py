@@ -13,7 +13,6 @@ from sweet.errors import ServerError
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import StatusReport, report
 from sweet.rollouts.config import RolloutConfig
-from sweet.runs.commands import command_of
 from sweet.runs.manifest import Artifact, Kind, json_schema
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making
@@ -74,7 +73,7 @@ def test_a_stopped_stage_is_resumed(run: Run) -> None:
     shown = report(run)
     assert steps(run)[0] == "sweet rollout --resume"
     options = "--tasks 'a b.jsonl' --agent-url http://a --agent-url http://b --samples 4 --temperature 0.5"
-    assert command_of(run.manifest().attempts[0], "RUN") == f"sweet rollout RUN {options}"
+    assert stage_making("rollouts").command(run.manifest().attempts[0].config, "RUN") == f"sweet rollout RUN {options}"
     assert shown.attempts[0].status == "interrupted"
     with run.attempt("rollout", RolloutConfig()) as attempt:
         draft = attempt.start_artifact("rollouts", resume=True)
@@ -88,7 +87,10 @@ def test_arguments_after_two_dashes_stay_after_them(run: Run) -> None:
     with run.attempt("rollout", config):
         pass
     (attempt,) = run.manifest().attempts
-    assert command_of(attempt, "RUN") == "sweet rollout RUN --agent m --samples 2 -- --max-model-len 9"
+    assert (
+        stage_making("rollouts").command(attempt.config, "RUN")
+        == "sweet rollout RUN --agent m --samples 2 -- --max-model-len 9"
+    )
 
 
 def test_the_report_in_full(run: Run) -> None:
