@@ -12,18 +12,15 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from sweet.errors import InputError, UsageError
+from sweet.errors import UsageError
 from sweet.llm.scripted import SCRIPTED
 from sweet.render.page import PLACEHOLDER, RenderSettings
 from sweet.render.window import window_name
-from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.metrics import Caveat
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.base import Task
+from sweet.stages.unseen_tasks import tasks_of
 
 _UNKNOWN = object()
 """A setting that the manifest does not record."""
@@ -182,21 +179,11 @@ def _changed(a: Evaluation, b: Evaluation, shared: Sequence[str]) -> list[str]:
 
 
 def _contents(side: Evaluation, wanted: set[str]) -> dict[str, str]:
-    """Return the digest of each wanted task; reads until all are found."""
-    found: dict[str, str] = {}
-    if side.rollouts is None or not (path := side.run.file(side.rollouts)).is_file():
-        return found
-    for number, row in enumerate(scan_jsonl(path), 1):
-        task = row.get("task")
-        name = task.get("id") if isinstance(task, Mapping) else None
-        if name in wanted and name not in found:
-            try:
-                found[name] = digest_of(Task.model_validate(task).model_dump(mode="json"))
-            except ValidationError as error:
-                raise InputError("The row's task is invalid.", path=path, line=number) from error
-            if len(found) == len(wanted):
-                break
-    return found
+    """Return the digest of each wanted task; none where the dialogues are gone."""
+    if side.rollouts is None or not side.run.file(side.rollouts).is_file():
+        return {}
+    tasks = (task for task in tasks_of(side.run, side.rollouts) if task.id in wanted)
+    return {task.id: digest_of(task.model_dump(mode="json")) for task in tasks}
 
 
 def _human(side: Evaluation) -> str:
