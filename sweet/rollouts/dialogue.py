@@ -11,13 +11,14 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sweet.gathering import Gathering
 from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
 from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
+from sweet.stages.live import LiveReporter
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Thoughts, Trajectory, Turn, Usage, shared_prompts
@@ -107,17 +108,6 @@ class HumanFailed(RequestFailed):
     """The human's server failed; the dialogue can be played again."""
 
 
-class Pause(Protocol):
-    """What the dialogues of a stage wait for while their user has paused it (`sweet.stages.live`)."""
-
-    @property
-    def paused(self) -> bool: ...
-
-    async def unpaused(self) -> None:
-        """Wait until the stage is not paused."""
-        ...
-
-
 def choose(judged: Judged) -> Choice:
     """Return the choice of the candidate with the highest advantage, the first of equal ones.
 
@@ -140,7 +130,7 @@ class Dialogue:
 
     Args:
         judge: chooses the agent's replies; required if several are sampled.
-        pause: is looked at before each turn; the time of a pause does not count for the deadline.
+        pause: of the stage, is looked at before each turn; its time does not count for the deadline.
     """
 
     def __init__(
@@ -151,7 +141,7 @@ class Dialogue:
         kind: TaskKind,
         rules: Rules,
         judge: Gathering[CandidateTurn, Judged] | None = None,
-        pause: Pause | None = None,
+        pause: LiveReporter | None = None,
     ) -> None:
         self.pause = pause
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
