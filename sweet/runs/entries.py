@@ -1,32 +1,19 @@
 """The entries of an index (sweet.runs.index): the position of each row's line, and the few fields that a list shows.
 
 A line is parsed as JSON, but only these fields are validated and kept: a list of dialogues does not need their tokens.
-An entry is a flat tuple, so that many thousands are read quickly.
+An entry is a flat tuple, so that many thousands are read quickly. It begins with the position of the line in bytes,
+without the line feed, and the id of the trajectory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from sweet.runs.manifest import Kind
-
-
-class Entry(Protocol):
-    """One row: the position of its line in bytes, without the line feed, and the id of its trajectory."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def id(self) -> str: ...
-
-
-E = TypeVar("E", bound=Entry)
 
 REQUEST = 160
 """Most characters of a request in a list."""
@@ -69,6 +56,9 @@ class RowEntry(NamedTuple):
     offset: int
     length: int
     id: str
+
+
+E = TypeVar("E", bound=RolloutEntry | ScoreEntry | RowEntry)
 
 
 class _Row(BaseModel):
