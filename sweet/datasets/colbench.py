@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from sweet.datasets.hub import reaching_hub
 from sweet.datasets.metrics import ColBenchMetrics
@@ -31,10 +30,8 @@ class ColBenchConfig(HubConfig):
     """Also fetch the published offline dialogues (hundreds of MB), for sweet data import."""
 
 
-class Download(Protocol):
-    """The part of `huggingface_hub.hf_hub_download` that is used here."""
-
-    def __call__(self, repo_id: str, filename: str, *, repo_type: str, revision: str) -> str: ...
+Download = Callable[..., str]
+"""`huggingface_hub.hf_hub_download`, or what takes its place in a test."""
 
 
 def run_data_colbench(
@@ -46,7 +43,10 @@ def run_data_colbench(
         ServerError: the hub could not be reached, or it is offline and its cache lacks the file.
         SweetError: the hub refused access, or its file is not the dataset.
     """
-    fetch = download or _hub_download()
+    if download is None:
+        from huggingface_hub import hf_hub_download
+
+        download = hf_hub_download
     folder = data_folder() / "colbench"
     folder.mkdir(parents=True, exist_ok=True)
     metrics: dict[str, int] = {}
@@ -58,7 +58,7 @@ def run_data_colbench(
     for name, remote, local, count in wanted:
         if config.force or not local.is_file():
             reporter.say(f"Fetching {remote} of {DATASET}.")
-            metrics[name] = _fetch(fetch, remote, config.revision, local, count)
+            metrics[name] = _fetch(download, remote, config.revision, local, count)
         else:
             metrics[name] = count(local)
     if config.trajectories:
@@ -80,13 +80,6 @@ def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Call
     with replacing(local) as target, cached.open("rb") as source:
         shutil.copyfileobj(source, target)
     return rows
-
-
-def _hub_download() -> Download:
-    from huggingface_hub import hf_hub_download
-
-    download: Download = hf_hub_download
-    return download
 
 
 def _count_tasks(path: Path) -> int:

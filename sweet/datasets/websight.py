@@ -81,7 +81,7 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
 def _build(split: Split, file: Path, config: WebSightConfig, reporter: Reporter) -> tuple[int, int]:
     """Write the file of a split. Return the numbers of its tasks and of the rows without one."""
     numbers = ROWS[split][: config.limit]
-    source = open_rows(config.source, config.subset, config.revision, AGAIN)
+    source = open_rows(config.source, config.subset, config.revision)
     reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {config.source}.")
     tasks = 0
     with replacing(file) as out, closing(source(numbers.start)) as rows, reporter.progress(split, len(numbers)) as bar:
@@ -136,12 +136,11 @@ Rows = Callable[[int], Generator[Row, None, None]]
 """Returns the rows of a source, beginning at a number (from 0)."""
 
 
-def open_rows(source: str, subset: str, revision: str, again: str) -> Rows:
+def open_rows(source: str, subset: str, revision: str) -> Rows:
     """Open a dataset of the hub (`owner/name`), or a file or folder on this machine.
 
     Args:
         subset: the configuration of the dataset on the hub.
-        again: the command to repeat once the hub can be reached.
 
     Raises:
         UsageError: there is no such file, or it has no such rows. Reading the rows raises the same for invalid rows,
@@ -155,7 +154,7 @@ def open_rows(source: str, subset: str, revision: str, again: str) -> Rows:
                 where=source,
                 fix="--source OWNER/NAME, or a folder of Parquet files, a Parquet file or a JSONL file",
             )
-        return hub_rows(source, subset, revision, again)
+        return hub_rows(source, subset, revision)
     files = [path] if path.is_file() else sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
     if not files:
         below = sorted({file.parent for file in (*path.glob("*/*.parquet"), *path.glob("*/*.jsonl"))})
@@ -171,12 +170,12 @@ def _lines(files: list[Path]) -> Iterator[Row]:
     return (row for file in files for _, row in read_rows(file))
 
 
-def hub_rows(dataset: str, subset: str, revision: str, again: str) -> Rows:
+def hub_rows(dataset: str, subset: str, revision: str) -> Rows:
     """Open a dataset with a card: one of the hub, or a local copy."""
     load = partial(_datasets().load_dataset, dataset, subset, revision=revision)
 
     def rows(start: int) -> Generator[Row, None, None]:
-        with reaching_hub(dataset, again):
+        with reaching_hub(dataset, AGAIN):
             yield from _streamed(dataset, start, load)
 
     return rows
