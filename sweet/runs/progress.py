@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -73,18 +73,25 @@ class AttemptProgress(BaseModel):
 
 
 class Counter:
-    """Items that are done, and their rate."""
+    """Items that are done, and their rate, in the file of an attempt."""
 
-    def __init__(self, title: str, total: int | None, clock: Callable[[], float]) -> None:
+    def __init__(self, file: ProgressFile, title: str, total: int | None) -> None:
         self.title, self.total, self.done = title, total, 0
         self.figures: dict[str, object] = {}
         self.changed = now()
-        self._clock = clock
-        self._samples = deque([(clock(), 0)])
+        self._file, self._clock = file, file.clock
+        self._samples = deque([(file.clock(), 0)])
 
-    def advance(self, by: int) -> None:
-        self.done += by
-        self.changed = now()
+    def advance(self, by: int = 1) -> None:
+        with self._file.lock:
+            self.done += by
+            self.changed = now()
+            self._file.write_when_due()
+
+    def note(self, **figures: object) -> None:
+        with self._file.lock:
+            self.figures = figures
+            self._file.write_when_due()
 
     def rate(self) -> float | None:
         """Return the items a second over the last minute, by samples a second apart."""
@@ -106,50 +113,42 @@ class ProgressFile:
     """
 
     def __init__(self, path: Path, accepts: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._accepts, self._clock = path, list(accepts), clock
-        self._lock = threading.Lock()
+        self._path, self._accepts, self.clock = path, list(accepts), clock
+        self.lock = threading.Lock()
         self._open: list[Counter] = []
         self._paused = False
         self._answers: deque[Answer] = deque(maxlen=ANSWERS)
         self._due = 0.0
         self._write()
 
-    def begin(self, title: str, total: int | None) -> Counter:
-        """Show a new count instead of the one that it is within, if there is one."""
-        with self._lock:
-            counter = Counter(title, total, self._clock)
+    @contextmanager
+    def counting(self, title: str, total: int | None) -> Iterator[Counter]:
+        """Show a new count within the block, instead of the one that it is within, if there is one."""
+        counter = Counter(self, title, total)
+        with self.lock:
             self._open.append(counter)
             self._write()
-            return counter
-
-    def end(self, counter: Counter) -> None:
-        with self._lock:
-            self._open.remove(counter)
-            self._write()
-
-    def advance(self, counter: Counter, by: int) -> None:
-        with self._lock:
-            counter.advance(by)
-            self._write_when_due()
-
-    def note(self, counter: Counter, figures: Mapping[str, object]) -> None:
-        with self._lock:
-            counter.figures = dict(figures)
-            self._write_when_due()
+        try:
+            yield counter
+        finally:
+            with self.lock:
+                self._open.remove(counter)
+                self._write()
 
     def answer(self, answer: Answer, *, paused: bool) -> None:
         """Record what became of a request, and whether the work is paused now."""
-        with self._lock:
+        with self.lock:
             self._paused = paused
             self._answers.append(answer)
             self._write()
 
-    def _write_when_due(self) -> None:
-        if self._clock() >= self._due:
+    def write_when_due(self) -> None:
+        """Write the file if that is a second ago. The caller holds the lock."""
+        if self.clock() >= self._due:
             self._write()
 
     def _write(self) -> None:
-        self._due = self._clock() + SECONDS_BETWEEN_WRITES
+        self._due = self.clock() + SECONDS_BETWEEN_WRITES
         with suppress(OSError, SweetError):
             write_whole(self._path, self._progress().model_dump_json().encode())
 

@@ -15,12 +15,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from sweet.errors import UsageError
 from sweet.runs.attempt import ActiveAttempt
 from sweet.runs.control import Action, Request, Requests
-from sweet.runs.progress import Answer, Counter, ProgressFile
+from sweet.runs.progress import Answer, ProgressFile
 from sweet.stages.base import Progress, Reporter
 
 POLL_SECONDS = 0.5
@@ -60,21 +60,12 @@ class LiveReporter:
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        counter = self._file.begin(title, total)
-        try:
-            with self._reporter.progress(title, total) as bar:
-                yield _LiveBar(bar, self._file, counter)
-        finally:
-            self._file.end(counter)
+        with self._file.counting(title, total) as counter, self._reporter.progress(title, total) as bar:
+            yield _Bars(bar, counter)
 
-    @contextmanager
-    def step(self, title: str) -> Iterator[None]:
+    def step(self, title: str) -> AbstractContextManager[object]:
         """Show a title to other terminals alone, within the block."""
-        counter = self._file.begin(title, None)
-        try:
-            yield
-        finally:
-            self._file.end(counter)
+        return self._file.counting(title, None)
 
     def poll(self, act: Act | None = None) -> None:
         """Do what has been asked, and answer; at most every `POLL_SECONDS`.
@@ -120,16 +111,16 @@ class LiveReporter:
         return f"{self._attempt.id} goes on."
 
 
-class _LiveBar:
-    """Counts in the file, and on a bar of the reporter of the call."""
+class _Bars:
+    """Counts in several places: on a bar of the reporter of the call, and in the file."""
 
-    def __init__(self, bar: Progress, file: ProgressFile, counter: Counter) -> None:
-        self._bar, self._file, self._counter = bar, file, counter
+    def __init__(self, *bars: Progress) -> None:
+        self._bars = bars
 
     def advance(self, by: int = 1) -> None:
-        self._bar.advance(by)
-        self._file.advance(self._counter, by)
+        for bar in self._bars:
+            bar.advance(by)
 
     def note(self, **figures: object) -> None:
-        self._bar.note(**figures)
-        self._file.note(self._counter, figures)
+        for bar in self._bars:
+            bar.note(**figures)

@@ -32,29 +32,29 @@ def path(tmp_path: Path) -> Path:
 
 def test_it_is_written_at_most_once_a_second(path: Path, clock: Clock) -> None:
     file = ProgressFile(path, clock=clock)
-    counter = file.begin("dialogues", 10)
-    for _ in range(3):
-        file.advance(counter, 1)
-    found = read_progress(path)
-    assert found is not None
-    assert (found.title, found.done, found.total) == ("dialogues", 0, 10)
-    clock.now += 1
-    file.note(counter, {"failed": 1, "answered": "50%", "seen": Path("x")})
-    found = read_progress(path)
+    with file.counting("dialogues", 10) as counter:
+        for _ in range(3):
+            counter.advance()
+        found = read_progress(path)
+        assert found is not None
+        assert (found.title, found.done, found.total) == ("dialogues", 0, 10)
+        clock.now += 1
+        counter.note(failed=1, answered="50%", seen=Path("x"))
+        found = read_progress(path)
     assert found is not None
     assert (found.done, found.figures) == (3, {"failed": 1, "answered": "50%", "seen": "x"})
 
 
 def test_the_rate_is_that_of_the_last_minute(path: Path, clock: Clock) -> None:
     file = ProgressFile(path, clock=clock)
-    counter = file.begin("dialogues", 1000)
-    for _ in range(100):  # 1/s
-        clock.now += 1
-        file.advance(counter, 1)
-    for _ in range(60):  # 4/s
-        clock.now += 1
-        file.advance(counter, 4)
-    found = read_progress(path)
+    with file.counting("dialogues", 1000) as counter:
+        for _ in range(100):  # 1/s
+            clock.now += 1
+            counter.advance()
+        for _ in range(60):  # 4/s
+            clock.now += 1
+            counter.advance(4)
+        found = read_progress(path)
     assert found is not None
     assert found.done == 340
     assert found.per_second == pytest.approx(4)
@@ -63,27 +63,25 @@ def test_the_rate_is_that_of_the_last_minute(path: Path, clock: Clock) -> None:
 
 def test_no_rate_is_known_where_nothing_is_done(path: Path, clock: Clock) -> None:
     file = ProgressFile(path, clock=clock)
-    counter = file.begin("turns", 4)
-    clock.now += 30
-    file.note(counter, {"failed": 0})
-    found = read_progress(path)
+    with file.counting("turns", 4) as counter:
+        clock.now += 30
+        counter.note(failed=0)
+        found = read_progress(path)
     assert found is not None
     assert (found.per_second, found.seconds_left) == (None, None)
 
 
 def test_an_inner_count_is_shown_while_it_lasts(path: Path, clock: Clock) -> None:
     file = ProgressFile(path, ["pause"], clock=clock)
-    outer = file.begin("answers", 2)
-    file.advance(outer, 1)
-    inner = file.begin("screenshots", None)
-    found = read_progress(path)
-    assert found is not None
-    assert (found.title, found.total, found.accepts) == ("screenshots", None, ["pause"])
-    file.end(inner)
-    found = read_progress(path)
-    assert found is not None
-    assert (found.title, found.done) == ("answers", 1)
-    file.end(outer)
+    with file.counting("answers", 2) as outer:
+        outer.advance()
+        with file.counting("screenshots", None):
+            found = read_progress(path)
+        assert found is not None
+        assert (found.title, found.total, found.accepts) == ("screenshots", None, ["pause"])
+        found = read_progress(path)
+        assert found is not None
+        assert (found.title, found.done) == ("answers", 1)
     found = read_progress(path)
     assert found is not None
     assert found.title == ""
@@ -102,13 +100,16 @@ def test_what_is_no_file_stops_no_work(path: Path) -> None:
     path.parent.mkdir()
     os.mkfifo(path)
     file = ProgressFile(path)
-    file.advance(file.begin("dialogues", 1), 1)
+    with file.counting("dialogues", 1) as counter:
+        counter.advance()
     assert read_progress(path) is None
 
 
 def test_a_key_is_not_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret-key-1")
     file, note = ProgressFile(path), {"server": "http://user:pass@host/?key=abc secret-key-1"}
-    file.note(file.begin("dialogues", 1), note)
-    file.begin("more", None)
-    assert "secret-key-1" not in path.read_text()
+    with file.counting("dialogues", 1) as counter:
+        counter.note(**note)
+        with file.counting("more", None):
+            pass
+        assert "secret-key-1" not in path.read_text()
