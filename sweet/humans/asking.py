@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sweet.humans.base import HumanReply
 from sweet.humans.faults import find_fault
@@ -46,27 +46,25 @@ UPSTREAM_SYSTEM = Message(role="system", content="You are a helpful assistant.")
 """The system message of the simulated human of code in the published protocol."""
 
 
+@dataclass
 class AskedHuman:
     """What all humans that a model plays have in common.
 
     A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
 
-    Args:
+    Attributes:
         protocol: upstream never asks again.
         tries: replies that are asked for at each turn until one does not leak.
     """
 
-    def __init__(
-        self,
-        client: ChatClient,
-        kind: TaskKind,
-        protocol: ProtocolName = "paper",
-        tries: int = 1,
-        persona: Persona = PLAIN,
-    ) -> None:
-        self.client, self.kind, self.protocol, self.persona = client, kind, protocol, persona
-        self.tries = 1 if protocol == "upstream" else tries
-        self.name = persona.of(client.model)
+    client: ChatClient
+    kind: TaskKind
+    protocol: ProtocolName = "paper"
+    tries: int = 1
+    persona: Persona = PLAIN
+
+    def __post_init__(self) -> None:
+        self.name = self.persona.of(self.client.model)
 
     async def ask(
         self, messages: Sequence[Message], sampling: Sampling, task: Task, dialogue: Sequence[Message]
@@ -82,7 +80,8 @@ class AskedHuman:
                 model's context, the reply before it is returned, with its fault.
         """
         reply = HumanReply("", tries=0)
-        while reply.tries == 0 or (reply.fault == "leaked" and reply.tries < self.tries):
+        most = 1 if self.protocol == "upstream" else self.tries
+        while reply.tries == 0 or (reply.fault == "leaked" and reply.tries < most):
             if reply.tries:
                 asked = [*messages, Message(role="assistant", content=reply.text), WITHHELD]
                 sampling = replace(sampling, temperature=TEMPERATURE, seed=_seed(messages, reply.tries))

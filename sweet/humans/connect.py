@@ -70,6 +70,6 @@ async def open_humans(
         yield [
             ScriptedPageHuman(opened, kind.human_reply_limit, protocol)
             if client is None
-            else VLMHuman(client, kind, opened, protocol, tries, persona)
+            else VLMHuman(client, kind, protocol, tries, persona, renderer=opened)
             for client, persona in players
         ]

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweet.errors import UsageError
 from sweet.humans.asking import AskedHuman
 from sweet.humans.base import PICTURES, HumanReply, ReferenceFailed, off_the_clock
-from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, ImageMessage, RequestFailed, Sampling
 from sweet.render.page import Renderer, RenderFailed, Screenshot
 from sweet.render.screenshot_images import black_square, scaled
@@ -27,7 +26,6 @@ from sweet.tasks.html import words
 from sweet.tasks.html.compare import differences
 from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import view_of
-from sweet.tasks.kind import TaskKind
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=400)
 """400 tokens are more than the 1000 characters to which a reply is cut."""
@@ -115,20 +113,11 @@ async def check_vision(client: ChatClient) -> None:
         ) from error
 
 
+@dataclass
 class VLMHuman(AskedHuman):
     """Plays the human by sending screenshots to `client` (implements sweet.humans.base.Human)."""
 
-    def __init__(
-        self,
-        client: ChatClient,
-        kind: TaskKind,
-        renderer: Renderer,
-        protocol: ProtocolName = "paper",
-        tries: int = 1,
-        persona: Persona = PLAIN,
-    ) -> None:
-        super().__init__(client, kind, protocol, tries, persona)
-        self.renderer = renderer
+    renderer: Renderer = field(kw_only=True)
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask the model for the next reply; raises what `render_pages` and `ChatClient.chat` raise."""

@@ -114,7 +114,7 @@ def test_a_human_that_sees_pages_is_shown_them_again() -> None:
 
     async def work(url: str) -> HumanReply:
         async with open_client("eyes", [url], role="sim", retry_timeout=5) as client:
-            return await VLMHuman(client, HtmlKind(), album, tries=8).reply(task, dialogue(FIRST))
+            return await VLMHuman(client, HtmlKind(), tries=8, renderer=album).reply(task, dialogue(FIRST))
 
     with server.running() as url:
         reply = asyncio.run(work(url))

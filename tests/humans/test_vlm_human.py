@@ -65,7 +65,7 @@ def replies(
 ) -> HumanReply:
     async def work(url: str) -> HumanReply:
         async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
-            return await VLMHuman(client, kind or HtmlKind(), album or Album(), protocol).reply(task, messages)
+            return await VLMHuman(client, kind or HtmlKind(), protocol, renderer=album or Album()).reply(task, messages)
 
     with server.running() as url:
         return asyncio.run(work(url))

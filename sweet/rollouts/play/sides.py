@@ -206,21 +206,18 @@ class RecordedAgent:
         """Do nothing: the model is closed by who opened it."""
 
 
+@dataclass
 class RecordedHuman:
     """A human whose replies are recorded and played back (implements `sweet.humans.base.Human`).
 
-    Args:
+    Attributes:
         before: awaited before a person is asked; renders the pages that are shown.
     """
 
-    def __init__(
-        self,
-        saved: Saved,
-        inner: Human | Person,
-        name: str,
-        before: Callable[[Task, Sequence[Message]], Awaitable[None]] | None = None,
-    ) -> None:
-        self.saved, self.inner, self.name, self.before = saved, inner, name, before
+    saved: Saved
+    inner: Human | Person
+    name: str
+    before: Callable[[Task, Sequence[Message]], Awaitable[None]] | None = None
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Return the recorded reply, or ask the human or the person; raises what the human raises."""
