@@ -17,7 +17,6 @@ from PIL import Image, ImageDraw
 
 from sweet.render.page import Block, RenderFailed, Screenshot
 from sweet.render.similarity_models import open_similarity
-from sweet.render.window import recorded_settings
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.diagnostics import METRICS
@@ -77,8 +76,7 @@ class PaintedKind(CodeKind):
 def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScorer]:
     similarity = open_similarity(request.similarity, request.device, request.say)
     with asyncio.Runner() as runner:
-        settings = recorded_settings(request.window, request.pictures)
-        yield HtmlEvaluation(painter, runner, extract, 3, similarity, settings, request.scorer == "upstream")
+        yield HtmlEvaluation(painter, runner, extract, similarity, request)
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:

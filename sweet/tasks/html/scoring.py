@@ -57,13 +57,12 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     settings = recorded_settings(request.window, request.pictures)
-    ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
     if request.renderer:
         opening: AbstractAsyncContextManager[Renderer] = nullcontext(request.renderer)
     else:
         opening = open_renderer(request.run / SCREENSHOTS, request.workers, request.ray, request.say, settings)
     with asyncio.Runner() as runner, entered(runner, opening) as renderer:
-        yield HtmlEvaluation(renderer, runner, extract, ahead, similarity, settings, request.scorer == "upstream")
+        yield HtmlEvaluation(renderer, runner, extract, similarity, request)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[_Rendered]]) -> None:
@@ -99,9 +98,7 @@ class HtmlEvaluation:
     """Implements sweet.tasks.scores.TrajectoryScorer.
 
     Args:
-        ahead: batches that are rendered at once.
-        settings: how pages are rendered.
-        upstream: whether `extract` finds pages as the published code does.
+        request: whose options the other arguments have been opened with.
     """
 
     def __init__(
@@ -109,13 +106,13 @@ class HtmlEvaluation:
         renderer: Renderer,
         runner: asyncio.Runner,
         extract: Extract,
-        ahead: int,
         similarity: Similarity,
-        settings: RenderSettings,
-        upstream: bool,
+        request: ScoringRequest,
     ) -> None:
-        self._renderer, self._runner, self._extract, self._ahead = renderer, runner, extract, ahead
+        self._renderer, self._runner, self._extract = renderer, runner, extract
+        self._ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
         self._embeddings = Embeddings(similarity)
+        settings, upstream = recorded_settings(request.window, request.pictures), request.scorer == "upstream"
         default, window, pictures = RenderSettings(), window_name(settings), settings.pictures
         changed = [window] if window != window_name(default) else []
         changed += [pictures] if pictures != default.pictures else []
