@@ -60,27 +60,13 @@ _EXPORTED = re.compile(r"(NCCL|GLOO|UCX|FI|OMP|TORCH|PYTHON)\w*|HF_HOME|HF_HUB_O
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """The nodes of a Slurm job.
-
-    Attributes:
-        master: the first node, where the launchers meet.
-        gpus: GPUs that srun requests on each node; None if the ranks compute on CPUs.
-    """
-
-    count: int
-    master: str
-    gpus: int | None = None
-
-
-@dataclass(frozen=True)
 class Layout:
     """The devices that ranks run on: on this machine, on each node of a Slurm job, or on each host of a hostfile
-    (`devices` None: as many as its slots)."""
+    (`devices` None: as many as its slots). srun requests the GPUs of `nodes`; None if the ranks compute on CPUs."""
 
     devices: int | None
     hostfile: Path | None = None
-    nodes: Nodes | None = None
+    nodes: slurm.Allocation | None = None
 
 
 def check_deepspeed(where: str | None = None) -> None:
@@ -129,7 +115,7 @@ def world_size(layout: Layout | None) -> int:
         return 1
     if layout.hostfile is not None:
         return sum(layout.devices or slots for slots in read_hostfile(layout.hostfile).values())
-    return (layout.devices or 1) * (layout.nodes.count if layout.nodes else 1)
+    return (layout.devices or 1) * (len(layout.nodes.hosts) if layout.nodes else 1)
 
 
 def launch_commands(layout: Layout, folder: Path, port: int, program: str = PROGRAM) -> dict[str, list[str]]:
@@ -146,20 +132,20 @@ def launch_commands(layout: Layout, folder: Path, port: int, program: str = PROG
 
     meeting = f"--rdzv-id={secrets.token_hex(8)}"
     if layout.nodes is not None:
-        nodes = layout.nodes
-        words = launcher(nodes.count, layout.devices or 1, meeting, f"--rdzv-endpoint={nodes.master}:{port}")
-        return {"srun": slurm.srun_command(nodes.count, nodes.gpus, words)}
+        hosts = layout.nodes.hosts
+        words = launcher(len(hosts), layout.devices or 1, meeting, f"--rdzv-endpoint={hosts[0]}:{port}")
+        return {"srun": slurm.srun_command(len(hosts), layout.nodes.gpus, words)}
     if layout.hostfile is None:
         here = ("--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1")
         return {"the launcher": launcher(1, layout.devices or 1, meeting, *here)}
-    hosts = read_hostfile(layout.hostfile)
-    names = {host: host.rpartition("@")[2] for host in hosts}
+    slots_of = read_hostfile(layout.hostfile)
+    names = {host: host.rpartition("@")[2] for host in slots_of}
     master = next(iter(names.values()))
     commands = {}
-    for host, slots in hosts.items():
+    for host, slots in slots_of.items():
         conf = f"--rdzv-conf=is_host={int(names[host] == master)}"
         there = (f"--rdzv-endpoint={master}:{port}", conf, f"--local-addr={names[host]}")
-        commands[host] = _by_ssh(host, launcher(len(hosts), layout.devices or slots, meeting, *there))
+        commands[host] = _by_ssh(host, launcher(len(slots_of), layout.devices or slots, meeting, *there))
     return commands
 
 

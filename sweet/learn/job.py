@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import TypeAdapter
 
@@ -28,8 +28,20 @@ from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 FILE = "job.json"
 
 
+class StoredJob:
+    """A dataclass of what the ranks need, in a file of their folder."""
+
+    def write(self, folder: Path) -> None:
+        content = TypeAdapter(type(self)).dump_python(self, mode="json")
+        write_whole(folder / FILE, json.dumps(content).encode())  # `dump_json` writes null for what is infinite
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        return TypeAdapter(cls).validate_json((folder / FILE).read_bytes())
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(StoredJob):
     """One training on several ranks.
 
     Attributes:
@@ -51,17 +63,6 @@ class Job:
     examples: list[Example]
     heldout: list[Example]
     vision: VisionModel | None = None
-
-    def write(self, folder: Path) -> None:
-        # Not by `dump_json`, which writes null for what is infinite.
-        write_whole(folder / FILE, json.dumps(JOB.dump_python(self, mode="json")).encode())
-
-    @classmethod
-    def read(cls, folder: Path) -> Job:
-        return JOB.validate_json((folder / FILE).read_bytes())
-
-
-JOB = TypeAdapter(Job)
 
 
 def checkpoint_path(folder: Path) -> Path:

@@ -27,7 +27,7 @@ class Allocation:
     """The resources that Slurm has allocated.
 
     Attributes:
-        hosts: host names of the nodes, in Slurm's order.
+        hosts: host names of the nodes, in Slurm's order; at the first one the launchers meet.
         gpus: GPUs of each node; None if Slurm does not say, 0 if there are none.
     """
 

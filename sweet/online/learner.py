@@ -221,9 +221,10 @@ class Learner:
                 found, norm = self._update(step, pool, [examples[i] for i in order[place : place + size]], reference)
                 sums.add(found)
                 norms.append(norm)
-        reward = self.models.reward_figures
+        reward, groups = self.models.reward_figures, len(batch.groups())
         means = sums.means(preference=self.objective.compares) if examples else {}
         return {
+            "equal_groups": len(batch.equal_groups()) / groups if groups else None,
             "examples": len(examples),
             "left_out": len(build.too_long),
             "updates": len(norms),

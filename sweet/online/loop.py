@@ -28,7 +28,7 @@ from sweet.online.dialogues import PlayedStep, StepPlayer, assignments_of_step
 from sweet.online.learner import Learner
 from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
-from sweet.online.safeguards import WINDOW, collapse, equal_groups, moving_reward, step_figures
+from sweet.online.safeguards import WINDOW, collapse, moving_reward, step_figures
 from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
@@ -205,10 +205,6 @@ class OnlineLoop:
         )
         plays = any(model_plays(human.name) for human in self.humans.humans)
         solved, pages = self.kind.rewards.solved, self.kind.visual
-        groups: dict[str, list[str]] = {}
-        for one in dialogues:
-            if one.id in rewards:
-                groups.setdefault(one.task_id, []).append(one.id)
         behind = [step - 1 - version for version in played.versions]
         record: Record = {
             "step": step,
@@ -217,7 +213,6 @@ class OnlineLoop:
             "validation_seconds": self.done.sums.get("validation_seconds", 0.0),
             **step_figures(dialogues, rewards, solved, model_plays=plays, pages=pages),
             "failed": played.failed,
-            "equal_groups": equal_groups(groups, rewards),
             "behind": sum(behind) / len(behind) if behind else None,
             **learned,
             "play_seconds": waited,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -143,14 +143,14 @@ class Prepared:
         # What plays is not that of ranks, and addresses may have keys.
         config = config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
         job = RankJob(
-            run=str(run.path.absolute()),
-            config=config.model_dump(mode="json"),
+            run=run.path.absolute(),
+            config=config,
             base=self.model.base,
-            used=vars(self.used),
+            used=self.used,
             critic=None if self.critic is None else self.critic.artifact.id,
             source=source,
             device="cuda" if self.model.on_gpu else "cpu",
-            zero=asdict(self.devices.zero),
+            zero=self.devices.zero,
         )
         return Ranks(job, self.devices, folder, log, reporter)
 

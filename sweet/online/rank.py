@@ -19,15 +19,13 @@ from sweet import collector
 with collector.paused():
     import torch
 
-    from sweet.credit.base import Hyperparameters
     from sweet.credit.registry import credit_rule
     from sweet.learn.distributed import PROGRESS
     from sweet.learn.engine import CLIP
     from sweet.learn.metrics import Record
     from sweet.learn.trainee import Start, Trainee
     from sweet.learn.worker import main
-    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, load_in_ranks
-    from sweet.online.config import TrainOnlineConfig
+    from sweet.learn.zero import ZeroEngine, init_ranks, load_in_ranks
     from sweet.online.learner import Learner, policy_to_train
     from sweet.online.ranks import POLL_INTERVAL, RankJob, call_path, weights_path
     from sweet.runs.jsonl import JsonlWriter
@@ -83,11 +81,11 @@ def run(folder: Path) -> None:
 
 def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learner:
     """Return this rank's learner."""
-    config, zero = TrainOnlineConfig.model_validate(job.config), ZeroSettings(**job.zero)
+    config = job.config
 
     def load(start: Start, **_: Any) -> Trainee:
         # The command has compared the model with its tokenizer, which partitioned weights are not.
-        return load_in_ranks(start, job.device, zero, CLIP)
+        return load_in_ranks(start, job.device, job.zero, CLIP)
 
     with collector.paused():  # it imports transformers
         model = policy_to_train(config, job.base, load)
@@ -99,13 +97,13 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
     return Learner(
         config,
         credit_rule(config.algorithm, config.rule_option, "algorithm"),
-        Hyperparameters(**job.used),
+        job.used,
         task_kind(config.task).rewards,
         job.source,
         critic,
         load,
         model,
-        lambda network, clip: ZeroEngine(network, clip, zero, device),
+        lambda network, clip: ZeroEngine(network, clip, job.zero, device),
     )
 
 

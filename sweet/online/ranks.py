@@ -20,18 +20,20 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Literal
 
 from torch import Tensor
 
+from sweet.credit.base import Hyperparameters
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.distributed import Launchers, Layout, check_deepspeed
+from sweet.learn.job import StoredJob
 from sweet.learn.launcher import error_of
 from sweet.learn.metrics import Record
 from sweet.learn.zero import ZeroSettings
@@ -89,7 +91,7 @@ def devices_of(config: TrainOnlineConfig) -> Devices | None:
 
 
 @dataclass(frozen=True)
-class RankJob:
+class RankJob(StoredJob):
     """What a rank needs to learn.
 
     Attributes:
@@ -99,24 +101,16 @@ class RankJob:
         used: the hyperparameters.
         critic: id of the critic that the rule asks; None for a rule that asks none.
         source: id of the rollouts.
-        zero: the fields of `sweet.learn.zero.ZeroSettings`.
     """
 
-    run: str
-    config: dict[str, Any]
+    run: Path
+    config: TrainOnlineConfig
     base: str
-    used: dict[str, Any]
+    used: Hyperparameters
     critic: str | None
     source: str
     device: Literal["cpu", "cuda"]
-    zero: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        write_whole(folder / "job.json", json.dumps(asdict(self)).encode())
-
-    @classmethod
-    def read(cls, folder: Path) -> RankJob:
-        return cls(**json.loads((folder / "job.json").read_bytes()))
+    zero: ZeroSettings
 
 
 def call_path(folder: Path, number: int) -> Path:

@@ -97,18 +97,6 @@ def step_figures(
     }
 
 
-def equal_groups(groups: Mapping[str, Sequence[str]], rewards: Mapping[str, float]) -> float | None:
-    """Return the share of groups whose rewards are all equal, which a rule that compares within groups learns nothing
-    from; None without a group.
-
-    Args:
-        groups: ids of dialogues by task.
-    """
-    if not groups:
-        return None
-    return fmean(len({rewards[name] for name in names}) < 2 for names in groups.values())
-
-
 def moving_reward(steps: Sequence[Record]) -> float | None:
     """Return the mean reward of the last window; None without rewards."""
     known = [step["reward"] for step in steps[-WINDOW:] if step["reward"] is not None]

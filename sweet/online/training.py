@@ -33,7 +33,7 @@ from sweet.stages.plans import Plan, earlier_work, times
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.training.checkpoints import Checkpoints, training_digest
-from sweet.training.loggers import MetricLogs, log_name
+from sweet.training.loggers import MetricLogs
 from sweet.units import count
 
 DURATIONS = ("play_seconds", "train_seconds", "update_seconds", "validation_seconds")
@@ -130,8 +130,8 @@ class _Training:
         config, live = ready.config, frame.live
         self.dialogues = stack.enter_context(JsonlWriter(self.rollouts.path))
         self.scores = stack.enter_context(JsonlWriter(scores.path))
-        name = log_name(frame.run, self.actor.id, config.model_dump(mode="json") | ready.actor_meta.as_json())
-        self.logs = stack.enter_context(MetricLogs(config.log_to, name, live))
+        logged = config.model_dump(mode="json") | ready.actor_meta.as_json()
+        self.logs = stack.enter_context(MetricLogs(config.log_to, frame.run, self.actor.id, logged, live))
         self.played = stack.enter_context(live.progress("dialogues", None))
         # The last one is what `sweet status` shows, with the time that is left.
         self.steps = stack.enter_context(live.progress("steps", config.most_steps))

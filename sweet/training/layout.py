@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn import slurm
-from sweet.learn.distributed import Layout, Nodes, check_deepspeed, read_hostfile
+from sweet.learn.distributed import Layout, check_deepspeed, read_hostfile
 from sweet.training.config import TrainConfig
 from sweet.units import count
 
@@ -80,15 +81,14 @@ def _slurm_layout(config: TrainConfig) -> Layout:
         UsageError: this process is in no Slurm job, or the job does not have the requested GPUs.
     """
     job = slurm.allocation(os.environ)
-    master = job.hosts[0]
     if resolve_device(config.device).type == "cuda":
         devices = config.devices or job.gpus or torch.cuda.device_count()
         if devices > (job.gpus or devices):
             what = f"Slurm has allocated {count(job.gpus or 0, 'GPU')} of each node."
             raise UsageError(what, where=option("devices", config.devices), fix=option("devices", job.gpus))
-        return Layout(devices, nodes=Nodes(len(job.hosts), master, gpus=devices))
+        return Layout(devices, nodes=replace(job, gpus=devices))
     if config.device == "auto":
         found = f"has {count(job.gpus, 'GPU')} per node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
         raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=f"{fix}, or --device cpu")
-    return Layout(config.devices or 1, nodes=Nodes(len(job.hosts), master))
+    return Layout(config.devices or 1, nodes=replace(job, gpus=None))

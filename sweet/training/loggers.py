@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sweet.errors import UsageError, first_line
@@ -49,28 +47,6 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class LogName:
-    """The name of a log.
-
-    Attributes:
-        run: the run's folder.
-        artifact: the artifact that is trained.
-        id: the same for every attempt at this artifact, and different for any other artifact of any run.
-        config: sent with the metrics.
-    """
-
-    run: Path
-    artifact: str
-    id: str
-    config: Mapping[str, Any]
-
-
-def log_name(run: Run, artifact: str, config: Mapping[str, Any]) -> LogName:
-    created = run.artifact(artifact).created.isoformat()
-    return LogName(run.path, artifact, digest_of([artifact, created]), recordable(config))
-
-
 def check_logs(targets: Sequence[LogTarget]) -> None:
     """Raise UsageError where the package of a log is not installed."""
     for target in targets:
@@ -81,16 +57,22 @@ def check_logs(targets: Sequence[LogTarget]) -> None:
 class MetricLogs:
     """The logs of one training, open while it is a context.
 
+    Args:
+        artifact: id of what is trained.
+        config: sent with the metrics, without keys.
+
     Raises:
         UsageError: a log cannot be opened.
     """
 
-    def __init__(self, targets: Sequence[LogTarget], name: LogName, reporter: Reporter) -> None:
+    def __init__(
+        self, targets: Sequence[LogTarget], run: Run, artifact: str, config: Mapping[str, Any], reporter: Reporter
+    ) -> None:
         self._reporter = reporter
         self._open: dict[LogTarget, Log] = {}
         for target in dict.fromkeys(targets):
             try:
-                self._open[target] = OPENERS[target](name)
+                self._open[target] = OPENERS[target](run, artifact, recordable(config))
             except Exception as error:  # any exception of the library
                 self.close()
                 raise UsageError(
@@ -139,8 +121,8 @@ def flat(record: Mapping[str, Any]) -> dict[str, float]:
 class _TensorBoard:
     """A resumed training repeats steps, so the first step that is written removes the later ones (`purge_step`)."""
 
-    def __init__(self, name: LogName) -> None:
-        self._folder = name.run / "logs" / "tensorboard" / name.artifact
+    def __init__(self, run: Run, artifact: str, _config: Mapping[str, Any]) -> None:
+        self._folder = run.path / "logs" / "tensorboard" / artifact
         make_folder(self._folder)
         check_tree(self._folder)
         self._make = import_module("torch.utils.tensorboard").SummaryWriter
@@ -158,15 +140,16 @@ class _TensorBoard:
 
 
 class _Wandb:
-    def __init__(self, name: LogName) -> None:
+    def __init__(self, run: Run, artifact: str, config: Mapping[str, Any]) -> None:
         wandb = import_module("wandb")
+        created = run.artifact(artifact).created.isoformat()
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            name=f"{name.run.resolve().name}/{name.artifact}",
-            id=name.id,
+            name=f"{run.path.resolve().name}/{artifact}",
+            id=digest_of([artifact, created]),  # the same for every attempt at this artifact, and for no other
             resume="allow",
-            dir=str(name.run / "logs"),
-            config=dict(name.config),
+            dir=str(run.path / "logs"),
+            config=dict(config),
             settings=wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
         )
         # Its own count of steps cannot go back, as a resumed training does to its checkpoint.
@@ -180,7 +163,7 @@ class _Wandb:
         self._run.finish()
 
 
-OPENERS: dict[LogTarget, Callable[[LogName], Log]] = {
+OPENERS: dict[LogTarget, Callable[[Run, str, Mapping[str, Any]], Log]] = {
     "tensorboard": _TensorBoard,
     "wandb": _Wandb,
 }

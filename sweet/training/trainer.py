@@ -23,7 +23,7 @@ from sweet.stages.live import PAUSE
 from sweet.stages.meta import TrainedMeta
 from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints, adapter_meta, training_digest
-from sweet.training.loggers import MetricLogs, log_name
+from sweet.training.loggers import MetricLogs
 from sweet.training.metrics import TrainMetrics
 from sweet.units import count
 
@@ -64,9 +64,9 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         if draft.resumed and not has_checkpoint:
             metrics = frame.finished_metrics(TrainMetrics, [draft])
         if metrics is None:
-            name = log_name(run, draft.id, config.model_dump(mode="json") | meta.as_json())
+            logged = config.model_dump(mode="json") | meta.as_json()
             digest = training_digest(config, model, used, *(artifact.sha256 for artifact in training.inputs))
-            with MetricLogs(config.log_to, name, frame) as logs:
+            with MetricLogs(config.log_to, run, draft.id, logged, frame) as logs:
 
                 def on_row(row: Record) -> None:
                     frame.log.write(row)

@@ -17,12 +17,13 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn.batches import epoch_order, step_share
-from sweet.learn.distributed import Layout, Nodes, launch_commands, launch_environment
+from sweet.learn.distributed import Layout, launch_commands, launch_environment
 from sweet.learn.engine import trainable_weights
 from sweet.learn.head import load_head
 from sweet.learn.job import Job
 from sweet.learn.logprobs import pack_bundles
 from sweet.learn.metrics import Record
+from sweet.learn.slurm import Allocation
 from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
@@ -201,11 +202,12 @@ def test_torchrun_is_started_here_on_each_host_by_ssh_or_on_each_node_by_srun(
     here = ["--rdzv-endpoint=127.0.0.1:0", "--rdzv-conf=is_host=1", "--local-addr=127.0.0.1"]
     assert launch_commands(Layout(8), tmp_path, 1234) == {"the launcher": [*launcher(1, 8), *here, *ends]}
 
-    nodes = launch_commands(Layout(8, nodes=Nodes(4, "node-a", gpus=8)), tmp_path, 1234)["srun"]
+    hosts_of_job = ("node-a", "node-b", "node-c", "node-d")
+    nodes = launch_commands(Layout(8, nodes=Allocation(hosts_of_job, 8)), tmp_path, 1234)["srun"]
     assert nodes[:3] == ["srun", "--nodes=4", "--ntasks=4"]
     assert nodes[nodes.index("--gpus-per-node=8") + 1 :] == [*launcher(4, 8), "--rdzv-endpoint=node-a:1234", *ends]
     environment = {"SLURM_CPUS_PER_TASK": "1", "HOME": "/h"}
-    assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Nodes(4, "node-a")), environment)
+    assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Allocation(hosts_of_job, None)), environment)
 
     hosts = tmp_path / "hosts"
     hosts.write_text("one slots=2\nuser@two slots=4\n")

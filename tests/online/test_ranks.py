@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,14 +93,14 @@ def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
     rule = credit_rule(case.rule, case.options, "algorithm")
     used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     job = RankJob(
-        run=str(run.path),
-        config=config.model_dump(mode="json"),
+        run=run.path,
+        config=config,
         base=agent,
-        used=vars(used),
+        used=used,
         critic="critic-1" if rule.asks_critic else None,
         source="rollouts-1",
         device="cpu",
-        zero=asdict(case.zero),
+        zero=case.zero,
     )
     folder.mkdir()
     job.write(folder)
@@ -110,7 +109,7 @@ def write_job(case: Case, run: Run, agent: str, folder: Path) -> RankJob:
 
 def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: Path) -> None:
     """Learn as the ranks do, in this process."""
-    config = TrainOnlineConfig.model_validate(RankJob.read(path.parent / case.name).config)
+    config = RankJob.read(path.parent / case.name).config
     rule = credit_rule(case.rule, case.options, "algorithm")
     used = resolve(config.model_copy(update={"epochs": 1, "batch": 7, "lora": None}), case.rule, 10**4, "paper")
     critic = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweet.online.safeguards import WINDOW, collapse, equal_groups, step_figures
+from sweet.online.safeguards import WINDOW, collapse, step_figures
 from sweet.tasks.base import NO_ANSWER
 from tests.learn.builders import build_trajectory
 
@@ -70,9 +70,3 @@ def test_the_last_turn_is_no_limit_for_a_dialogue_that_delivered_a_page(
 def test_degrees_have_no_success() -> None:
     figures = step_figures([build_trajectory("a")], {"a": 0.9}, None, model_plays=False)
     assert (figures["reward"], figures["success"]) == (0.9, None)
-
-
-def test_the_share_of_equal_groups() -> None:
-    groups = {"a": ["1", "2"], "b": ["3", "4"]}
-    assert equal_groups(groups, {"1": 0.0, "2": 0.0, "3": 1.0, "4": 0.5}) == 0.5
-    assert equal_groups({}, {}) is None

@@ -9,7 +9,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.learn import distributed, slurm
-from sweet.learn.distributed import Layout, Nodes, world_size
+from sweet.learn.distributed import Layout, world_size
 from sweet.training.config import TrainActorConfig, TrainConfig
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.openrlhf import check_openrlhf
@@ -44,9 +44,9 @@ def test_openrlhf_needs_a_file_of_hosts() -> None:
 def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
     allocation |= {"gpus": 8, "seen": 8}
     by_slurm = config(device="auto", hostfile=Path("slurm"))
-    assert layout_of(by_slurm) == Layout(8, nodes=Nodes(2, "node-a", gpus=8))
+    assert layout_of(by_slurm) == Layout(8, nodes=slurm.Allocation(HOSTS, gpus=8))
     assert world_size(layout_of(by_slurm)) == 16
-    assert layout_of(by_slurm.model_copy(update={"devices": 4})) == Layout(4, nodes=Nodes(2, "node-a", gpus=4))
+    assert layout_of(by_slurm.model_copy(update={"devices": 4})) == Layout(4, nodes=slurm.Allocation(HOSTS, gpus=4))
     with pytest.raises(UsageError, match="allocated 8 GPUs of each node") as caught:
         layout_of(by_slurm.model_copy(update={"devices": 9}))
     assert caught.value.fix == "--devices 8"
@@ -61,7 +61,7 @@ def test_slurm_without_gpus_is_an_error_unless_cpus_are_requested(allocation: di
     with pytest.raises(UsageError, match="has 8 GPUs per node, and torch sees none here"):
         layout_of(by_slurm)
     on_cpus = by_slurm.model_copy(update={"device": "cpu", "devices": 2})
-    assert layout_of(on_cpus) == Layout(2, nodes=Nodes(2, "node-a"))
+    assert layout_of(on_cpus) == Layout(2, nodes=slurm.Allocation(HOSTS, None))
 
 
 def test_unused_nodes_of_a_slurm_job_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training import loggers
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
+from sweet.training.loggers import LogTarget, MetricLogs, check_logs, flat
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_run
@@ -45,7 +45,7 @@ class Fails:
 
     closed = 0
 
-    def __init__(self, name: LogName) -> None:
+    def __init__(self, *_about: object) -> None:
         self.left = 1
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -87,12 +87,12 @@ def test_a_log_that_is_not_installed_is_an_error_before_the_training(run: Run, m
 
 
 def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: LogName) -> Fails:
+    def refuse(*_about: object) -> Fails:
         raise PermissionError("no key\nand more")
 
     monkeypatch.setitem(loggers.OPENERS, "wandb", refuse)
     with pytest.raises(UsageError, match="cannot be opened: no key ·"):
-        MetricLogs(["wandb"], LogName(tmp_path, "critic-1", "i", {}), Silent())
+        MetricLogs(["wandb"], Run.create(tmp_path / "run"), "critic-1", {}, Silent())
 
 
 def test_a_failing_log_warns_once_and_the_training_continues(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
