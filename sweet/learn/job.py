@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
+from sweet.learn.engine import Engine
 from sweet.learn.launcher import error_of
-from sweet.learn.loop import LoopSettings
+from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence, VisionModel
 from sweet.learn.trainee import Start
@@ -63,6 +64,27 @@ class Job(StoredJob):
     examples: list[Example]
     heldout: list[Example]
     vision: VisionModel | None = None
+
+    def loop(
+        self,
+        model: Any,
+        checkpoint: Path,
+        on_step: Callable[[Record], None],
+        make_engine: Callable[[Any, float], Engine] = Engine,
+    ) -> Loop:
+        """Return the training of `model`; the arguments are those of `Loop`."""
+        return Loop(
+            model,
+            self.pool,
+            self.examples,
+            self.objective,
+            self.settings,
+            digest=self.digest,
+            heldout=self.heldout,
+            checkpoint=checkpoint,
+            on_step=on_step,
+            make_engine=make_engine,
+        )
 
 
 def checkpoint_path(folder: Path) -> Path:

@@ -143,15 +143,12 @@ class Candidate(BaseModel):
         )
 
 
-class CandidateRow(BaseModel):
-    """The judged candidates at one turn, and the reply that was given in the dialogue.
+class _TurnRow(BaseModel):
+    """A row about a turn of a dialogue.
 
     Attributes:
         turn: index into the dialogue's history.
-        taken: the reply that was given; None if it could not be judged.
-        basis: of the advantages.
         prompt_token_ids: the ids that the agent read before the candidates, if its server returned them.
-        unjudged: number of candidates that could not be judged and are omitted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -160,32 +157,36 @@ class CandidateRow(BaseModel):
     task_id: str
     turn: int
     observation: tuple[Message, ...]
-    candidates: tuple[Candidate, ...]
-    taken: Candidate | None
-    basis: Basis = "critic"
     prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
-    unjudged: int = Field(default=0, ge=0)
 
     @property
     def key(self) -> TurnKey:
         return (self.trajectory_id, self.turn)
 
 
-class Pair(BaseModel):
-    """Two replies to one observation, for the actor's step-level preference loss; see `CandidateRow` for
-    `prompt_token_ids`. Without a rejected reply, the chosen one stands alone: the actor learns its likelihood (`sweet
-    pair --unpaired best`), or a credit rule weighs its tokens."""
+class CandidateRow(_TurnRow):
+    """The judged candidates at one turn, and the reply that was given in the dialogue.
 
-    model_config = ConfigDict(frozen=True)
+    Attributes:
+        taken: the reply that was given; None if it could not be judged.
+        basis: of the advantages.
+        unjudged: number of candidates that could not be judged and are omitted.
+    """
+
+    candidates: tuple[Candidate, ...]
+    taken: Candidate | None
+    basis: Basis = "critic"
+    unjudged: int = Field(default=0, ge=0)
+
+
+class Pair(_TurnRow):
+    """Two replies to one observation, for the actor's step-level preference loss. Without a rejected reply, the chosen
+    one stands alone: the actor learns its likelihood (`sweet pair --unpaired best`), or a credit rule weighs its
+    tokens."""
 
     id: str
-    task_id: str
-    trajectory_id: str
-    turn: int
-    observation: tuple[Message, ...]
     chosen: Candidate
     rejected: Candidate | None
-    prompt_token_ids: tuple[int, ...] | None = Field(default=None, exclude_if=is_none)
 
     @property
     def sides(self) -> dict[str, Candidate]:
@@ -199,13 +200,5 @@ class Pair(BaseModel):
         Args:
             name: of the pair among those of the turn.
         """
-        return cls(
-            id=f"{row.trajectory_id}-t{row.turn}-{name}",
-            task_id=row.task_id,
-            trajectory_id=row.trajectory_id,
-            turn=row.turn,
-            observation=row.observation,
-            chosen=chosen,
-            rejected=rejected,
-            prompt_token_ids=row.prompt_token_ids,
-        )
+        shared = {field: getattr(row, field) for field in _TurnRow.model_fields}
+        return cls(id=f"{row.trajectory_id}-t{row.turn}-{name}", chosen=chosen, rejected=rejected, **shared)

@@ -25,7 +25,6 @@ with collector.paused():
 
     from sweet.learn.distributed import PROGRESS
     from sweet.learn.job import Job, checkpoint_path
-    from sweet.learn.loop import Loop
     from sweet.learn.metrics import Record
     from sweet.learn.trainee import Trainee
     from sweet.learn.vision_processor import vision_processor
@@ -53,18 +52,7 @@ def run(folder: Path) -> None:
 
     with collector.paused():  # it imports transformers
         trainee = load_in_ranks(job.start, job.device, job.zero, job.settings.clip)
-    loop = Loop(
-        trainee.model,
-        job.pool,
-        job.examples,
-        job.objective,
-        job.settings,
-        digest=job.digest,
-        heldout=job.heldout,
-        checkpoint=checkpoint_path(folder),
-        on_step=report,
-        make_engine=make_engine,
-    )
+    loop = job.loop(trainee.model, checkpoint_path(folder), report, make_engine)
     summary = loop.run(resume=job.resume)
     weights = loop.final_weights()
     torch.distributed.barrier()

@@ -59,7 +59,7 @@ class LiveModels(AskedModels):
         engine: trains the policy and runs its forward passes.
         budget: tokens of one forward pass.
         critic: answers for the run's critic; None where the rule asks none.
-        load_reward: returns the reward model; called only for a rule that trains one.
+        reward: the reward model; None for a rule that trains none.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class LiveModels(AskedModels):
         budget: int,
         rule: CreditRule,
         critic: RunCritic | None,
-        load_reward: Callable[[DialogueEncoder], RewardModel],
+        reward: RewardModel | None,
     ) -> None:
         super().__init__(encoder, budget, critic, engine if engine.world > 1 else None)
         self._network, self._policy = trainee.model, engine.scorer
         self._start = WeightAverage(engine, 0.0) if trainee.start.lora is None else None
         self._average = None if rule.average_rate is None else WeightAverage(engine, rule.average_rate)
-        self._reward = load_reward(encoder) if rule.trains_reward else None
+        self._reward = reward
 
     @contextmanager
     def open(self, model: Which) -> Iterator[Scorer]:
@@ -168,23 +168,24 @@ class Learner:
         self.config, self.rule, self.used, self.model = config, rule, used, model
         self.rewards, self.source = rewards, source
         self.objective = rule.objective(config.beta, used.nll, "paper")
-        self.token_budget, share = model.token_budget(config.micro_batch_tokens), config.packing == "tree"
+        self.token_budget = model.token_budget(config.micro_batch_tokens)
 
         def engine_of(trainee: Trainee) -> Engine:
             trainee.model.eval()  # with dropout, policy and sampler would differ even with equal weights
-            return make_engine(trainee.model, CLIP)
-
-        def load_reward(encoder: DialogueEncoder) -> RewardModel:
-            engine = engine_of(load(model.trainee.start, tokenizer=model.encoder.tokenizer))
-            return RewardModel(engine, encoder, used.lr, token_budget=self.token_budget, seed=config.seed, share=share)
+            engine = make_engine(trainee.model, CLIP)
+            if config.packing == "plain":
+                engine.scorer.max_shared_length = 0
+            return engine
 
         self.engine = engine_of(model.trainee)
         self.rank, self.scorer = self.engine.rank, self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
-        if not share:
-            self.scorer.max_shared_length = 0
-        encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), 2 * self.token_budget
-        self.models = LiveModels(encoder, model.trainee, self.engine, budget, rule, critic, load_reward)
+        encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), self.token_budget
+        reward = None
+        if rule.trains_reward:
+            second = engine_of(load(model.trainee.start, tokenizer=model.encoder.tokenizer))
+            reward = RewardModel(second, encoder, used.lr, token_budget=budget, seed=config.seed)
+        self.models = LiveModels(encoder, model.trainee, self.engine, 2 * budget, rule, critic, reward)
         self.updates = 0
 
     def check(self) -> None:

@@ -66,7 +66,6 @@ class RewardModel:
         policy_lr: the policy's learning rate.
         token_budget: tokens of a micro-batch.
         seed: of the order of the examples.
-        share: compute once what the sequences of a micro-batch share.
 
     Attributes:
         engine, scorer: train it and run its forward passes.
@@ -75,19 +74,10 @@ class RewardModel:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        encoder: DialogueEncoder,
-        policy_lr: float,
-        *,
-        token_budget: int,
-        seed: int = 0,
-        share: bool = True,
+        self, engine: Engine, encoder: DialogueEncoder, policy_lr: float, *, token_budget: int, seed: int = 0
     ) -> None:
         self.engine = engine
         self.scorer: Scorer = engine.scorer
-        if not share:
-            self.scorer.max_shared_length = 0
         self._encoder, self._policy_lr, self._budget, self._seed = encoder, policy_lr, token_budget, seed
         self.epochs = 0
         self.figures: RewardFigures | None = None

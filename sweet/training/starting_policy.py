@@ -210,14 +210,11 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
     def load_reward() -> RewardModel:
         trainee = Trainee.load(model.trainee.start, config.device, tokenizer=model.encoder.tokenizer)
         trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
-        return RewardModel(
-            Engine(trainee.model, CLIP),
-            basis.builder.encoder,
-            basis.hyperparameters.lr,
-            token_budget=basis.token_budget,
-            seed=config.seed,
-            share=config.packing == "tree",
-        )
+        engine = Engine(trainee.model, CLIP)
+        if config.packing == "plain":
+            engine.scorer.max_shared_length = 0
+        used, encoder = basis.hyperparameters, basis.builder.encoder
+        return RewardModel(engine, encoder, used.lr, token_budget=basis.token_budget, seed=config.seed)
 
     models = PlannedPolicy if planned else StartingPolicy
     reward = load_reward if rule.trains_reward else None

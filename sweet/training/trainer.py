@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sweet.hints import option
 from sweet.learn.job import Job, train_in_ranks
-from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
 from sweet.runs.run import Run
@@ -130,10 +129,10 @@ def _train_into(
                 bar.advance()
                 bar.note(**{shown: row[name] for name, shown in SHOWN.items() if row[name] is not None})
 
+        job = make_job(checkpoints.folder, training, digest)
         if training.layout is None:
-            summary = _train_here(checkpoints, training, digest, on_step, reporter)
+            summary = _train_here(job, checkpoints, training, on_step, reporter)
         else:
-            job = make_job(checkpoints.folder, training, digest)
             summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
     if summary["mfu"] is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
@@ -141,7 +140,7 @@ def _train_into(
 
 
 def make_job(folder: Path, training: Training, digest: str) -> Job:
-    """Return the training as the ranks receive it."""
+    """Return the training as it is run, here or by ranks."""
     encoder = training.model.encoder
     return Job(
         start=training.model.trainee.start,
@@ -160,26 +159,16 @@ def make_job(folder: Path, training: Training, digest: str) -> Job:
 
 
 def _train_here(
-    checkpoints: Checkpoints, training: Training, digest: str, on_step: Callable[[Record], None], reporter: Reporter
+    job: Job, checkpoints: Checkpoints, training: Training, on_step: Callable[[Record], None], reporter: Reporter
 ) -> Record:
     """Train in this process and write the model."""
     model = training.model
-    loop = Loop(
-        model.trainee.model,
-        training.pool.sequences,
-        training.examples,
-        training.objective,
-        training.settings,
-        digest=digest,
-        heldout=training.heldout,
-        checkpoint=checkpoints.file,
-        on_step=on_step,
-    )
+    loop = job.loop(model.trainee.model, checkpoints.file, on_step)
     if training.settings.share and not loop.scorer.max_shared_length and not model.sees_pages:
         reporter.say("Sequences are computed one by one: this model's attention does not support prefix trees.")
     if loop.scorer.flex_error is not None:
         reporter.say(f"Attention is computed block by block, not by FlexAttention: {loop.scorer.flex_error}.")
-    summary = loop.run(resume=training.config.resume)
+    summary = loop.run(resume=job.resume)
     weights = loop.final_weights()
     assert weights is not None
     model.trainee.load_weights(weights)
