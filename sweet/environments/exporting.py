@@ -14,8 +14,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_json
-
 from sweet.datasets.exporting import DataExportConfig
 from sweet.datasets.layout import task_order
 from sweet.datasets.metrics import EnvironmentExportMetrics
@@ -25,7 +23,6 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import DISTRIBUTION, VERSION
 from sweet.rollouts.assignments import plan_humans
-from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.sides import check_human
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -39,7 +36,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, load_split
 from sweet.tasks.trajectory import Trajectory
 
-_OF_EVAL = ("scorer", "tolerance", "similarity")
+_SCORED_BY = ("scorer", "tolerance", "similarity")
 _PLAYED_BY = ("rollout", "train-online")
 """The stages whose configurations name the simulated human."""
 
@@ -63,26 +60,19 @@ def run_environment_export(
     settings, prompts, personas = _settings(kind, run, rollouts, attempt, config)
     if prompts is not None:
         kind = kind.with_prompts(prompts)
-    if settings.human == "spec":
+    if settings.rollout.human == "spec":
         kind = kind.with_specifications()
     tasks, source, split = _tasks(kind, run, rollouts, config)
     if split == TEST:
         reporter.warn("These are test tasks: an agent that learns from them cannot be measured by them.")
-    playing = RolloutConfig(
-        task=kind.name,
-        sim=settings.sim,
-        sim_url=settings.sim_url,
-        human=settings.human,
-        persona=settings.persona,
-        persona_file=personas,
-    )
+    playing = settings.rollout.model_copy(update={"persona_file": personas})
     check_human(kind, tasks, playing)
     plan_humans(kind, playing)
     values = _names(config.name or f"{kind.name}-{_plain(Path(source).stem)}", kind, source, split, len(tasks))
     with new_folder(config.out) as folder:
         files = copy_skeleton(resources.files("sweet.environments") / "templates" / config.to, folder, values)
         package = folder / values["package"]
-        (package / SETTINGS).write_bytes(to_json(settings, indent=2, exclude_none=True) + b"\n")
+        (package / SETTINGS).write_text(settings.text(), encoding="utf-8")
         rows = (json.dumps(task.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) for task in tasks)
         (package / TASKS).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
         files += 2
@@ -108,7 +98,8 @@ def _settings(
     kind: TaskKind, run: Run | None, rollouts: Artifact | None, attempt: Attempt | None, config: DataExportConfig
 ) -> tuple[EnvironmentSettings, Path | None, Path | None]:
     """Return the settings, the folder of prompts and the file of personas, None where there is none."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"task": kind.name}
+    scored: dict[str, Any] = {}
     prompts = personas = None
     if run is not None and rollouts is not None and attempt is not None:
         meta = RolloutsMeta.of(rollouts)
@@ -116,13 +107,13 @@ def _settings(
         known = {"max_turns": meta.max_turns, "protocol": meta.protocol, "human": meta.human}
         found |= {name: value for name, value in known.items() if value is not None}
         found |= {name: played[name] for name in OF_ROLLOUT if played.get(name) is not None}
-        found |= _scoring(run.manifest(), rollouts)
+        scored = _scoring(run.manifest(), rollouts)
         prompts, personas = _prompts(kind, played, meta), _file(played, "persona_file")
     if config.sim is not None:
         found |= {"sim": config.sim, "sim_url": []}
     if config.sim_url:
         found["sim_url"] = list(config.sim_url)
-    return EnvironmentSettings(kind=kind.name, **found), prompts, personas
+    return EnvironmentSettings.model_validate({"rollout": found, "eval": scored}), prompts, personas
 
 
 def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
@@ -132,7 +123,7 @@ def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:
         of_rollouts = any(source.id == rollouts.id for source in scores.inputs)
         if of_rollouts and attempt is not None and attempt.stage == "eval":
             used = attempt.config
-            found = {name: used[name] for name in _OF_EVAL if used.get(name) is not None}
+            found = {name: used[name] for name in _SCORED_BY if used.get(name) is not None}
             return found | ({"scorer": "strict"} if found.get("scorer") == "both" else {})
     return {}
 

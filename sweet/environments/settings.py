@@ -14,20 +14,16 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError
-from sweet.humans.base import TRIES
 from sweet.regular import read_regular
-from sweet.render.window import PictureRule, Window
 from sweet.rollouts.config import RolloutConfig
-from sweet.sandbox.program import TierChoice
-from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.stages.base import OneOrMore
-from sweet.tasks.base import HumanSees, ProtocolName
-from sweet.tasks.markers import MAX_TURNS
+from sweet.scoring.config import EvalConfig
 
 SETTINGS, TASKS, PROMPTS, PERSONAS = "environment.json", "tasks.jsonl", "prompts", "personas.toml"
 """The files of an environment's folder."""
 OF_ROLLOUT = ("max_turns", "protocol", "sim", "sim_url", "human", "human_tries", "persona", "window", "pictures")
 """The settings that are those of a rollout."""
+OF_EVAL = ("scorer", "tolerance", "similarity", "sandbox", "workers")
+"""The settings that are those of an evaluation."""
 
 _LARGEST = 1 << 20
 """Bytes of the settings at most."""
@@ -38,38 +34,22 @@ class EnvironmentSettings(BaseModel):
 
     Attributes:
         format: of the file.
-        kind: of the tasks.
-        sim, sim_url, human, human_tries, persona: of the simulated human, as in `RolloutConfig`.
-        scorer, tolerance, similarity: of the rewards, as in `sweet.scoring.config.EvalConfig`.
-        window, pictures: how pages are rendered.
-        sandbox, workers: where answers are run.
+        rollout: the kind of the tasks, and how dialogues are played.
+        eval: how they are scored.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
-    kind: str
-    max_turns: int = Field(default=MAX_TURNS, ge=1)
-    protocol: ProtocolName = "paper"
-    sim: OneOrMore = "scripted"
-    sim_url: list[str] = Field(default_factory=list)
-    human: HumanSees = "code"
-    human_tries: int = Field(default=TRIES, ge=1)
-    persona: list[str] = Field(default_factory=list)
-    scorer: Literal["strict", "upstream"] = "strict"
-    tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1)
-    similarity: str | None = None
-    window: Window | None = None
-    pictures: PictureRule | None = None
-    sandbox: TierChoice = "auto"
-    workers: int | None = Field(default=None, ge=1)
+    rollout: RolloutConfig
+    eval: EvalConfig = Field(default_factory=EvalConfig)
 
     @classmethod
     def read(cls, folder: Path, changes: Mapping[str, Any] | None = None) -> Self:
         """Return the settings of an environment's folder.
 
         Args:
-            changes: settings that replace those of the file; None leaves one as it is.
+            changes: settings that replace those of the file, by their names; None leaves one as it is.
 
         Raises:
             InputError: the file is missing or invalid, or a change is.
@@ -77,26 +57,28 @@ class EnvironmentSettings(BaseModel):
         path = folder / SETTINGS
         try:
             found = json.loads(read_regular(path, _LARGEST))
-        except (OSError, ValueError) as error:
-            what = f"The settings of the environment cannot be read: {error}."
-            raise InputError(what, path=path, fix="export the environment again") from error
-        given = {name: value for name, value in (changes or {}).items() if value is not None}
-        try:
-            return cls.model_validate({**found, **given} if isinstance(found, dict) else found)
+            for name, value in (changes or {}).items():
+                if value is not None:
+                    found.setdefault("eval" if name in OF_EVAL else "rollout", {})[name] = value
+            settings = cls.model_validate(found)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             what = f"The setting {where} of the environment is invalid: {first['msg']}."
             raise InputError(what, path=path, fix=f"correct {where}, or export the environment again") from error
-
-    def rollout(self, folder: Path) -> RolloutConfig:
-        """Return the settings as those of a rollout of the tasks in an environment's folder."""
+        except (OSError, ValueError, AttributeError) as error:
+            what = f"The settings of the environment cannot be read: {error}."
+            raise InputError(what, path=path, fix="export the environment again") from error
         prompts, personas = folder / PROMPTS, folder / PERSONAS
-        return RolloutConfig(
-            task=self.kind,
-            tasks=str(folder / TASKS),
-            agent="external",
-            persona_file=personas if personas.is_file() else None,
-            prompts=prompts if prompts.is_dir() else None,
-            **{name: getattr(self, name) for name in OF_ROLLOUT},
-        )
+        own = {
+            "tasks": str(folder / TASKS),
+            "agent": "external",
+            "persona_file": personas if personas.is_file() else None,
+            "prompts": prompts if prompts.is_dir() else None,
+        }
+        return settings.model_copy(update={"rollout": settings.rollout.model_copy(update=own)})
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        names: Any = {"format": True, "rollout": {"task", *OF_ROLLOUT}, "eval": {*OF_EVAL}}
+        return self.model_dump_json(include=names, exclude_none=True, indent=2) + "\n"

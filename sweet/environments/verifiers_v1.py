@@ -74,7 +74,7 @@ class SweetTaskset(vf.Taskset[SweetTask, SweetTasksetConfig]):
         settings = EnvironmentSettings.read(self.folder)
         kind = kind_of(settings, self.folder)
         for task in read_tasks(kind, self.folder):
-            system, request = opening(kind, task, settings.max_turns)
+            system, request = opening(kind, task, settings.rollout.max_turns)
             data = SweetData(
                 id=task.id,
                 name=task.id,

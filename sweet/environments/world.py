@@ -38,10 +38,10 @@ def kind_of(settings: EnvironmentSettings, folder: Path) -> TaskKind:
         UsageError: the package of the kind is not installed.
         InputError: a prompt is invalid.
     """
-    kind = task_kind(settings.kind)
+    kind = task_kind(settings.rollout.task)
     if (folder / PROMPTS).is_dir():
         kind = kind.with_prompts(folder / PROMPTS)
-    return kind.with_specifications() if settings.human == "spec" else kind
+    return kind.with_specifications() if settings.rollout.human == "spec" else kind
 
 
 def read_tasks(kind: TaskKind, folder: Path) -> list[Task]:
@@ -102,8 +102,8 @@ async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Ta
         SweetError: something that they need is missing, or a setting does not fit the tasks.
     """
     reporter = Silent()
-    kind, config = kind_of(settings, folder), settings.rollout(folder)
-    if settings.scorer != "strict" and "scorer" not in kind.scorer_options:
+    kind, config, scoring = kind_of(settings, folder), settings.rollout, settings.eval
+    if scoring.scorer != "strict" and "scorer" not in kind.scorer_options:
         what = f"Tasks of the kind {kind.name} have one scorer."
         raise UsageError(what, where="scorer", fix="leave scorer out of environment.json")
     check_human(kind, tasks, config)
@@ -115,7 +115,7 @@ async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Ta
         if rendering is not None:
             from sweet.render.shared import open_shared_browsers
 
-            browsers = open_shared_browsers(temporary / SCREENSHOTS, settings.workers, rendering)
+            browsers = open_shared_browsers(temporary / SCREENSHOTS, scoring.workers, rendering)
             renderer = stack.enter_context(browsers)
             looks = {"window": window_name(rendering), "pictures": rendering.pictures, "renderer": renderer}
         serving = plan_serving(config, planned.models(kind, config.sim_url), reporter)
@@ -126,10 +126,10 @@ async def open_world(folder: Path, settings: EnvironmentSettings, tasks: list[Ta
 
         dialogues = Dialogues(config, kind, "", tasks, planned, None, rendering)
         humans = await dialogues.open_simulated_humans(opens, reporter, stack, temporary, looks.get("renderer"))
-        chosen = {"scorer": settings.scorer, "tolerance": settings.tolerance, "similarity": settings.similarity}
+        chosen = {"scorer": scoring.scorer, "tolerance": scoring.tolerance, "similarity": scoring.similarity}
         looks |= {name: value for name, value in chosen.items() if name in kind.scorer_options}
         request = ScoringRequest(
-            run=temporary, say=reporter.say, sandbox=settings.sandbox, workers=settings.workers, **looks
+            run=temporary, say=reporter.say, sandbox=scoring.sandbox, workers=scoring.workers, **looks
         )
         scorer = await stack.enter_async_context(open_async_scorer(kind, request))
         yield World(kind, dialogues.rules(), planned, humans, scorer)

@@ -37,7 +37,8 @@ def exported(run: Run | None, out: Path, **options: Any) -> Path:
 def test_a_package_has_the_tasks_and_the_settings_of_the_dialogues(played: Played, tmp_path: Path) -> None:
     package = exported(played.run, tmp_path / "env")
     settings = EnvironmentSettings.read(package)
-    assert (settings.kind, settings.max_turns, settings.sim, settings.scorer) == ("code", TURNS, "scripted", "strict")
+    assert (settings.rollout.task, settings.rollout.max_turns, settings.rollout.sim) == ("code", TURNS, "scripted")
+    assert settings.eval.scorer == "strict"
     tasks = read_tasks(kind_of(settings, package), package)
     assert [task.id for task in tasks] == sorted(played.rewards)
     assert {task.id: task for task in tasks} == {found.task_id: found.task for found in played.trajectories}
@@ -114,7 +115,7 @@ def test_a_dialogue_that_is_stopped_has_no_answer(played: Played, tmp_path: Path
 def test_a_dataset_needs_no_run(tmp_path: Path) -> None:
     package = exported(None, tmp_path / "env", tasks="micro", split="validation")
     settings = EnvironmentSettings.read(package)
-    assert (settings.max_turns, settings.sim) == (10, "scripted")
+    assert (settings.rollout.max_turns, settings.rollout.sim) == (10, "scripted")
     assert len(read_tasks(kind_of(settings, package), package)) > 100
 
 
@@ -130,7 +131,7 @@ def test_human_and_scorer_of_pages_share_the_browsers(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(browsers, "open_browsers", counted)
     package = exported(None, tmp_path / "env", task="html", tasks=write_tasks(tmp_path / "tasks.jsonl"))
-    settings = EnvironmentSettings.read(package).model_copy(update={"similarity": "pixels", "max_turns": 2})
+    settings = EnvironmentSettings.read(package, {"similarity": "pixels", "max_turns": 2})
     tasks = read_tasks(kind_of(settings, package), package)
 
     async def play() -> tuple[bool, float | None]:
@@ -160,7 +161,7 @@ def test_a_human_that_cannot_play_these_tasks_is_refused(tmp_path: Path) -> None
         exported(None, tmp_path / "env", tasks=str(file))
     assert not list((tmp_path / "env").glob("*")), "nothing is left behind"
     package = exported(None, tmp_path / "env", tasks=str(file), sim="some-model", sim_url=["http://127.0.0.1:1/v1"])
-    assert EnvironmentSettings.read(package).sim == "some-model"
+    assert EnvironmentSettings.read(package).rollout.sim == "some-model"
 
 
 def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
@@ -185,13 +186,13 @@ def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_are_checked_where_they_are_read(tmp_path: Path) -> None:
-    for text in ("{", "[]", '{"kind": "code", "max_turns": 0}', '{"kind": "code", "secret": 1}'):
+    for text in ("{", "[]", '{"rollout": {"max_turns": 0}}', '{"rollout": {"secret": 1}}', '{"rollout": {}, "a": 1}'):
         (tmp_path / SETTINGS).write_text(text)
         with pytest.raises(InputError) as raised:
             EnvironmentSettings.read(tmp_path)
         assert str(tmp_path) in str(raised.value.where)
-    (tmp_path / SETTINGS).write_text('{"kind": "code"}')
-    assert EnvironmentSettings.read(tmp_path, {"sim": None, "workers": 2}).workers == 2
+    (tmp_path / SETTINGS).write_text('{"rollout": {"task": "code"}}')
+    assert EnvironmentSettings.read(tmp_path, {"sim": None, "workers": 2}).eval.workers == 2
     with pytest.raises(InputError, match="workers"):
         EnvironmentSettings.read(tmp_path, {"workers": "many"})
 
