@@ -33,7 +33,8 @@ async def open_humans(
     """Open the humans of `kind`, one for each player, in their order.
 
     Args:
-        players: who plays each, a model by its client, or None for the scripted human; and the persona.
+        players: who plays each, a model by its client, or None for the scripted human; and the persona, which that can
+            play (`sweet.humans.scripted.check_style`).
         screenshots: the folder for screenshots, for a kind whose human sees pages.
         ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
         say: called with each line of text for the user.
@@ -43,7 +44,7 @@ async def open_humans(
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
-        UsageError: the human sees pages, and a model accepts no images; or the scripted human cannot play a persona.
+        UsageError: the human sees pages, and a model accepts no images.
         ServerError: the server of a model could not be reached.
     """
     if not kind.visual:
@@ -56,15 +57,11 @@ async def open_humans(
         ]
         return
     from sweet.humans.page_humans import ScriptedPageHuman, VLMHuman, check_vision
-    from sweet.humans.scripted import check_style
     from sweet.render.on_ray import open_renderer
 
     for client in dict.fromkeys(client for client, _ in players):
         if client is not None:
             await check_vision(client)
-    for client, persona in players:
-        if client is None:
-            check_style(kind, persona)
     opening = nullcontext(renderer) if renderer else open_renderer(screenshots, ray=ray, say=say, settings=settings)
     async with opening as opened:
         yield [

@@ -19,8 +19,8 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.humans.base import HumanReply
 from sweet.humans.personas import PLAIN, Persona, packaged, text_in
-from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
-from sweet.llm.scripted import SCRIPTED
+from sweet.llm.base import RequestFailed
+from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.tasks.base import Message, Task
 from sweet.tasks.facts import UNKNOWN, facts_asked_for, reply_from_facts
 from sweet.tasks.kind import TaskKind
@@ -51,18 +51,16 @@ class ScriptedHuman:
         return HumanReply(speak(self.kind, task, dialogue, self.persona))
 
 
-class ScriptedResponder:
-    """The scripted human as a chat model, which can replace a model that plays the human: it implements
-    `sweet.llm.base.ChatClient` for the prompts of the simulated human of given tasks.
+class ScriptedResponder(ScriptedClient):
+    """The scripted human as a chat model, which can replace a model that plays the human of given tasks.
 
     The prompt contains request, reference and dialogue and can be parsed back exactly (`sweet.tasks.prompts`); a
     packaged persona is found in it by its text.
     """
 
-    context = None
-
     def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = SERVED_NAME) -> None:
-        self.kind, self.model = kind, model
+        super().__init__(self._reply, model)
+        self.kind = kind
         self._tasks = {
             (task.problem_description, hidden): task
             for task in tasks
@@ -70,7 +68,7 @@ class ScriptedResponder:
             if hidden
         }
 
-    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+    def _reply(self, messages: Sequence[Message], _temperature: float, _seed: int | None) -> str:
         """Return the human's reply; to a human that is asked again, after a reply that was withheld, the same one.
 
         Raises:
@@ -88,13 +86,9 @@ class ScriptedResponder:
         text = text_in(asked)
         persona = next((one for one in packaged().values() if one.text == text), Persona("of this prompt", text))
         try:
-            reply = Reply(speak(self.kind, task, prompt.dialogue, persona), "stop")
+            return speak(self.kind, task, prompt.dialogue, persona)
         except UsageError as error:
             raise RequestFailed(error.what, fix=error.fix) from error
-        return Completion((reply,) * sampling.n, 0, 0, self.model)
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection to close."""
 
 
 def speak(kind: TaskKind, task: Task, dialogue: Sequence[Message], persona: Persona) -> str:
