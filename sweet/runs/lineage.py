@@ -70,32 +70,13 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)
 
 
-class Replacements:
-    """Which artifacts of one manifest replace others. The role of each is determined once."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._roles: dict[str, tuple[str, str]] = {}
-
-    def __call__(self, artifact: Artifact) -> Artifact | None:
-        """Return the newest finished artifact of the same role, if its content is different."""
-        done = self._manifest.of_kind(artifact.kind, "done")
-        same = [found for found in done if self._role(found) == self._role(artifact)]
-        return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
-
-    def _role(self, artifact: Artifact) -> tuple[str, str]:
-        if artifact.id not in self._roles:
-            self._roles[artifact.id] = role(self._manifest, artifact)
-        return self._roles[artifact.id]
-
-
 class Staleness:
-    """Staleness of the artifacts of one manifest. The content of each artifact is checked once."""
+    """Staleness of the artifacts of one manifest. The content and the role of each are determined once."""
 
     def __init__(self, manifest: Manifest, digest_of: DigestOf) -> None:
         self._manifest = manifest
         self._digest_of = digest_of
-        self._replacement = Replacements(manifest)
+        self._roles: dict[str, tuple[str, str]] = {}
         self._digests: dict[str, str | None] = {}
         self._reasons: dict[str, str | None] = {}
 
@@ -141,3 +122,14 @@ class Staleness:
         if artifact.id not in self._digests:
             self._digests[artifact.id] = self._digest_of(artifact)
         return self._digests[artifact.id]
+
+    def _replacement(self, artifact: Artifact) -> Artifact | None:
+        """Return the newest finished artifact of the same role, if its content is different."""
+        done = self._manifest.of_kind(artifact.kind, "done")
+        same = [found for found in done if self._role(found) == self._role(artifact)]
+        return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
+
+    def _role(self, artifact: Artifact) -> tuple[str, str]:
+        if artifact.id not in self._roles:
+            self._roles[artifact.id] = role(self._manifest, artifact)
+        return self._roles[artifact.id]
