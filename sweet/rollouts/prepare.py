@@ -30,10 +30,10 @@ from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_task
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.extraction.attacks import attacker, open_attacker
-from sweet.rollouts.sides import check_agent, check_human, rendering_of, with_paths
+from sweet.rollouts.sides import check_agent, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import given_prompts
+from sweet.stages.artifacts import given_model, given_prompts
 from sweet.stages.base import Reporter
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
@@ -216,7 +216,8 @@ def prepare_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter
 
 def load_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Dialogues:
     """Read the tasks, and choose the humans and the judge, without the checks of `prepare_dialogues`."""
-    config = config if run is None else with_paths(run, config)
+    if run is not None:  # what is recorded is the id of an agent, not its path
+        config = config.model_copy(update={"agent": given_model(run, config.agent)})
     kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)

@@ -16,18 +16,11 @@ from sweet.render.page import RenderSettings
 from sweet.render.window import choose_settings
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.extraction.attacks import check_attacker
-from sweet.runs.run import Run
-from sweet.stages.artifacts import given_model
 from sweet.stages.base import Reporter
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro import PACKAGED
 from sweet.units import count
-
-
-def with_paths(run: Run, config: RolloutConfig) -> RolloutConfig:
-    """Return the configuration with the path of an agent that was given by its id; what is recorded is the id."""
-    return config.model_copy(update={"agent": given_model(run, config.agent)})
 
 
 def check_agent(kind: TaskKind, config: RolloutConfig) -> None:
