@@ -154,10 +154,6 @@ def load_tasks(
     return kind, source, tasks, chosen.note
 
 
-def digest_of_tasks(tasks: Iterable[Task]) -> str:
-    return digest_of([task.model_dump(mode="json") for task in tasks])
-
-
 def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
     """Return the first tasks, or those that the seed draws, in their order."""
     if not config.draw_tasks or config.num_tasks is None:

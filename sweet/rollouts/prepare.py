@@ -26,7 +26,7 @@ from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import window_name
-from sweet.rollouts.assignments import PlannedHumans, digest_of_tasks, load_tasks, plan_humans
+from sweet.rollouts.assignments import PlannedHumans, load_tasks, plan_humans
 from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.rollouts.dialogue import Rules
 from sweet.rollouts.extraction.attacks import attacker, open_attacker
@@ -34,7 +34,7 @@ from sweet.rollouts.sides import check_agent, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_model, given_prompts
-from sweet.stages.base import Reporter
+from sweet.stages.base import Reporter, digest_of
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
@@ -80,14 +80,9 @@ class Dialogues:
         """The artifacts that are read."""
         return [] if self.judge is None or self.judge.critic is None else [self.judge.critic]
 
-    @property
-    def ray_of_judge(self) -> str | None:
-        """The Ray cluster on whose nodes a critic judges. For a kind with pages the nodes render these."""
-        return None if self.kind.visual else self.config.ray
-
     @cached_property
     def tasks_digest(self) -> str:
-        return digest_of_tasks(self.tasks)
+        return digest_of([task.model_dump(mode="json") for task in self.tasks])
 
     @property
     def scorer(self) -> CreditScorer:

@@ -185,20 +185,16 @@ class _Playing:
 
     def _send(self, action: Action) -> None:
         """Give a text to the person's side; if it cannot be sent, say why, and it stays in the editor."""
-        session = self.player.session
+        session, person = self.player.session, self._person
         text = cleaned(action.text or "")
         output, fault = text.strip("\n").rstrip(), length_fault(text, session.role)
         if fault is None and session.role == "agent":
             output, fault = agent_output(session.kind, text, session.protocol, deliver=action.name == "deliver")
-        elif fault is None and text != self._warned and self._leaks(text):
+        elif fault is None and text != self._warned and leaks(text, self.assignment.task, person.dialogue):
             self._warned, fault = text, _LEAKS
         if fault is not None:
             self.player.interface.say(fault)
             return
         self.draft = ""
-        self._person.answer(Typed(text, output))
+        person.answer(Typed(text, output))
         self._show("waiting")
-
-    def _leaks(self, text: str) -> bool:
-        """Return whether a person's reply as the human looks like the reference."""
-        return leaks(text, self.assignment.task, self._person.dialogue)
