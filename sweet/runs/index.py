@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -52,18 +51,8 @@ def save_index(artifact: Path, kind: Kind) -> None:
             Index(artifact, FORMS[kind])
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """Identifies the state of a file."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, file: BinaryIO) -> Stamp:
-        stat = os.fstat(file.fileno())
-        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+Stamp = tuple[int, int, int]
+"""Identifies the state of a file: its size, its modification time in nanoseconds, and its inode."""
 
 
 class _SavedIndex(BaseModel, Generic[Kept]):
@@ -93,12 +82,13 @@ class Index(Generic[E]):
         now = time.time()
         try:
             with open_regular(path) as file:
-                stamp = Stamp.of(file)
+                found = os.fstat(file.fileno())
+                stamp = found.st_size, found.st_mtime_ns, found.st_ino
                 saved = self._saved(stamp)
                 self.entries = list(self._read(file)) if saved is None else saved
         except OSError as error:
             raise InputError(f"The file cannot be read: {error.strerror}.", path=path) from error
-        if saved is None and stamp.size >= WORTH_KEEPING and stamp.mtime_ns / 1e9 < now - CLOCK_SLACK:
+        if saved is None and found.st_size >= WORTH_KEEPING and found.st_mtime < now - CLOCK_SLACK:
             self._save(stamp)
 
     def line(self, entry: E) -> bytes:
