@@ -24,7 +24,7 @@ from gymnasium import spaces
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, kind_of, open_world, read_tasks, reward_of
+from sweet.environments.world import World, open_world, reward_of
 from sweet.errors import UsageError
 from sweet.suggestions import did_you_mean
 from sweet.tasks.base import Message
@@ -73,12 +73,9 @@ class SweetEnv(gymnasium.Env[str, str]):
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (as Gymnasium declares it)
 
     def __init__(self, folder: str | Path, render_mode: str | None = None, **settings: Any) -> None:
-        folder = Path(folder)
         self.render_mode = render_mode
         self.action_space, self.observation_space = AnyText(), AnyText()
-        chosen = EnvironmentSettings.read(folder, settings)
-        self.tasks = read_tasks(kind_of(chosen, folder), folder)
-        self._place = {task.id: place for place, task in enumerate(self.tasks)}
+        chosen = EnvironmentSettings.read(Path(folder), settings)
         self._episode: Episode | None = None
         self._samples: dict[str, int] = {}
         self._messages: list[Message] = []
@@ -87,11 +84,12 @@ class SweetEnv(gymnasium.Env[str, str]):
         self._thread = threading.Thread(target=self._loop.run_forever, name="sweet-environment", daemon=True)
         self._thread.start()
         try:
-            opening = self._stack.enter_async_context(open_world(folder, chosen, self.tasks))
-            self._world: World = self._wait(opening)
+            self._world: World = self._wait(self._stack.enter_async_context(open_world(chosen)))
         except BaseException:
             self.close()
             raise
+        self.tasks = self._world.dialogues.tasks
+        self._place = {task.id: place for place, task in enumerate(self.tasks)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin a dialogue on a task that the seed draws, or on `options["task"]`, the id of one.

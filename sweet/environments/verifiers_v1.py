@@ -25,8 +25,10 @@ from pydantic import Field
 
 from sweet.environments.episode import Episode
 from sweet.environments.settings import EnvironmentSettings
-from sweet.environments.world import World, kind_of, open_world, read_tasks, reward_of
+from sweet.environments.world import World, open_world, reward_of
 from sweet.errors import SweetError
+from sweet.rollouts.prepare import load_dialogues
+from sweet.stages.base import Silent
 from sweet.tasks.base import Task, chat_rows
 from sweet.tasks.kind import opening
 from sweet.tasks.trajectory import Outcome, Trajectory
@@ -72,9 +74,9 @@ class SweetTaskset(vf.Taskset[SweetTask, SweetTasksetConfig]):
 
     def load(self) -> Iterator[SweetTask]:
         settings = EnvironmentSettings.read(self.folder)
-        kind = kind_of(settings, self.folder)
-        for task in read_tasks(kind, self.folder):
-            system, request = opening(kind, task, settings.rollout.max_turns)
+        dialogues = load_dialogues(None, settings.rollout, Silent())
+        for task in dialogues.tasks:
+            system, request = opening(dialogues.kind, task, settings.rollout.max_turns)
             data = SweetData(
                 id=task.id,
                 name=task.id,
@@ -113,9 +115,8 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
         folder = type(self.taskset).folder
         names = ("sim", "sim_url", "persona", "human_tries", "sandbox", "workers")
         settings = EnvironmentSettings.read(folder, {name: getattr(self.config, name) for name in names})
-        tasks = read_tasks(kind_of(settings, folder), folder)
         self._stack = AsyncExitStack()
-        self._world = await self._stack.enter_async_context(open_world(folder, settings, tasks))
+        self._world = await self._stack.enter_async_context(open_world(settings))
 
     async def stop(self) -> None:
         self._world = None
@@ -138,7 +139,8 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
         reward = reward_of(score)
         trace.record_reward("reward", reward)
         passed = {"passed": float(score.passed), "total": float(score.total)} if score.total else {}
-        solved = world.kind.rewards.worth(reward) if world.kind.rewards.solved is not None else None
+        rewards = world.dialogues.kind.rewards
+        solved = rewards.worth(reward) if rewards.solved is not None else None
         trace.record_metrics(
             {"fault": float(trajectory.ended_by_fault), **passed, **({} if solved is None else {"solved": solved})}
         )

@@ -13,12 +13,14 @@ import pytest
 from sweet.datasets.exporting import DataExportConfig, check_options
 from sweet.environments.exporting import run_environment_export
 from sweet.environments.settings import SETTINGS, EnvironmentSettings
-from sweet.environments.world import kind_of, open_world, read_tasks
+from sweet.environments.world import open_world
 from sweet.errors import InputError, UsageError
 from sweet.render import browsers
 from sweet.render.browsers import open_browsers
+from sweet.rollouts.prepare import load_dialogues
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.tasks.base import Task
 from tests import programs
 from tests.environments.conftest import TURNS, Played
 from tests.online.page_writer import PAGES, write_tasks
@@ -34,12 +36,16 @@ def exported(run: Run | None, out: Path, **options: Any) -> Path:
     return out / result.metrics.package
 
 
+def tasks_of(settings: EnvironmentSettings) -> list[Task]:
+    return load_dialogues(None, settings.rollout, Silent()).tasks
+
+
 def test_a_package_has_the_tasks_and_the_settings_of_the_dialogues(played: Played, tmp_path: Path) -> None:
     package = exported(played.run, tmp_path / "env")
     settings = EnvironmentSettings.read(package)
     assert (settings.rollout.task, settings.rollout.max_turns, settings.rollout.sim) == ("code", TURNS, "scripted")
     assert settings.eval.scorer == "strict"
-    tasks = read_tasks(kind_of(settings, package), package)
+    tasks = tasks_of(settings)
     assert [task.id for task in tasks] == sorted(played.rewards)
     assert {task.id: task for task in tasks} == {found.task_id: found.task for found in played.trajectories}
     project = tomllib.loads((tmp_path / "env" / "pyproject.toml").read_text())["project"]
@@ -58,11 +64,10 @@ def test_the_code_of_a_package_compiles(played: Played, tmp_path: Path, target: 
 def test_a_world_plays_and_scores_as_a_rollout_and_an_evaluation_do(played: Played, tmp_path: Path) -> None:
     package = exported(played.run, tmp_path / "env")
     settings = EnvironmentSettings.read(package)
-    tasks = read_tasks(kind_of(settings, package), package)
 
     async def replay() -> dict[str, float | None]:
         rewards = {}
-        async with open_world(package, settings, tasks) as world:
+        async with open_world(settings) as world:
             for recorded in played.trajectories:
                 episode = world.episode(recorded.task)
                 messages = await episode.start()
@@ -89,7 +94,7 @@ def test_dialogues_that_end_together_are_scored_together(played: Played, tmp_pat
     settings = EnvironmentSettings.read(package)
 
     async def score() -> dict[str, float | None]:
-        async with open_world(package, settings, read_tasks(kind_of(settings, package), package)) as world:
+        async with open_world(settings) as world:
             scores = await asyncio.gather(*(world.score(found) for found in played.trajectories))
         return {one.task_id: one.reward for one in scores}
 
@@ -99,10 +104,10 @@ def test_dialogues_that_end_together_are_scored_together(played: Played, tmp_pat
 def test_a_dialogue_that_is_stopped_has_no_answer(played: Played, tmp_path: Path) -> None:
     package = exported(played.run, tmp_path / "env")
     settings = EnvironmentSettings.read(package)
-    tasks = read_tasks(kind_of(settings, package), package)
 
     async def play() -> tuple[str, float | None]:
-        async with open_world(package, settings, tasks) as world:
+        async with open_world(settings) as world:
+            tasks = world.dialogues.tasks
             episode = world.episode(tasks[0])
             await episode.start()
             assert await episode.reply("How is it rounded?") is not None
@@ -116,7 +121,7 @@ def test_a_dataset_needs_no_run(tmp_path: Path) -> None:
     package = exported(None, tmp_path / "env", tasks="micro", split="validation")
     settings = EnvironmentSettings.read(package)
     assert (settings.rollout.max_turns, settings.rollout.sim) == (10, "scripted")
-    assert len(read_tasks(kind_of(settings, package), package)) > 100
+    assert len(tasks_of(settings)) > 100
 
 
 @needs_firefox
@@ -132,10 +137,10 @@ def test_human_and_scorer_of_pages_share_the_browsers(tmp_path: Path, monkeypatc
     monkeypatch.setattr(browsers, "open_browsers", counted)
     package = exported(None, tmp_path / "env", task="html", tasks=write_tasks(tmp_path / "tasks.jsonl"))
     settings = EnvironmentSettings.read(package, {"similarity": "pixels", "max_turns": 2})
-    tasks = read_tasks(kind_of(settings, package), package)
 
     async def play() -> tuple[bool, float | None]:
-        async with open_world(package, settings, tasks) as world:
+        async with open_world(settings) as world:
+            tasks = world.dialogues.tasks
             episode = world.episode(tasks[0])
             await episode.start()
             said = await episode.reply(f"```html\n{PAGES[0]}\n```")
