@@ -29,9 +29,11 @@ BEST_OF = {
             "critic_ci_low": mean - 0.1,
             "critic_ci_high": mean + 0.1,
             **{"random": 0.5, "random_ci_low": 0.4, "random_ci_high": 0.6},
+            **{"oracle": 0.75, "oracle_ci_low": 0.6, "oracle_ci_high": 0.9},
         }
         for n, mean in ((1, 0.5), (2, 0.7))
     },
+    "left_out": 0,
 }
 
 

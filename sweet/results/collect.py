@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweet.errors import InputError, SweetError
+from sweet.inspection.status import report as status
 from sweet.installation import VERSION
 from sweet.regular import check_any
 from sweet.results import evaluation_facts, pages, row_reader
@@ -29,7 +30,6 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import REWARD, Evaluation
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
-from sweet.stages.prices import Spending, spending
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
@@ -48,7 +48,8 @@ class _Collection:
         self.problems: list[str] = []
         self.kind = self._kind()
         self.record = None if self.kind is None else TrainingRecord(self.kind)
-        self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
+        self.status = status(run)
+        self.artifacts = {fact.id: fact for fact in artifact_facts(self.status, self.manifest)}
         self._scores: dict[str, row_reader.Scores] = {}
         self._unreadable: set[str] = set()
 
@@ -65,6 +66,7 @@ class _Collection:
             self._check(artifact)
         results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
         comparisons = list(self._comparisons())
+        self.problems += [self.status.problem] if self.status.problem is not None else []
         ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
         report = Report(
             run=self.run.path.absolute().name,
@@ -75,23 +77,20 @@ class _Collection:
             method=method(manifest),
             headline=_headline(results, comparisons),
             artifacts=list(self.artifacts.values()),
-            attempts=[attempt_fact(attempt, manifest) for attempt in manifest.attempts],
+            attempts=[
+                attempt_fact(known, attempt, manifest)
+                for known in self.status.attempts
+                if (attempt := manifest.attempt(known.id)) is not None
+            ],
             results=results,
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
             dialogues=[self._dialogues(artifact) for artifact in self._existing("rollouts")],
-            spent=self._spent(),
+            spent=self.status.spent,
             problems=self.problems,
         )
         cited = "" if report.headline is None else pages.plain("citation.j2", report=report)
         return report.model_copy(update={"citation": cited, "bibtex": pages.plain("citation.bib.j2", report=report)})
-
-    def _spent(self) -> Spending | None:
-        try:
-            return spending(self.run, self.manifest)
-        except SweetError as error:
-            self.problems.append(str(error))
-            return None
 
     def _check(self, artifact: Artifact) -> None:
         """Record why an artifact cannot be read, or that it is not as it was finished; its rows are used then."""
@@ -140,7 +139,6 @@ class _Collection:
             "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
             "trajectories": rows.outcomes.total(),
             "tasks": len(values.ids.keys() | values.invalid),
-            "outcomes": row_reader.falling(rows.outcomes),
         }
         return fact.model_copy(update=update)
 

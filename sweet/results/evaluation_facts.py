@@ -1,4 +1,4 @@
-"""Facts about the evaluations of a run: rates, curves, and the trained actor against the agent it was trained from."""
+"""Facts about the evaluations of a run: rates, and the trained actor against the agent it was trained from."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from sweet.json_value import JsonValue
 from sweet.results.facts import (
     ArtifactFact,
     ComparisonFact,
-    CurveFact,
-    HumanFact,
-    Point,
     Rate,
     ScoresFact,
-    Series,
     number,
     words,
 )
@@ -28,8 +24,6 @@ from sweet.stages.artifacts import actor_of
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
-CURVES = ("pass_at_k", "best_of_k", "best_of")
-"""Metrics of an evaluation that are rates by a number."""
 
 
 def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, trained_on_tasks: int | None) -> ScoresFact:
@@ -53,12 +47,10 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, trai
         tasks=_count(metrics.get("tasks")),
         trained_on_tasks=trained_on_tasks,
         rates=list(_rates(metrics)),
-        outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
         cost_per_solved_task=number(metrics.get("cost_per_solved_task")),
-        humans=list(_humans(metrics.get("humans"))),
-        curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
+        metrics=metrics,
         against=_against(metrics.get("compare")),
         win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
     )
@@ -69,19 +61,6 @@ def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
     for name, value in metrics.items():
         if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
             yield rate
-
-
-def _humans(by_human: JsonValue) -> Iterator[HumanFact]:
-    """Yield the dialogues of each human, with its rates."""
-    for human, metrics in by_human.items() if isinstance(by_human, dict) else ():
-        if isinstance(metrics, dict):
-            yield HumanFact(
-                human=human,
-                dialogues=_count(metrics.get("dialogues")),
-                tasks=_count(metrics.get("tasks")),
-                faults=_count(metrics.get("faults")),
-                rates=list(_rates(metrics)),
-            )
 
 
 def _against(compared: JsonValue) -> str:
@@ -98,28 +77,9 @@ def _rate(name: str, value: object, metrics: Mapping[str, JsonValue]) -> Rate | 
     return Rate(name=name, mean=mean, low=number(metrics.get(name + LOW)), high=number(metrics.get(name + HIGH)))
 
 
-def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
-    """Return a curve from `{"1": {"rate": 0.3, "rate_ci_low": …}, "2": …}`, which the best of N has under `n`."""
-    by_number = value.get("n", value) if isinstance(value, dict) else None
-    if not isinstance(by_number, dict):
-        return None
-    series: dict[str, list[Point]] = {}
-    for key, item in by_number.items():
-        if key.isascii() and key.isdigit() and len(key) <= 6 and isinstance(item, dict):
-            for rate in _rates(item):
-                series.setdefault(rate.name, []).append(Point(x=int(key), y=rate.mean, low=rate.low, high=rate.high))
-    found = [Series(name=key, points=sorted(points, key=lambda p: p.x)) for key, points in series.items()]
-    return CurveFact(name=name, series=found) if found else None
-
-
 def _count(value: object) -> int | None:
     found = number(value)
     return None if found is None else int(found)
-
-
-def _counts(value: object) -> dict[str, int]:
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {words(name): found for name, item in pairs if (found := _count(item)) is not None}
 
 
 def before_and_after(manifest: Manifest) -> Iterator[tuple[Artifact, Artifact]]:

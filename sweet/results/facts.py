@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.inspection.status import ArtifactStatus
+from sweet.inspection.status import ArtifactStatus, AttemptStatus
 from sweet.json_value import JsonValue
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.prices import Spending
@@ -65,15 +65,9 @@ class ArtifactFact(ArtifactStatus):
     sha256: str | None
 
 
-class AttemptFact(_Fact):
-    """One call of a stage."""
+class AttemptFact(AttemptStatus):
+    """One call of a stage: the fields of `sweet status`, and its settings."""
 
-    id: str
-    stage: str
-    status: str
-    started: datetime
-    seconds: float | None
-    outputs: list[str]
     changed: dict[str, JsonValue]
     """The settings that differ from the defaults; all settings if the stage is unknown."""
     defaults: dict[str, JsonValue]
@@ -81,7 +75,6 @@ class AttemptFact(_Fact):
     environment: dict[str, str]
     command: str | None
     """The command line that repeats it; None if the stage is unknown."""
-    error: str | None
 
 
 class Point(_Fact):
@@ -94,24 +87,6 @@ class Point(_Fact):
 class Series(_Fact):
     name: str
     points: list[Point]
-
-
-class CurveFact(_Fact):
-    """Rates by a number: pass@k, best of k, the best of N by the critic."""
-
-    name: str
-    series: list[Series]
-
-
-class HumanFact(_Fact):
-    """The dialogues of one of several humans in an evaluation."""
-
-    human: str
-    dialogues: int | None
-    tasks: int | None
-    faults: int | None
-    """Dialogues that ended by a fault of this human."""
-    rates: list[Rate]
 
 
 class ScoresFact(_Fact):
@@ -134,14 +109,12 @@ class ScoresFact(_Fact):
     """Those of the tasks that the agent was trained on; None where this is not known."""
     rates: list[Rate]
     """The most informative first."""
-    outcomes: dict[str, int]
     faults: int | None
     invalid_tasks: int | None
     cost_per_solved_task: float | None = None
     """What the dialogues cost for each task that one of them solved; None without prices, and where none was solved."""
-    humans: list[HumanFact]
-    """Empty where the dialogues do not name their human."""
-    curves: list[CurveFact]
+    metrics: dict[str, JsonValue]
+    """All that `sweet eval` has recorded; empty while it is unfinished."""
     against: str
     """The scores that they were compared with, RUN:scores-2; empty if they were not compared."""
     win_rate: Rate | None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.inspection.status import report as status
+from sweet.inspection.status import AttemptStatus, StatusReport
 from sweet.json_value import JsonValue
 from sweet.results.facts import ArtifactFact, AttemptFact, words
 from sweet.runs.manifest import Artifact, Attempt, Manifest
-from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
 from sweet.stages.artifacts import agent_name, own_actor
 
@@ -36,32 +35,23 @@ def dataset(rollouts: Artifact | None) -> str:
     return " / ".join(filter(None, parts))
 
 
-def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
+def artifact_facts(status: StatusReport, manifest: Manifest) -> list[ArtifactFact]:
     digests = {artifact.id: artifact.sha256 for artifact in manifest.artifacts}
-    return [
-        ArtifactFact(**one.model_dump(), sha256=digests[one.id]) for one in status(run).artifacts if one.id in digests
-    ]
+    return [ArtifactFact(**one.model_dump(), sha256=digests[one.id]) for one in status.artifacts if one.id in digests]
 
 
-def attempt_fact(attempt: Attempt, manifest: Manifest) -> AttemptFact:
+def attempt_fact(status: AttemptStatus, attempt: Attempt, manifest: Manifest) -> AttemptFact:
     config = _portable(attempt, manifest)
     stage = stage_named(attempt.stage)
     defaults = None if stage is None else stage.config.default_settings()
     changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
     command = None if stage is None else stage.command(config, RUN)
-    end = attempt.finished
     return AttemptFact(
-        id=attempt.id,
-        stage=attempt.stage,
-        status=attempt.status,
-        started=attempt.started,
-        seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
-        outputs=list(attempt.outputs),
+        **status.model_dump(),
         changed=changed,
         defaults={key: value for key, value in config.items() if key not in changed},
         environment=dict(_flat(attempt.environment)),
         command=command,
-        error=attempt.error,
     )
 
 

@@ -6,24 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sweet.results import charts, pages
-from sweet.results.facts import (
-    OnlineFact,
-    Report,
-    Series,
-    TrainingFact,
-)
+from sweet.results.facts import OnlineFact, Report, ScoresFact, Series, TrainingFact
 from sweet.results.training_facts import TRAINED
 from sweet.units import metric_name
-from sweet.view.comparison import CHOSEN, MEASURES
+from sweet.view.comparison import Section, humans, samples
 
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 MARKDOWN_METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
 """The metrics of a training in the page's text, and in the table of the Markdown text."""
-CURVES = {**{name: (title, "k") for name, title in MEASURES.items()}, "best_of": (CHOSEN, "N")}
-"""Title and name of the number of each curve."""
 
 
 def write_report(path: Path, report: Report) -> None:
@@ -41,7 +35,7 @@ def report_page(report: Report) -> Iterator[str]:
         report=report,
         result=report.result(headline.scores) if headline else None,
         change=next((one for one in report.comparisons if headline and one.after == headline.scores), None),
-        curves=list(curves(report)),
+        tables=tables,
         environment=environment(report),
         shown_metrics=SHOWN_METRICS,
         charts=charts,
@@ -60,13 +54,12 @@ def markdown(report: Report) -> str:
     )
 
 
-def curves(report: Report) -> Iterator[charts.Drawing]:
-    """Yield pass@k, best of k, and the best of N by the critic."""
-    for result in report.results:
-        for curve in result.curves:
-            title, name = CURVES[curve.name]
-            named = [Series(name=metric_name(one.name), points=one.points) for one in curve.series]
-            yield charts.lines(f"{title}, {result.id}", name, named, share=True, doubling=True)
+def tables(result: ScoresFact) -> list[Section]:
+    """Return the tables that `sweet eval` prints: rates by human, pass@k, best of k, the best of N by the critic. There
+    are none of metrics that it has not written."""
+    with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return [*humans(result.metrics), *samples(result.metrics)]
+    return []
 
 
 def training_charts(found: TrainingFact) -> Iterator[charts.Drawing]:

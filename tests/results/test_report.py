@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from statistics import fmean
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from sweet.inspection.status import report as status
 from sweet.results import pages
 from sweet.results.collect import collect
-from sweet.results.evaluation_facts import curve_fact
 from sweet.results.facts import MAX_VALUE, Rate, Report, number
+from sweet.results.report_page import tables
 from sweet.results.row_reader import falling
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
@@ -154,32 +155,36 @@ def test_the_same_run_gives_the_same_report(run: Run, report: Report) -> None:
     assert json.loads(json.dumps(report.as_json()))["metrics"]["success_rate"] == pytest.approx(fmean(AFTER))
 
 
-def test_best_of_and_pass_at_k_are_curves(report: Report) -> None:
-    (curve,) = report.results[0].curves
-    assert curve.name == "best_of"
-    assert {one.name: [point.y for point in one.points] for one in curve.series} == {
-        "critic": [0.5, 0.7],
-        "random": [0.5, 0.5],
-    }
+def test_best_of_n_is_a_table(report: Report) -> None:
+    (table,) = tables(report.results[0])
+    assert table.title == "best of N by the critic, critic-1"
+    assert [[cell.partition("\n")[0] for cell in row] for row in table.rows] == [
+        ["1", "3", "50.0 %", "50.0 %", "75.0 %"],
+        ["2", "3", "70.0 %", "50.0 %", "75.0 %"],
+    ]
 
 
-def test_curves_are_read_as_eval_writes_them() -> None:
+def test_pass_at_k_is_read_as_eval_writes_it(report: Report) -> None:
     values = Values({"success_rate": Metric(solved)})
     for index, reward in enumerate((1.0, 0.5, 0.0, 0.5)):
         row = {"id": str(index), "task_id": f"t{index // 2}", "reward": reward, "passed": 0, "total": 0}
         values.add(Score.model_validate(row | {"outcome": "failed"}))
-    result = measure_samples(values, RewardRule()).as_json()
-    for name, means in (("pass_at_k", [0.25, 0.5]), ("best_of_k", [0.5, 0.75])):
-        curve = curve_fact(name, result[name])
-        assert curve is not None
-        (series,) = curve.series
-        assert [(point.x, point.y) for point in series.points] == list(zip([1, 2], means, strict=True))
-        assert all(point.low is not None and point.high is not None for point in series.points)
+    metrics = measure_samples(values, RewardRule()).as_json()
+    found = tables(report.results[0].model_copy(update={"metrics": metrics}))
+    assert [table.title for table in found] == ["pass@k", "best of k, by reward"]
+    for table, means in zip(found, (["25.0 %", "50.0 %"], ["50.0 %", "75.0 %"]), strict=True):
+        assert [row[0] for row in table.rows] == ["1", "2"]
+        for (*_, rate), mean in zip(table.rows, means, strict=True):
+            assert re.fullmatch(rf"{re.escape(mean)}\n\[.+, .+\]", rate)
 
 
-@pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}])
-def test_what_is_no_curve_is_none(value: Any) -> None:
-    assert curve_fact("pass_at_k", value) is None
+@pytest.mark.parametrize(
+    "value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}, {"1": {"tasks": 10**400}}]
+)
+@pytest.mark.parametrize("name", ["humans", "pass_at_k", "best_of"])
+def test_what_eval_has_not_written_is_no_table(report: Report, name: str, value: Any) -> None:
+    found = tables(report.results[0].model_copy(update={"metrics": {name: value}}))
+    assert [table for table in found if table.rows] == []
 
 
 def test_a_comparison_with_another_run_is_reported(run: Run) -> None:

@@ -94,19 +94,11 @@ def test_several_humans_have_a_table(run: Run) -> None:
         }
 
     rewrite(run, change)
-    report = collect(run)
-    assert [(one.human, one.dialogues, one.tasks, one.faults) for one in report.results[0].humans] == [
-        ("scripted:terse", 4, 2, 1),
-        ("ann", 0, 0, 0),
-    ]
-    assert [rate.mean for rate in report.results[0].humans[0].rates] == [0.25]
-    assert report.results[0].humans[1].rates == []
-    assert report.results[1].humans == []
     text = drawn(run)
     harmless(text)
-    assert text.count("By human: scores-1") == 1
+    assert text.count("By human, with 95 % intervals: scores-1") == text.count("By human") == 1
     assert re.search(r"scripted:terse.*4.*2.*1.*25\.0 %.*12\.5, 50\.0", text)
-    assert "| `scores-1` | `scripted:terse` | 4 | `success rate` | 25.0 % [12.5, 50.0] |" in markdown(report)
+    assert re.search(r"ann.*0.*0.*0.*–", text)
 
 
 def test_broken_files_do_not_end_the_page(run: Run) -> None:
