@@ -1,37 +1,37 @@
 """Collect the facts of a run, from which a page, a Markdown text or a JSON object is made.
 
 Everything is read from the run, and the same run gives the same report. A run in any state has a report: unfinished
-artifacts, failed attempts, and damaged or missing files are not fatal but listed in `Report.problems`. Each file of a
-run is read once, and only some values of every row are kept (`sweet.results.row_reader`).
+artifacts, failed attempts, and damaged or missing files are not fatal but listed in `Report.problems`. Only some values
+of a row are kept: those of the index (`sweet.runs.index`), and of scores the values of the metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from sweet.errors import InputError, SweetError
 from sweet.inspection.status import report as status
 from sweet.installation import VERSION
 from sweet.regular import check_any
-from sweet.results import evaluation_facts, pages, row_reader
-from sweet.results.facts import (
-    ComparisonFact,
-    DialoguesFact,
-    Headline,
-    Rate,
-    Report,
-    ScoresFact,
-    words,
-)
+from sweet.results import evaluation_facts, pages
+from sweet.results.facts import ComparisonFact, DialoguesFact, Headline, Report, ScoresFact, words
 from sweet.results.lineage_facts import agent, artifact_facts, attempt_fact, dataset, method
 from sweet.results.training_facts import trainings
+from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
+from sweet.runs.index import Index
+from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.scoring.results.evaluation import REWARD, Evaluation
+from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import Score
+
+MOST_NAMES = 12
+"""Most names that are counted one by one."""
 
 
 def collect(run: Run) -> Report:
@@ -40,7 +40,7 @@ def collect(run: Run) -> Report:
 
 
 class _Collection:
-    """Collects one report. Rows of scores are cached, because several facts are made of them."""
+    """Collects one report. Values of scores are cached, because several facts are made of them."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -50,7 +50,7 @@ class _Collection:
         self.record = None if self.kind is None else TrainingRecord(self.kind)
         self.status = status(run)
         self.artifacts = {fact.id: fact for fact in artifact_facts(self.status, self.manifest)}
-        self._scores: dict[str, row_reader.Scores] = {}
+        self._values: dict[str, Values] = {}
         self._unreadable: set[str] = set()
 
     def _kind(self) -> TaskKind | None:
@@ -117,12 +117,24 @@ class _Collection:
         rollouts = input_of(self.manifest, artifact, "rollouts")
         return None if rollouts is None else rollouts.id
 
-    def _rows_of(self, scores: Artifact) -> row_reader.Scores:
-        if scores.id not in self._scores:
-            figures = {} if self.kind is None else self.kind.metrics
-            path = None if scores.id in self._unreadable else self.run.file(scores)
-            self._scores[scores.id] = row_reader.scores(path, figures, self.problems)
-        return self._scores[scores.id]
+    def _values_of(self, scores: Artifact) -> Values:
+        """Return the values of scores, of a damaged file those before the damage."""
+        if scores.id not in self._values:
+            found = self._values[scores.id] = Values({} if self.kind is None else self.kind.metrics)
+            try:
+                for score in () if scores.id in self._unreadable else read_jsonl(self.run.file(scores), Score):
+                    found.add(score)
+            except (InputError, OSError) as error:
+                self.problems.append(f"{error} The rows before it are used.")
+        return self._values[scores.id]
+
+    def _entries(self, artifact: Artifact, form: Form[E]) -> list[E]:
+        """Return what a list shows of the rows of an artifact; nothing of a damaged file."""
+        try:
+            return Index(self.run.file(artifact), form).entries
+        except (InputError, OSError) as error:
+            self.problems.append(str(error))
+            return []
 
     def _result(self, artifact: Artifact) -> ScoresFact:
         """Return the recorded metrics of an evaluation; of an unfinished one, metrics of its rows."""
@@ -130,30 +142,22 @@ class _Collection:
         fact = evaluation_facts.scores_fact(self.manifest, artifact, known, self._trained_on(artifact))
         if fact.rates:
             return fact
-        rows = self._rows_of(artifact)
-        values = rows.values
-        rates = {name: rate for name, rate in values.rates().items() if rate is not None}
-        if len(rates) > 1:
-            del rates[REWARD]  # a metric of the kind covers it
-        update = {
-            "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
-            "trajectories": rows.outcomes.total(),
-            "tasks": len(values.ids.keys() | values.invalid),
-        }
-        return fact.model_copy(update=update)
+        values = self._values_of(artifact)
+        counts = {"trajectories": sum(map(len, values.ids.values())), "tasks": len(values.ids.keys() | values.invalid)}
+        return fact.model_copy(update={"rates": evaluation_facts.rates(values), **counts})
 
     def _trained_on(self, artifact: Artifact) -> int | None:
         """Return how many of the tasks of scores their agent was trained on; None where this is not known."""
         if self.record is None:
             return None
-        tasks = self._rows_of(artifact).values
+        tasks = self._values_of(artifact)
         evaluation = Evaluation(self.run, self.manifest, artifact)
         return trained_on(evaluation, self.record, tasks.ids.keys() | tasks.invalid)
 
     def _comparisons(self) -> Iterator[ComparisonFact]:
         for before, after in evaluation_facts.before_and_after(self.manifest):
             former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
-            values = self._rows_of(before).values, self._rows_of(after).values
+            values = self._values_of(before), self._values_of(after)
             try:
                 found = evaluation_facts.comparison(former, latter, values)
             except (SweetError, OSError) as error:
@@ -164,17 +168,25 @@ class _Collection:
     def _dialogues(self, rollouts: Artifact) -> DialoguesFact:
         evaluations = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
         scores = evaluations[-1] if evaluations else None
-        played = row_reader.dialogues(self.run.file(rollouts), self.problems)
+        played = self._entries(rollouts, ROLLOUTS)
+        scored = [] if scores is None or scores.id in self._unreadable else self._entries(scores, SCORES)
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores.id if scores else None,
             agent=agent(self.manifest, rollouts),
             dataset=dataset(rollouts),
-            count=played.ends.total(),
-            ends=row_reader.falling(played.ends),
-            human_faults=row_reader.falling(played.human_faults),
-            outcomes={} if scores is None else row_reader.falling(self._rows_of(scores).outcomes),
+            count=len(played) or rollouts.rows or 0,
+            ends=falling(one.ended for one in played),
+            human_faults=falling(one.fault for one in played if one.fault),
+            outcomes=falling(one.outcome for one in scored),
         )
+
+
+def falling(names: Iterable[str]) -> dict[str, int]:
+    """Count names, the most frequent first; those after the first dozen are counted together as others."""
+    counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(number for _, number in counted[MOST_NAMES:])
+    return dict(counted[:MOST_NAMES]) | ({"others": rest} if rest else {})
 
 
 def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:

@@ -21,12 +21,12 @@ from markupsafe import Markup
 
 from sweet.errors import UsageError
 from sweet.files import check_target
-from sweet.results import pages
+from sweet.results import evaluation_facts, pages
 from sweet.results.charts import interval
 from sweet.results.dialogue import HtmlScreenshots, dialogue
 from sweet.results.facts import Rate
 from sweet.runs.jsonl import read_jsonl
-from sweet.scoring.results.evaluation import Values, distinct
+from sweet.scoring.results.evaluation import Values
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.units import count
@@ -65,7 +65,7 @@ def write_dialogues(path: Path, viewer: Viewer) -> tuple[int, int]:
     check_target(path)
     shown, records = viewer.shown(), viewer.records
     pictures = None if viewer.a.screenshots is None else HtmlScreenshots(viewer.a.screenshots)
-    rates = None if records.scores is None else list(rates_of(records, shown))
+    rates = None if records.scores is None else rates_of(records, shown)
     page = dialogues_page(
         viewer.title(), shown, records.record, viewer.options(), rates=rates, pictures=pictures,
         total=len(records.summaries()),
@@ -116,8 +116,8 @@ def dialogues_page(
     )
 
 
-def rates_of(records: Records, shown: Sequence[Summary]) -> Iterator[Rate]:
-    """Yield the rates of `sweet eval`, computed from the scores of the dialogues that are on the page."""
+def rates_of(records: Records, shown: Sequence[Summary]) -> list[Rate]:
+    """Return the rates of `sweet eval`, computed from the scores of the dialogues that are on the page."""
     assert records.scores is not None
     try:
         figures = task_kind(records.run.manifest().task).metrics
@@ -127,9 +127,7 @@ def rates_of(records: Records, shown: Sequence[Summary]) -> Iterator[Rate]:
     for score in read_jsonl(records.run.file(records.scores), Score):
         if score.id in chosen:
             values.add(score)
-    for name, found in distinct(values.rates()).items():
-        if found is not None:
-            yield Rate(name=name, mean=found.mean, low=found.low, high=found.high)
+    return evaluation_facts.rates(values)
 
 
 def _facts(shown: Sequence[Summary], total: int) -> Iterator[str]:

@@ -63,6 +63,13 @@ def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
             yield rate
 
 
+def rates(values: Values) -> list[Rate]:
+    """Return the rates of scores, as `sweet eval` computes them."""
+    known = {name: found for name, found in distinct(values.rates()).items() if found is not None}
+    listed = [Rate(name=name, mean=found.mean, low=found.low, high=found.high) for name, found in known.items()]
+    return [rate for rate in listed if number(rate.mean) is not None]
+
+
 def _against(compared: JsonValue) -> str:
     baseline = compared.get("a") if isinstance(compared, dict) else None
     if not isinstance(baseline, dict):

@@ -7,10 +7,12 @@ killed, has its facts too: those of an online training are read from the metrics
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 
+from sweet.errors import InputError
 from sweet.results.facts import OnlineFact, Point, TrainingFact, number, words
-from sweet.results.row_reader import Problems, steps
+from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 
@@ -44,7 +46,7 @@ REPORTED = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parame
 """Metrics of a training that are reported."""
 
 
-def trainings(run: Run, manifest: Manifest, problems: Problems) -> Iterator[TrainingFact]:
+def trainings(run: Run, manifest: Manifest, problems: list[str]) -> Iterator[TrainingFact]:
     """Yield the training of each model in the manifest's order. Without a log it has no curves."""
     for artifact in manifest.artifacts:
         attempts = [a for a in manifest.attempts if artifact.id in a.outputs or a.id == artifact.attempt]
@@ -53,9 +55,20 @@ def trainings(run: Run, manifest: Manifest, problems: Problems) -> Iterator[Trai
             continue
         by_step: dict[int, dict[str, float]] = {}
         for log in logs:
-            for row in steps(log, problems):
+            for row in _steps(log, problems):
                 by_step.setdefault(int(row["step"]), {}).update(row)
         yield _training(artifact, attempts, [by_step[step] for step in sorted(by_step)])
+
+
+def _steps(log: Path, problems: list[str]) -> Iterator[dict[str, float]]:
+    """Yield the numeric metrics of each step of a log; not the dialogues that failed in its steps."""
+    try:
+        for row in scan_jsonl(log):
+            metrics = {name: value for name, item in row.items() if (value := number(item)) is not None}
+            if "step" in metrics and not isinstance(row.get("failed"), str):  # the id of a dialogue
+                yield metrics
+    except (InputError, OSError) as error:
+        problems.append(f"{error} The rows before it are used.")
 
 
 def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[dict[str, float]]) -> TrainingFact:

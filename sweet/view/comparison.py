@@ -147,26 +147,17 @@ def _by_human(metrics: Metrics) -> Iterator[Section]:
 
 
 def humans(metrics: Metrics) -> list[Section]:
-    """Return the section of the rates of one evaluation by human; none where its dialogues name no human."""
+    """Return the section of what a rollout or an evaluation has by human; none where its dialogues name no human."""
     found = metrics.get("humans") or {}
-    names = [name for name in next(iter(found.values()), {}) if f"{name}_ci_low" in next(iter(found.values()))]
+    names = [name for name in next(iter(found.values()), {}) if not name.endswith(("_ci_low", "_ci_high"))]
     rows = tuple(
         (
             UntrustedText(human),
-            *(f"{row[key]:,}" for key in ("dialogues", "tasks", "faults")),
-            *(known_interval(row, name) for name in names),
+            *(known_interval(row, name) if f"{name}_ci_low" in row else f"{row[name]:,}" for name in names),
         )
         for human, row in found.items()
     )
-    header = ("human", "dialogues", "tasks", "faults", *map(metric_name, names))
-    return [Section("By human, with 95 % intervals", header, rows)] if rows else []
-
-
-def played_by_human(metrics: Metrics) -> list[Section]:
-    """Return the section of the dialogues of a rollout by human; none where they name no human."""
-    found = metrics.get("humans") or {}
-    rows = tuple((UntrustedText(human), *(f"{number:,}" for number in row.values())) for human, row in found.items())
-    return [Section("By human", ("human", *next(iter(found.values()))), rows)] if rows else []
+    return [Section("By human", ("human", *map(metric_name, names)), rows)] if rows else []
 
 
 def known_interval(row: Metrics, name: str, *, sign: bool = False) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -15,10 +14,9 @@ from hypothesis import strategies as st
 
 from sweet.inspection.status import report as status
 from sweet.results import pages
-from sweet.results.collect import collect
+from sweet.results.collect import collect, falling
 from sweet.results.facts import MAX_VALUE, Rate, Report, number
 from sweet.results.report_page import tables
-from sweet.results.row_reader import falling
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
 from sweet.scoring.results.evaluation import Values, find_evaluation
@@ -238,9 +236,9 @@ def test_broken_and_missing_files_are_reported(run: Run) -> None:
     (run.path / "logs" / "train-critic-1.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"lo')
     found = collect(run)
     result = "\n".join(found.problems)
-    for word in ("scores-2.jsonl", "rollouts-2.jsonl", "rollouts-2.jsonl: 1 row of an unexpected form", "candidates-1"):
+    for word in ("scores-2.jsonl", "rollouts-2.jsonl", "rollouts-2.jsonl, line 3", "candidates-1"):
         assert word in result
-    assert found.dialogues[1].count == 2
+    assert (found.dialogues[1].count, found.dialogues[1].ends) == (6, {}), "the manifest contains their number"
     assert found.headline is not None, "the manifest contains the metrics of the evaluation"
     assert len(found.training[0].series["loss"]) == 1
     assert {artifact.id for artifact in found.artifacts if artifact.stale} >= {"scores-2", "candidates-1", "actor-1"}
@@ -319,7 +317,7 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
 
 
 def test_names_beyond_a_dozen_are_counted_together() -> None:
-    found = falling(Counter([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2))
+    found = falling([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
     assert len(found) == 13
     assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
 

@@ -50,10 +50,10 @@ def rollout(call: Call[RolloutConfig], run: NewRun = None) -> None:
 
 
 def _show_played(result: StageResult) -> None:
-    from sweet.view.comparison import played_by_human
+    from sweet.view.comparison import humans
 
     console.show_result(result, hidden={"humans"})
-    for section in played_by_human(result.as_json()["metrics"]):
+    for section in humans(result.as_json()["metrics"]):
         console.show(section)
 
 

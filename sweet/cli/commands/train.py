@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from sweet.cli import console
 from sweet.cli.command import NewRun, command
 from sweet.cli.spec import Call
@@ -70,17 +68,15 @@ def _preview(call: Call[LoopConfig], given: Path | None) -> None:
 
 def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
     console.heading(f"sweet train · {run or 'a new run'}, not run")
-    table = Table("step", "", "dialogues", "turns", "tokens")
-    for column in table.columns[2:]:
-        column.justify = "right"
+    rows = []
     for step in plan["steps"]:
         work = step.get("work") or {}
         tokens: list[Any] = [work.get(name) for name in ("tokens_read", "tokens_written")]
         turns = work.get("turns", work.get("turns_at_most"))
         total = None if None in tokens else sum(tokens)
-        cells = [_number(value) for value in (work.get("dialogues"), turns, total)]
-        table.add_row(step["step"], step["status"], *cells)
-    console.show(table)
+        rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total))))
+    numbers = ["dialogues", "turns", "tokens"]
+    console.show_rows(["step", "", *numbers], rows, right=numbers)
     for title, lines in (("changed since the last call", plan["changed"]), ("would be repeated", plan["repeated"])):
         if lines:
             console.show(console.safe_text(f"{title}: {'; '.join(lines)}"))
