@@ -71,7 +71,11 @@ def online_run(path: Path, *, done: bool, task: str = "code") -> Run:
             row["success"] = None
     log[2]["validation"], log[5]["validation"] = 0.3, 0.2
     log.insert(3, {"failed": "task-1/0/0", "step": 3, "error": "no answer", "seconds": 99.0})
-    metrics = {"ended": "collapse", "collapse": "step 6: the mean reward fell", "kept_step": 3, "seconds": 70.0}
+    metrics = {
+        **{"ended": "collapse", "collapse": "step 6: the mean reward fell", "kept_step": 3, "seconds": 70.0},
+        **{"completion_tokens": 6000, "episodes": 48, "reward": 0.4},
+        **{"play_seconds": 12.0, "train_seconds": 18.0, "update_seconds": 3.0},
+    }
     meta = {"method": "grpo", "base": "micro", "protocol": "paper"}
     step(run, "train-online", "actor", [], meta=meta, metrics=metrics if done else {}, log=log)
     return run

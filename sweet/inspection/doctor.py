@@ -86,16 +86,25 @@ class Check:
 
 
 CheckFunction = Callable[..., list[Check]]
+Look = Callable[..., Found | list[Check]]
+"""Looks at one component, or at several of a kind."""
 
 
-def component(name: str, why: str, *, required: bool = False) -> Callable[[Callable[..., Found]], CheckFunction]:
-    """Make a function that looks at one component its check."""
+def component(name: str, why: str, *, required: bool = False) -> Callable[[Look], CheckFunction]:
+    """Make a function that looks at a component its check. If it fails itself, that is a problem of the component."""
 
-    def declare(look: Callable[..., Found]) -> CheckFunction:
+    def declare(look: Look) -> CheckFunction:
         @wraps(look)
         def check(*arguments: Any) -> list[Check]:
-            status, found, fix = look(*arguments)
-            return [Check(name, status, found, why, fix, required)]
+            try:
+                found = look(*arguments)
+            except Exception as error:
+                what = f"the check itself failed: {type(error).__name__}: {error}"
+                found = "problem", what, "report this as a bug in sweet"
+            if isinstance(found, list):
+                return found
+            status, what, fix = found
+            return [Check(name, status, what, why, fix, required)]
 
         return check
 
@@ -104,28 +113,16 @@ def component(name: str, why: str, *, required: bool = False) -> Callable[[Calla
 
 def run_doctor(config: DoctorConfig) -> list[Check]:
     """Run all checks and return them in the order of display. All but the one that forks processes run in parallel."""
-    sandbox = _guarded("sandbox", check_sandbox, True)
-    checks: Sequence[tuple[str, Callable[[], list[Check]], bool]] = (
-        ("Python", check_python, True),
-        ("sweet", check_installation, True),
-        ("packages", check_packages, False),
-        ("torch", lambda: check_torch(IMPORT_TIMEOUT), True),
-        ("transformers", check_transformers, True),
-        ("micro agent", check_agents, True),
-        ("disk", lambda: check_disk(config.runs), True),
-        ("sandbox", lambda: sandbox, True),
-        ("model hub", lambda: check_hub(config.timeout), False),
-        ("kinds of tasks", check_kinds, False),
-        ("credit rules", check_rules, False),
-        ("ColBench", check_colbench, False),
-        ("vllm", check_vllm, False),
-        ("deepspeed", check_deepspeed, False),
-        ("openrlhf", check_openrlhf, False),
-        ("Firefox", check_firefox, False),
-        ("page assets", check_assets, False),
+    sandbox = check_sandbox()
+    checks: Sequence[Callable[[], list[Check]]] = (
+        *(check_python, check_installation, check_packages),
+        *(lambda: check_torch(IMPORT_TIMEOUT), check_transformers, check_micro, check_micro_parts),
+        *(lambda: check_disk(config.runs), lambda: sandbox, lambda: check_hub(config.timeout)),
+        *(check_kinds, check_rules, check_colbench),
+        *(check_vllm, check_deepspeed, check_openrlhf, check_firefox, check_assets),
     )
     with ThreadPoolExecutor(10) as pool:
-        return [found for made in pool.map(lambda check: _guarded(*check), checks) for found in made]
+        return [found for made in pool.map(lambda check: check(), checks) for found in made]
 
 
 def healthy(checks: list[Check]) -> bool:
@@ -135,14 +132,6 @@ def healthy(checks: list[Check]) -> bool:
 
 def as_json(checks: list[Check]) -> dict[str, Any]:
     return {"stage": "doctor", "healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
-
-
-def _guarded(name: str, check: Callable[[], list[Check]], required: bool) -> list[Check]:
-    try:
-        return check()
-    except Exception as error:
-        what = f"the check itself failed: {type(error).__name__}: {error}"
-        return [Check(name, "problem", what, "unknown", "report this as a bug in sweet", required)]
 
 
 def _run_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:
@@ -227,23 +216,24 @@ def _installed(package: str, fix: str) -> Found:
     return ("missing", "not installed", fix) if version is None else ("ok", version, "")
 
 
-def check_agents() -> list[Check]:
-    """Check the packaged agents."""
+@component("micro agent", "the agent of sweet demo, and the default agent of every command", required=True)
+def check_micro() -> Found:
+    return _packaged("micro")
+
+
+@component("micro-parts agent", "the agent of the generated tasks micro-parts", required=True)
+def check_micro_parts() -> Found:
+    return _packaged("micro-parts")
+
+
+def _packaged(name: str) -> Found:
     from sweet.tasks.micro import PACKAGED
 
-    reasons = {
-        "micro": "the agent of sweet demo, and the default agent of every command",
-        "micro-parts": "the agent of the generated tasks micro-parts",
-    }
-    return [one for name, why in reasons.items() for one in _check_agent(f"{name} agent", PACKAGED[name], why)]
-
-
-def _check_agent(name: str, folder: Path, why: str) -> list[Check]:
+    folder = PACKAGED[name]
     if wrong := checkpoint_problem(folder):
-        status: Status = "problem" if folder.is_dir() else "missing"
-        return [Check(name, status, wrong, why, install_command(), required=True)]
+        return "problem" if folder.is_dir() else "missing", wrong, install_command()
     size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-    return [Check(name, "ok", f"{folder}, {format_bytes(size)}", why, required=True)]
+    return "ok", f"{folder}, {format_bytes(size)}", ""
 
 
 def checkpoint_problem(folder: Path) -> str | None:
@@ -267,23 +257,26 @@ def checkpoint_problem(folder: Path) -> str | None:
     return None
 
 
+_RUNNING = "running the code that an agent delivers"
+
+
+@component("sandbox", _RUNNING, required=True)
 def check_sandbox() -> list[Check]:
     """Return one check per tier, and a required one: that at least one of the jails works."""
     from sweet.sandbox.tiers import probe_tiers
 
-    why = "running the code that an agent delivers"
     tiers = [tier for tier in probe_tiers() if tier.name != "unsafe"]
     used = next((tier.name for tier in tiers if tier.works), None)
     install = next((tier.fix for tier in tiers if tier.fix), "apt install bubblewrap")
     checks = [
-        Check("sandbox", "problem", "no jail works here", why, install, required=True)
+        Check("sandbox", "problem", "no jail works here", _RUNNING, install, required=True)
         if used is None
-        else Check("sandbox", "ok", f"{used} is used", why, required=True)
+        else Check("sandbox", "ok", f"{used} is used", _RUNNING, required=True)
     ]
     for tier in tiers:
         status: Status = "ok" if tier.works else "missing"
-        fix = "" if tier.works else tier.fix or ""
-        checks.append(Check(f"sandbox {tier.name}", status, tier.detail, f"{why} (one of the jails is enough)", fix))
+        why, fix = f"{_RUNNING} (one of the jails is enough)", "" if tier.works else tier.fix or ""
+        checks.append(Check(f"sandbox {tier.name}", status, tier.detail, why, fix))
     return checks
 
 
@@ -332,23 +325,22 @@ def check_colbench() -> Found:
     return "missing", f"not in {folder}", "sweet data colbench"
 
 
-def check_kinds() -> list[Check]:
+@component("kinds of tasks", "tasks that are not code or pages")
+def check_kinds() -> Found | list[Check]:
     """Import and check the kinds of tasks of other packages."""
     installed = plugins()
     ours = [name for name, found in installed.items() if any(plugin.ours for plugin in found)]
     others = [plugin for found in installed.values() for plugin in found if not plugin.ours]
-    return [_check_plugin(plugin, "task", ours, task_kind) for plugin in others] or [
-        Check("kinds of tasks", "ok", "only the built-in ones: code, html", "tasks that are not code or pages")
-    ]
+    checks = [_check_plugin(plugin, "task", ours, task_kind) for plugin in others]
+    return checks or ("ok", "only the built-in ones: code, html", "")
 
 
-def check_rules() -> list[Check]:
+@component("credit rules", "trainings by a rule of another package")
+def check_rules() -> Found | list[Check]:
     """Import and check the credit rules of other packages."""
     others = [plugin for found in plugins(CREDIT).values() for plugin in found]
-    found = f"only the built-in ones: {', '.join(RULES)}"
-    return [_check_plugin(plugin, "method", RULES, rule_class) for plugin in others] or [
-        Check("credit rules", "ok", found, "trainings by a rule of another package")
-    ]
+    checks = [_check_plugin(plugin, "method", RULES, rule_class) for plugin in others]
+    return checks or ("ok", f"only the built-in ones: {', '.join(RULES)}", "")
 
 
 def _check_plugin(plugin: Plugin, option: str, ours: Collection[str], load: Callable[[str], Any]) -> Check:

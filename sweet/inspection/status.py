@@ -217,11 +217,8 @@ def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | Non
 
 
 def attempt_to_follow(run: Run) -> str:
-    """Return the id of the attempt that `sweet status --follow` follows.
-
-    It is the newest that runs, or the one that has begun it in the same process (such as a training loop that calls
-    stages). Where nothing runs it is the newest one, or again the one within which that ran, so that work that has
-    ended in the meantime is reported.
+    """Return the id of the attempt that `sweet status --follow` follows: the first of those that run, such as a
+    training loop that calls stages; where nothing runs the one that ended last.
 
     Raises:
         UsageError: the run has no attempt.
@@ -230,8 +227,8 @@ def attempt_to_follow(run: Run) -> str:
     if not manifest.attempts:
         fix = shlex.join(["sweet", "status", str(run.path)])
         raise UsageError("Nothing has been begun in this run.", where=run.path, fix=fix)
-    newest = (_running(manifest) or manifest.attempts)[-1]
-    return next(attempt for attempt in manifest.attempts if attempt is newest or _is_within(newest, attempt)).id
+    ended_last = max(manifest.attempts, key=lambda attempt: attempt.finished or attempt.started)
+    return (_running(manifest) or [ended_last])[0].id
 
 
 def followed(run: Run, attempt: str) -> list[AttemptStatus]:
@@ -250,13 +247,6 @@ def followed(run: Run, attempt: str) -> list[AttemptStatus]:
 
 def _running(manifest: Manifest) -> list[Attempt]:
     return [attempt for attempt in manifest.attempts if attempt.status == "running"]
-
-
-def _is_within(inner: Attempt, outer: Attempt) -> bool:
-    """Return whether an attempt was begun while another of the same process ran."""
-    same = (inner.host, inner.pid, inner.process) == (outer.host, outer.pid, outer.process)
-    lasted = outer.status == "running" or (outer.finished is not None and outer.finished >= inner.started)
-    return same and lasted and outer.started <= inner.started
 
 
 def disk_use(root: Path) -> DiskUse:

@@ -23,6 +23,8 @@ LEFT, RIGHT, TOP, BOTTOM = 50, 10, 20, 32
 SMALL_WIDTH, SMALL_HEIGHT = 150, 16
 TALL = 340
 """The height of a chart with many curves."""
+MOST_LOW = 4
+"""Most curves of a chart that is not tall."""
 NAMES, VALUES, ROW = 124, 46, 19
 """The widths of the names and of the values, and the height of a row, in a chart with a row for each name."""
 KEY_HEIGHT = 15
@@ -38,8 +40,6 @@ MARKS = (
 """The marks of points, by series: circle, square, triangle, diamond, triangle."""
 FEW = 16
 """Most points of a curve that are drawn as dots with their values."""
-MOST_BANDS = 4
-"""In a chart with more series intervals are lines, because bands would hide each other."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,14 @@ def lines(
     *,
     share: bool = False,
     doubling: bool = False,
-    tall: bool = False,
 ) -> Drawing:
     """Draw curves over a number, with their intervals if the points have bounds.
 
     Args:
-        share: the values are shares, and the axis goes from 0 to 1.
+        share: the values are shares, and the axis goes from 0 to 1, with many curves to the largest value only.
         doubling: the numbers are 1, 2, 4, …, with equal distances.
-        tall: for many curves; the axis goes from 0 to the largest value only.
     """
+    tall = len(series) > MOST_LOW
     height = TALL if tall else HEIGHT
     numbers = sorted({point.x for one in series for point in one.points})
     at = {x: float(index) for index, x in enumerate(numbers)} if doubling else {x: x for x in numbers}
@@ -127,8 +126,7 @@ def lines(
     parts.append(_along(x_name, named, height))
     for number, one in enumerate(series):
         places = [across.scale(at[point.x]) for point in one.points]
-        bands = len(series) <= MOST_BANDS
-        parts.append(_curve(one, number, places, up.scale, share=share, band=bands))
+        parts.append(_curve(one, number, places, up.scale, share=share))
     keys = [(_key_line(number), one.name) for number, one in enumerate(series)] if len(series) > 1 else []
     return _with_legend(title, parts, keys, height)
 
@@ -137,20 +135,13 @@ def _classes(number: int) -> str:
     return f"s{number % COLOURS} d{number % DASHES}"
 
 
-def _curve(series: Series, number: int, places: Sequence[float], up: Scale, *, share: bool, band: bool) -> str:
+def _curve(series: Series, number: int, places: Sequence[float], up: Scale, *, share: bool) -> str:
     classes = _classes(number)
-    bounded = [
-        (x, p.low, p.high)
+    intervals = "".join(
+        _upright(x, up(p.low), up(p.high), f"thin {classes}")
         for x, p in zip(places, series.points, strict=True)
         if p.low is not None and p.high is not None
-    ]
-    intervals = ""
-    if band and len(bounded) > 1:
-        above = [f"{x:.1f},{up(high):.1f}" for x, _, high in bounded]
-        below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(bounded)]
-        intervals = f'<polygon class="band {classes}" points="{" ".join(above + below)}"/>'
-    elif not band:
-        intervals = "".join(_upright(x, up(low), up(high), f"thin {classes}") for x, low, high in bounded)
+    )
     points = " ".join(f"{x:.1f},{up(p.y):.1f}" for x, p in zip(places, series.points, strict=True))
     title = f"<title>{line(series.name)}</title>"
     drawn = f'<polyline class="curve {classes}" points="{points}">{title}</polyline>' if len(places) > 1 else ""
@@ -240,19 +231,10 @@ def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> Markup:
         first, last = (scale(min(max(bound, scale.low), scale.high)) for bound in (rate.low, rate.high))
         bar = f'<line class="whisker s0" x1="{first:.1f}" x2="{last:.1f}" y1="8" y2="8"/>'
     grid = f'<line class="grid" x1="4" x2="{SMALL_WIDTH - 4}" y1="8" y2="8"/>'
-    return _small(f'{grid}{bar}<circle class="s0" cx="{scale(rate.mean):.1f}" cy="8" r="4"/>')
-
-
-def share(part: int, whole: int) -> Markup:
-    """Draw a share of a whole as a small bar for a row of a table."""
-    length = SMALL_WIDTH * part / whole if whole else 0.0
-    return _small(f'<rect class="share s0" x="0" y="3" width="{length:.1f}" height="10"/>')
-
-
-def _small(content: str) -> Markup:
     return Markup(
         f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
-        f'height="{SMALL_HEIGHT}" aria-hidden="true">{content}</svg>'
+        f'height="{SMALL_HEIGHT}" aria-hidden="true">'
+        f'{grid}{bar}<circle class="s0" cx="{scale(rate.mean):.1f}" cy="8" r="4"/></svg>'
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.inspection.status import ArtifactStatus, AttemptStatus
 from sweet.json_value import JsonValue
+from sweet.online.metrics import OnlineMetrics
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.prices import Spending
 from sweet.stages.record import Flat, Record
@@ -151,22 +152,8 @@ class OnlineFact(_Fact):
     """An online training: many steps, each of which plays its own dialogues."""
 
     algorithm: str
-    tokens: int
-    """Tokens that the agent wrote, validation excluded."""
-    dialogues: int
-    ended: str
-    """What ended it: steps, tokens, seconds or collapse; empty while it is unfinished."""
-    collapse: str
-    """What showed a collapse; empty without one."""
-    kept_step: int | None
-    """The step whose weights are the actor."""
-    reward: tuple[float | None, float | None]
-    """Mean reward of the first five steps and of the last five."""
-    success: tuple[float | None, float | None]
-    """Share of the dialogues that solved their task, in the same steps; None if no task can be solved."""
-    seconds: dict[str, float]
-    """Seconds of all of it, and of each part: play (waiting for dialogues), train, update (until the sampler had new
-    weights), validation."""
+    metrics: OnlineMetrics
+    """What it has recorded when it ended; the defaults while it is unfinished."""
     curve: dict[str, list[Point]]
     """Reward, success and validation over the tokens that the agent had written."""
 

@@ -47,7 +47,7 @@ def drawings(results: StudyResults) -> dict[str, charts.Drawing]:
         found["success"] = _success(results)
     for section, (title, over, series) in curves.items():
         if series:
-            found[section] = charts.lines(title, over, series, share=True, doubling=over == "N", tall=True)
+            found[section] = charts.lines(title, over, series, share=True, doubling=over == "N")
     judges = study_facts.credit(results)
     if judges:
         by_kind = {judge: {rate.name: rate for rate in rates} for judge, rates in judges.items()}

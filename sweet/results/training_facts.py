@@ -1,7 +1,7 @@
 """Facts about the trainings of a run: the curves of each model, from the logs of all attempts that trained it.
 
 Curves of long trainings are thinned, so that a page and a drawing stay small. A training that is still running, or was
-killed, has its facts too: those of an online training are read from the metrics of its steps.
+killed, has its curves too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from sweet.errors import InputError
+from sweet.online.metrics import OnlineMetrics
 from sweet.results.facts import OnlineFact, Point, TrainingFact, number, words
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -39,8 +40,6 @@ TRAINED = (
 SERIES = tuple(name for _, names, _ in TRAINED for name in names)
 CURVE = ("reward", "success", "validation")
 """What is drawn over generated tokens."""
-ENDS = 5
-"""The first and the last so many steps are compared."""
 LEARNED = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
 REPORTED = (*LEARNED, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
 """Metrics of a training that are reported."""
@@ -101,34 +100,12 @@ def _online(artifact: Artifact, attempt: Attempt, rows: Sequence[Mapping[str, fl
         attempt: the last one that trained it.
         rows: the metrics of its steps, in their order.
     """
-
-    def total(name: str) -> float:
-        return sum(row.get(name, 0.0) for row in rows)
-
-    def mean(name: str, part: Sequence[Mapping[str, float]]) -> float | None:
-        values = [row[name] for row in part if name in row]
-        return fmean(values) if values else None
-
-    metrics = attempt.metrics
-    last = rows[-1] if rows else {}
-    kept = number(metrics.get("kept_step"))
     over_tokens = {
         name: [(row["tokens"], row[name]) for row in rows if "tokens" in row and name in row] for name in CURVE
     }
     return OnlineFact(
         algorithm=words(artifact.meta.get("method")),
-        tokens=int(last.get("tokens", 0)),
-        dialogues=int(total("dialogues")),
-        ended=words(metrics.get("ended")),
-        collapse=words(metrics.get("collapse")),
-        kept_step=None if kept is None else int(kept),
-        reward=(mean("reward", rows[:ENDS]), mean("reward", rows[-ENDS:])),
-        success=(mean("success", rows[:ENDS]), mean("success", rows[-ENDS:])),
-        seconds={
-            **{part: total(f"{part}_seconds") for part in ("play", "train", "update")},
-            "validation": number(metrics.get("validation_seconds")) or last.get("validation_seconds", 0.0),
-            "all": number(metrics.get("seconds")) or last.get("seconds", 0.0),
-        },
+        metrics=OnlineMetrics.read(attempt.metrics),
         curve={name: _averaged(points) for name, points in over_tokens.items() if points},
     )
 

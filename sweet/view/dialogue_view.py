@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from rich.console import Group, RenderableType
@@ -255,24 +256,17 @@ def _likeness(reward: float | None, diagnostics: object) -> RenderableType:
     return table
 
 
-@dataclass(frozen=True)
-class UnitTest:
+class UnitTest(NamedTuple):
     """One test.
 
     Attributes:
         passed: None if the score does not contain it (it was not run, or was scored elsewhere).
-        expected, got: the results of the reference and of the answer; empty if the score has neither.
+        failure: what was wrong, in one line; empty if it passed or that is not known.
     """
 
     call: str
     passed: bool | None
-    expected: str = ""
-    got: str = ""
-
-    @property
-    def failure(self) -> str:
-        """What was wrong, in one line; empty otherwise."""
-        return f"got {self.got}, expected {self.expected}" if self.passed is False and self.got else ""
+    failure: str = ""
 
 
 def unit_tests(record: Record) -> list[UnitTest]:
@@ -291,7 +285,8 @@ def _judged(call: str, verdict: object, overall: bool | None) -> UnitTest:
         test = JudgedTest.model_validate(verdict)
     except ValidationError:
         return UnitTest(call, overall)
-    return UnitTest(call, test.passed, test.expected, test.got)
+    failure = "" if test.passed or not test.got else f"got {test.got}, expected {test.expected}"
+    return UnitTest(call, test.passed, failure)
 
 
 def failure_reason(record: Record) -> str:

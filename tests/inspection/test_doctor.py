@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,11 +197,11 @@ def test_a_full_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_check_that_fails_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> list[Check]:
+    def broken(*_: object) -> Any:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr(doctor, "check_sandbox", broken)
-    monkeypatch.setattr(doctor, "check_vllm", broken)
+    monkeypatch.setattr("sweet.sandbox.tiers.probe_tiers", broken)
+    monkeypatch.setattr(shutil, "which", broken)
     checks = {check.name: check for check in run_doctor(DoctorConfig(timeout=0.1))}
     assert checks["sandbox"].status == checks["vllm"].status == "problem"
     assert "unforeseen" in checks["vllm"].found
