@@ -99,6 +99,7 @@ class ArtifactStatus(_Plain):
     path: str
     rows: int | None
     bytes: int
+    sha256: str | None
     status: Literal["partial", "done"]
     attempt: str
     inputs: list[str]
@@ -208,7 +209,7 @@ def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | Non
     path = run.file(artifact)
     partial = artifact.status == "partial" and path.is_file()
     return ArtifactStatus(
-        **artifact.model_dump(include={"id", "kind", "path", "rows", "status", "attempt"}),
+        **artifact.model_dump(include={"id", "kind", "path", "rows", "sha256", "status", "attempt"}),
         bytes=path.stat().st_size if partial else artifact.bytes,
         inputs=[ref.id for ref in artifact.inputs],
         agent=agent_name(manifest, artifact),

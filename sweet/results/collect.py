@@ -16,7 +16,7 @@ from sweet.installation import VERSION
 from sweet.regular import check_any
 from sweet.results import evaluation_facts, pages
 from sweet.results.facts import ComparisonFact, DialoguesFact, Headline, Report, ScoresFact, words
-from sweet.results.lineage_facts import agent, artifact_facts, attempt_fact, dataset, method
+from sweet.results.lineage_facts import agent, attempt_fact, dataset, method
 from sweet.results.training_facts import trainings
 from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
 from sweet.runs.index import Index
@@ -49,7 +49,6 @@ class _Collection:
         self.kind = self._kind()
         self.record = None if self.kind is None else TrainingRecord(self.kind)
         self.status = status(run)
-        self.artifacts = {fact.id: fact for fact in artifact_facts(self.status, self.manifest)}
         self._values: dict[str, Values] = {}
         self._unreadable: set[str] = set()
 
@@ -76,7 +75,7 @@ class _Collection:
             versions=sorted({words(one.environment.get("sweet")) for one in manifest.attempts} - {""}) or [VERSION],
             method=method(manifest),
             headline=_headline(results, comparisons),
-            artifacts=list(self.artifacts.values()),
+            artifacts=self.status.artifacts,
             attempts=[
                 attempt_fact(known, attempt, manifest)
                 for known in self.status.attempts
@@ -138,8 +137,8 @@ class _Collection:
 
     def _result(self, artifact: Artifact) -> ScoresFact:
         """Return the recorded metrics of an evaluation; of an unfinished one, metrics of its rows."""
-        known = self.artifacts[artifact.id]
-        fact = evaluation_facts.scores_fact(self.manifest, artifact, known, self._trained_on(artifact))
+        stale = next((one.stale for one in self.status.artifacts if one.id == artifact.id), None)
+        fact = evaluation_facts.scores_fact(self.manifest, artifact, stale, self._trained_on(artifact))
         if fact.rates:
             return fact
         values = self._values_of(artifact)

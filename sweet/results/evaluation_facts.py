@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from sweet.json_value import JsonValue
-from sweet.results.facts import (
-    ArtifactFact,
-    ComparisonFact,
-    Rate,
-    ScoresFact,
-    number,
-    words,
-)
+from sweet.results.facts import ComparisonFact, Rate, ScoresFact, number, words
 from sweet.results.lineage_facts import agent, bases, dataset
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
@@ -26,7 +19,7 @@ WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
 
 
-def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, trained_on_tasks: int | None) -> ScoresFact:
+def scores_fact(manifest: Manifest, artifact: Artifact, stale: str | None, trained_on_tasks: int | None) -> ScoresFact:
     rollouts = input_of(manifest, artifact, "rollouts")
     attempt = manifest.attempt(artifact.attempt)
     metrics = attempt.metrics if attempt and artifact.status == "done" else {}
@@ -35,7 +28,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, trai
         id=artifact.id,
         sha256=artifact.sha256,
         status=artifact.status,
-        stale=fact.stale,
+        stale=stale,
         rollouts=rollouts.id if rollouts else None,
         agent=agent(manifest, rollouts),
         dataset=dataset(rollouts),

@@ -60,12 +60,6 @@ class Rate(_Fact):
         return f"{self.value_text} {self.bounds_text}".rstrip()
 
 
-class ArtifactFact(ArtifactStatus):
-    """One artifact: the fields of `sweet status`, and its sha256."""
-
-    sha256: str | None
-
-
 class AttemptFact(AttemptStatus):
     """One call of a stage: the fields of `sweet status`, and its settings."""
 
@@ -189,7 +183,7 @@ class Report(_Fact):
     """The versions of the program that the attempts recorded."""
     method: str
     headline: Headline | None
-    artifacts: list[ArtifactFact]
+    artifacts: list[ArtifactStatus]
     attempts: list[AttemptFact]
     results: list[ScoresFact]
     comparisons: list[ComparisonFact]

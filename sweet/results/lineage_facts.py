@@ -1,12 +1,12 @@
-"""Facts about the artifacts, attempts and settings of a run."""
+"""Facts about the attempts, settings and agents of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.inspection.status import AttemptStatus, StatusReport
+from sweet.inspection.status import AttemptStatus
 from sweet.json_value import JsonValue
-from sweet.results.facts import ArtifactFact, AttemptFact, words
+from sweet.results.facts import AttemptFact, words
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.stages import stage_named
 from sweet.stages.artifacts import agent_name, own_actor
@@ -33,11 +33,6 @@ def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
 def dataset(rollouts: Artifact | None) -> str:
     parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
     return " / ".join(filter(None, parts))
-
-
-def artifact_facts(status: StatusReport, manifest: Manifest) -> list[ArtifactFact]:
-    digests = {artifact.id: artifact.sha256 for artifact in manifest.artifacts}
-    return [ArtifactFact(**one.model_dump(), sha256=digests[one.id]) for one in status.artifacts if one.id in digests]
 
 
 def attempt_fact(status: AttemptStatus, attempt: Attempt, manifest: Manifest) -> AttemptFact:

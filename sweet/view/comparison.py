@@ -29,8 +29,6 @@ CHOSEN = "best of N by the critic"
 SIDES = ("a", "b")
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
-_SHOWN_RATES = 16
-"""The most rates of repeats that are shown."""
 
 
 class UntrustedText(str):
@@ -304,10 +302,6 @@ def _repeats(repeats: Metrics) -> Section:
         ]
         span = f"{rate_value(min(rates), *rates)} – {rate_value(max(rates), *rates)}"
         rows.append((name, f"{own['repeats']:,}", rate_value(own["mean"], *rates), *deviations, span))
-        more = f" and {len(rates) - _SHOWN_RATES} more" if len(rates) > _SHOWN_RATES else ""
-        remarks.append(
-            f"The rates of {name}: {', '.join(rate_value(rate, *rates) for rate in rates[:_SHOWN_RATES])}{more}."
-        )
         if own["left_out"]:
             remarks.append(f"{name}: omitted because too many tasks are missing: {count(own['left_out'], 'repeat')}.")
     if single:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +15,7 @@ from sweet.tasks.trajectory import Choice
 from sweet.units import count
 from sweet.view.parts import Part
 from sweet.view.records import Record
-from sweet.view.text import NARROW, printable, signed
+from sweet.view.text import printable, signed
 
 BASES: dict[Basis, str] = {
     "critic": "by the critic, nats a token",
@@ -107,33 +106,14 @@ def distinct_candidates(record: Record, index: int) -> list[Distinct]:
     return [Distinct(candidate, times[candidate.text], candidate.text == given) for candidate in best_first]
 
 
-def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> RenderableType:
-    found = distinct_candidates(record, index)
-    repeated = any(one.times > 1 for one in found)
-    return Group(*(CandidateLine(one, abbreviate(one.candidate.text), record.scale, repeated) for one in found))
-
-
-@dataclass(frozen=True)
-class CandidateLine:
-    """A candidate: a mark for the given reply, its advantage, the number of equal candidates, its text."""
-
-    found: Distinct
-    text: str
-    scale: float
-    repeated: bool
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        found = self.found
-        advantage = bar(found.candidate.advantage, self.scale)
-        if options.max_width < NARROW:
-            advantage = Text(signed(found.candidate.advantage))
-        cells = [Text(TAKEN if found.taken else " ", "bold"), advantage]
-        if self.repeated:
-            cells.append(Text(f"{f'{found.times}×' if found.times > 1 else '':>3}", "dim"))
-        text = Text(printable(self.text), overflow="fold").append(found.notes, "dim")
-        table = grid(len(cells) + 1)
-        table.add_row(*cells, text)
-        yield table
+def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Table:
+    """Return a row for each candidate: a mark for the given reply, its advantage, how many are equal, its text."""
+    table = grid(4)
+    for one in distinct_candidates(record, index):
+        text = Text(printable(abbreviate(one.candidate.text)), overflow="fold").append(one.notes, "dim")
+        mark, times = TAKEN if one.taken else " ", f"{one.times}×" if one.times > 1 else ""
+        table.add_row(Text(mark, "bold"), bar(one.candidate.advantage, record.scale), Text(times, "dim"), text)
+    return table
 
 
 def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:

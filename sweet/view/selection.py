@@ -114,7 +114,7 @@ def describe(filter: Filter) -> str:
     if filter.outcomes:
         words.append("outcome=" + ",".join(sorted(filter.outcomes)))
     if filter.task is not None:
-        words.append("task=" + "?".join(filter.task.split(" ")))
+        words.append(f"task={filter.task}")
     if filter.fault is not None:
         words.append(f"fault={filter.fault}")
     if filter.reward_below is not None:

@@ -148,7 +148,7 @@ def test_no_text_of_a_page_reaches_the_terminal_as_more_than_text(pages: Run) ->
 def test_pages_of_candidates_and_pairs_are_named(pages: Run) -> None:
     text = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 4000)
     shown, missing = (page_key(page, RenderSettings())[:8] for page in (SHOWN, MISSING))
-    assert f"+0.500     │████ [page {shown}, {len(SHOWN)} characters]" in text
+    assert f"+0.500     │████  [page {shown}, {len(SHOWN)} characters]" in text
     assert f"Mine: [page {missing}, {len(MISSING)} characters]" in text
     assert re.search(rf"rejected +-0.500 +\[page {missing}", text)
     assert text.count("whole pages: --html FILE") == 2

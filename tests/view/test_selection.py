@@ -112,7 +112,6 @@ def test_words() -> None:
     assert parse("  reward<0.5  every outcome=failed,error fault=* day ") == Filter(
         outcomes=frozenset({"failed", "error"}), reward_below=0.5, fault="*", text="every day"
     )
-    assert describe(Filter(task="a b*")) == "task=a?b*"
     assert parse(EXAMPLE).text == "any text"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -29,47 +29,30 @@ STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
     text="Exits with 1 if a requirement of the pipeline on the packaged agent and tasks is missing.",
 )
 def doctor(call: Call[DoctorConfig]) -> None:
+    from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
     from sweet.inspection.doctor import as_json, run_doctor
 
-    if call.config.ray is not None:
-        _check_nodes(call, call.config.ray)
-        return
-    call.reporter.say("Checking this machine.")
-    checks = run_doctor(call.config)
-    if not call.common.json:
-        _show("sweet doctor", checks)
-    _end(call, as_json(checks), _missing(checks))
-
-
-def _check_nodes(call: Call[DoctorConfig], address: str) -> None:
-    from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
-
-    call.reporter.say("Checking the nodes of the cluster.")
-    nodes = run_cluster_doctor(address, call.config, call.reporter.say)
+    if call.config.ray is None:
+        call.reporter.say("Checking this machine.")
+        nodes = {"": run_doctor(call.config)}
+        found = as_json(nodes[""])
+    else:
+        call.reporter.say("Checking the nodes of the cluster.")
+        nodes = run_cluster_doctor(call.config.ray, call.config, call.reporter.say)
+        found = nodes_as_json(nodes)
+    found = {"run": None, "metrics": {}, "artifacts": [], **found}
     if not call.common.json:
         for name, checks in nodes.items():
-            _show(f"sweet doctor · {name}", checks)
-    errors = (_missing(checks, name) for name, checks in nodes.items())
-    _end(call, nodes_as_json(nodes), next(filter(None, errors), None))
-
-
-def _end(call: Call[DoctorConfig], found: dict[str, Any], error: SweetError | None) -> None:
-    """Print what was found as JSON if that is asked for, and raise the error if there is one."""
-    shown = {"run": None, "metrics": {}, "artifacts": [], **found}
-    if error is not None:
-        error.found = shown
-        raise error
+            _show(" · ".join(filter(None, ("sweet doctor", name))), checks)
+    for name, checks in nodes.items():
+        for check in checks:
+            if check.required and check.status != "ok":
+                where = ": ".join(filter(None, (name, check.name, check.found)))
+                error = SweetError("A requirement of the pipeline is missing.", where=where, fix=check.fix)
+                error.found = found
+                raise error
     if call.common.json:
-        console.print_json(shown)
-
-
-def _missing(checks: list[Check], node: str = "") -> SweetError | None:
-    """Return the error for a required item that is missing; None if there is none."""
-    broken = next((check for check in checks if check.required and check.status != "ok"), None)
-    if broken is None:
-        return None
-    where = ": ".join(filter(None, (node, broken.name, broken.found)))
-    return SweetError("A requirement of the pipeline is missing.", where=where, fix=broken.fix)
+        console.print_json(found)
 
 
 def _show(title: str, checks: list[Check]) -> None:

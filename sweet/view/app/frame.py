@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,6 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from sweet.errors import SweetError
 from sweet.view.text import printable_line
 
 THEME = "ansi-dark"
@@ -102,16 +101,6 @@ def show_message(app: App[Any], message: str, *, error: bool = False) -> None:
     shown = printable_line(message)
     app.clear_notifications()
     app.notify(f"error: {shown}" if error else shown, severity="error" if error else "information", markup=False)
-
-
-def attempt(app: App[Any], work: Callable[[], object]) -> bool:
-    """Call `work` and show a message if it fails. Return whether it succeeded."""
-    try:
-        work()
-    except (SweetError, OSError) as error:
-        show_message(app, str(error), error=True)
-        return False
-    return True
 
 
 class Facts(Widget):

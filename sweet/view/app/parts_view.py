@@ -6,10 +6,11 @@ what is folded is not drawn. Pictures are drawn by textual-image, by the protoco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
@@ -52,7 +53,7 @@ class Drawn:
     """A part's body, drawn once for a width; a text that was searched for is reversed wherever it is on one line."""
 
     def __init__(self, part: Part, hit: str) -> None:
-        self._part, self._hit = part, printable_line(hit).lower()
+        self._part, self._hit = part, printable_line(hit)
         self._lines: list[list[Segment]] = []
         self._width = 0
 
@@ -67,21 +68,10 @@ class Drawn:
 
     def _marked(self, line: list[Segment]) -> Iterator[Segment]:
         text = "".join(segment.text for segment in line)
-        lower = text.lower()
-        if not self._hit or self._hit not in lower or len(lower) != len(text):
-            yield from line
-            return
-        within = [False] * len(text)
-        start = lower.find(self._hit)
-        while start >= 0:
-            within[start : start + len(self._hit)] = [True] * len(self._hit)
-            start = lower.find(self._hit, start + len(self._hit))
-        position = 0
-        for segment in line:
-            for hit, run in groupby(within[position : position + len(segment.text)]):
-                end = position + len(list(run))
-                yield Segment(text[position:end], (segment.style or Style()) + HIT if hit else segment.style)
-                position = end
+        hits = re.finditer(re.escape(self._hit), text, re.I) if self._hit else ()
+        ends = [cell_len(text[:end]) for hit in hits for end in hit.span()]
+        for number, part in enumerate(Segment.divide(line, [*ends, cell_len(text)])):
+            yield from Segment.apply_style(part, post_style=HIT) if number % 2 else part
 
 
 class PartHeading(Static):

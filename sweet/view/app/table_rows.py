@@ -44,14 +44,11 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         Binding("pageup,ctrl+b", "page(-1)", "a page up", show=False),
         Binding("home,g", "to(0)", "first", show=False),
         Binding("end,G", "to(-1)", "last", show=False),
-        Binding("enter", "open", "open", tooltip="open the dialogue"),
+        Binding("enter", "screen.open", "open", tooltip="open the dialogue"),
     ]
 
     class Moved(Message):
         """The cursor is at another dialogue, or at none."""
-
-    class Opened(Message):
-        """The dialogue under the cursor is to be opened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,15 +163,11 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     def action_to(self, position: int) -> None:
         self.move_to(position if position >= 0 else len(self.shown) + position)
 
-    def action_open(self) -> None:
-        if self.shown:
-            self.post_message(self.Opened())
-
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         position = event.y - 1 + self.scroll_offset.y
         if event.y == 0 or position >= len(self.shown):
             return
         if event.chain > 1:
-            self.action_open()
+            await self.run_action("screen.open")
         else:
             self.move_to(position)

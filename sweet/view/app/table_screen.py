@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,12 +15,12 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.units import count, percent
 from sweet.view.app.dialogue_screen import DialogueScreen
-from sweet.view.app.frame import Facts, Keys, Prompt, attempt, show_message
+from sweet.view.app.frame import Facts, Keys, Prompt, show_message
 from sweet.view.app.table_rows import Rows
-from sweet.view.pairs import CHANGES, Change, Pair, Row, left_of
+from sweet.view.pairs import CHANGES, Change, Pair, left_of
 from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes, search
 from sweet.view.table import outcome, sort_rows
@@ -48,10 +46,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", key_display="/", tooltip="search dialogues and code, and filter by words"),
         Binding("o", "outcome", "outcome", tooltip="only one outcome, or change: the next existing one"),
-        Binding("t", "task", "task", tooltip="only this dialogue's task, or all again", show=False),
         Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
-        Binding("d", "next_difference", "difference", tooltip="next pair with different rewards"),
         Binding("s", "app.beside", "beside", tooltip="beside the next dialogue of the task"),
         Binding("R", "read_again", "read again", tooltip="read the rollouts again", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
@@ -170,35 +166,21 @@ class TableScreen(Screen[None], inherit_bindings=False):
         hidden = [] if row is None else self.rows.hidden_values(row)
         self.query_one("#about", Facts).set_facts([names, *hidden])
 
-    def on_rows_opened(self) -> None:
-        rows, viewer = self.rows, self.viewer
-        attempt(
-            self.app,
-            lambda: self.app.push_screen(
-                DialogueScreen(
-                    rows.shown, rows.cursor, viewer.a, viewer.b, hidden=viewer.config.hidden, hit=self.filter.text
-                )
-            ),
-        )
-
     # Moving
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "next_difference" or self.viewer.b is not None
+    def action_open(self) -> None:
+        rows, viewer, hidden = self.rows, self.viewer, self.viewer.config.hidden
+        if rows.shown:
+            opened = DialogueScreen(rows.shown, rows.cursor, viewer.a, viewer.b, hidden=hidden, hit=self.filter.text)
+            self.app.push_screen(opened)
 
     def action_next_failure(self) -> None:
-        self._next(lambda row: failed(left_of(row)), "failure")
-
-    def action_next_difference(self) -> None:
-        self._next(lambda row: isinstance(row, Pair) and bool(row.change), "pair with different rewards")
-
-    def _next(self, wanted: Callable[[Row], bool], name: str) -> None:
-        """Move the cursor to the next matching row, continuing at the top after the last one."""
+        """Move the cursor to the next failure, continuing at the top after the last one."""
         rows = self.rows
         others = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
-        position = next((index for index in others if wanted(rows.shown[index])), None)
+        position = next((index for index in others if failed(left_of(rows.shown[index]))), None)
         if position is None:
-            show_message(self.app, f"there is no other {name} here")
+            show_message(self.app, "there is no other failure here")
         else:
             rows.move_to(position)
 
@@ -212,7 +194,10 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def action_search(self) -> None:
         def answered(line: str | None) -> None:
             if line is not None:
-                attempt(self.app, lambda: self.narrow(parse(line)))
+                try:
+                    self.narrow(parse(line))
+                except UsageError as error:
+                    show_message(self.app, str(error), error=True)
 
         self.app.push_screen(Prompt("search", describe(self.filter), EXAMPLE), answered)
 
@@ -234,12 +219,6 @@ class TableScreen(Screen[None], inherit_bindings=False):
         now = next(iter(self.filter.outcomes), "") if len(self.filter.outcomes) == 1 else ""
         following = next((name for name in existing if name > now), None)
         self.narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
-
-    def action_task(self) -> None:
-        if self.filter.task is not None:
-            self.narrow(replace(self.filter, task=None))
-        elif self.current is not None:
-            self.narrow(replace(self.filter, task=glob.escape(self.current.task_id)))
 
     def action_clear(self) -> None:
         self.narrow(Filter())

@@ -82,7 +82,7 @@ def test_rollouts_without_a_row(empty: Run, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         snapshot(pilot, "empty-80")
         # No key has anything to work on, and none minds.
-        await pilot.press("enter", "f", "s", "o", "t", ">", "<", "r", "j", "k", "G", "g")
+        await pilot.press("enter", "f", "s", "o", ">", "<", "r", "j", "k", "G", "g")
         await pilot.press("pagedown", "pageup", "x")
         await pilot.pause()
         assert "The rollouts are empty" in seen(pilot.app)
