@@ -177,7 +177,7 @@ def test_pass_at_k_is_read_as_eval_writes_it(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}, {"1": {"tasks": 10**400}}]
+    "value", [None, 3, "x", [], {}, {"a": {"b": "c"}}, {"1": "x"}, {"1": {"rate": None}}, {"1": {"tasks": 10**5000}}]
 )
 @pytest.mark.parametrize("name", ["humans", "pass_at_k", "best_of"])
 def test_what_eval_has_not_written_is_no_table(report: Report, name: str, value: Any) -> None:
