@@ -51,7 +51,6 @@ RECORDS = {
     "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
     "view": ("sweet.view.viewer:ViewMetrics",),
     "report": ("sweet.results.facts:ReportMetrics",),
-    "status": ("sweet.inspection.status:StatusMetrics",),
     "control": ("sweet.inspection.controlling:ControlMetrics",),
     "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),

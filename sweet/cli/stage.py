@@ -41,17 +41,6 @@ def newest_run(given: Path | None, reporter: Reporter) -> Run:
     return run
 
 
-def new_run(given: Path | None, task: str, name: str, reporter: Reporter) -> Run:
-    """Return the given run, created if it does not exist; without one, create a run under `runs/` from `name`."""
-    if given is not None:
-        return Run.open_or_create(given, task)
-    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = next(p for n in range(1, 1000) if not (p := RUNS / (stem if n == 1 else f"{stem}-{n}")).exists())
-    run = Run.create(path, task)
-    reporter.say(f"New run {run.path}.")
-    return run
-
-
 def slug(text: str) -> str:
     """Return a model's name as part of a directory's name: its last component, with plain characters only."""
     last = text.rstrip("/").rsplit("/", 1)[-1]
@@ -179,15 +168,21 @@ def _preview(call: Call[Any], given: Path | None, stage: Stage) -> None:
 
 
 def open_run(call: Call[Any], given: Path | None, named: tuple[str, str] | None) -> Run:
-    """Return the run of the call: the given one, one that is created if there is none, or the newest.
+    """Return the run of the call: the given one, which is created if it does not exist, or else a new one under `runs/`
+    or the newest.
 
     Args:
         named: the task and the name of a new run, if the stage may create one.
     """
     if named is None or _resumes(call.config):
         run = newest_run(given, call.reporter)
+    elif given is not None:
+        run = Run.open_or_create(given, named[0])
     else:
-        run = new_run(given, *named, call.reporter)
+        stem = f"{named[1]}-{time.strftime('%Y%m%d-%H%M%S')}"
+        path = next(p for n in range(1, 1000) if not (p := RUNS / (stem if n == 1 else f"{stem}-{n}")).exists())
+        run = Run.create(path, named[0])
+        call.reporter.say(f"New run {run.path}.")
     call.run = run.path
     return run
 

@@ -30,7 +30,6 @@ from sweet.runs.store import Store
 from sweet.stages.artifacts import agent_name
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import Spending, spending
-from sweet.stages.record import Record
 
 LOW_SPACE = 5_000_000_000
 """Bytes of free space below which a warning is shown."""
@@ -124,17 +123,6 @@ class DiskUse(_Plain):
         return self.free < max(LOW_SPACE, self.bytes)
 
 
-class StatusMetrics(Record):
-    attempts: int
-    """attempts in the manifest"""
-    artifacts: int
-    """artifacts in the manifest"""
-    stale: int
-    """artifacts whose inputs have changed since"""
-    bytes: int
-    """size of the run's folder"""
-
-
 class StatusReport(_Plain):
     """The content of `sweet status`."""
 
@@ -155,11 +143,7 @@ class StatusReport(_Plain):
     """Why they cannot be read."""
 
     def as_json(self) -> dict[str, Any]:
-        stale = sum(artifact.stale is not None for artifact in self.artifacts)
-        metrics = StatusMetrics(
-            attempts=len(self.attempts), artifacts=len(self.artifacts), stale=stale, bytes=self.disk.bytes
-        )
-        return {"stage": "status", **self.model_dump(mode="json"), "metrics": metrics.as_json()}
+        return {"stage": "status", **self.model_dump(mode="json"), "metrics": {}}
 
 
 def report(run: Run) -> StatusReport:
@@ -299,9 +283,7 @@ class Overview(_Plain):
     bytes: int
 
     def as_json(self) -> dict[str, Any]:
-        broken = sum(run.problem is not None for run in self.runs)
-        metrics = {"runs": len(self.runs), "broken": broken, "bytes": self.bytes}
-        return {"stage": "status", "run": None, **self.model_dump(mode="json"), "metrics": metrics, "artifacts": []}
+        return {"stage": "status", "run": None, **self.model_dump(mode="json"), "metrics": {}, "artifacts": []}
 
 
 def overview(folder: Path) -> Overview:

@@ -16,7 +16,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -28,7 +27,7 @@ from markupsafe import Markup, escape
 from sweet import units
 from sweet.files import replacing
 from sweet.json_value import JsonValue
-from sweet.results.facts import Rate, ScoresFact
+from sweet.results.facts import ScoresFact
 from sweet.results.scales import minus
 from sweet.scoring.results.metrics import ComparedMetric
 from sweet.scoring.results.statistics import TESTS, p_in_words
@@ -64,24 +63,9 @@ def code(content: str) -> str:
     return safe_markdown.code(shortened(shown)) if shown.strip() else DASH
 
 
-def _number(value: float | None) -> str:
-    return DASH if value is None else f"{value:,.0f}"
-
-
-def _moment(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M}"
-
-
-def _duration(seconds: float | None) -> str:
-    return DASH if seconds is None else units.format_duration(seconds)
-
-
-def _share(value: float | None, *, signed: bool = False) -> str:
-    return DASH if value is None else minus(units.percent(value, signed=signed))
-
-
-def _rate(rate: Rate) -> str:
-    return rate.text
+def _known(format: Callable[[float], str]) -> Callable[[float | None], str]:
+    """Return a format that writes a dash for an unknown value."""
+    return lambda value: DASH if value is None else format(value)
 
 
 def change(figure: ComparedMetric) -> str:
@@ -106,16 +90,16 @@ def trained_on(result: ScoresFact) -> str:
 
 FORMATS: dict[str, Callable[..., str]] = {
     "minus": minus,
-    "rate": _rate,
+    "rate": lambda rate: rate.text,
     "before": lambda figure: units.rate_value(figure.a.value, figure.b.value, figure.difference.value),
     "after": lambda figure: units.rate_value(figure.b.value, figure.a.value, figure.difference.value),
     "change": change,
     "change_bounds": change_bounds,
     "trained_on": trained_on,
-    "number": _number,
-    "moment": _moment,
-    "duration": _duration,
-    "percent": _share,
+    "number": _known(lambda value: f"{value:,.0f}"),
+    "moment": lambda when: f"{when:%Y-%m-%d %H:%M}",
+    "duration": _known(units.format_duration),
+    "percent": units.percent,
     "bytes": units.format_bytes,
     "price": units.price,
     "count": units.count,

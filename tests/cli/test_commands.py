@@ -105,7 +105,7 @@ def test_status_shows_the_artifacts_and_the_next_command(sweet: Program, importe
     for words in ("rollouts-1", "scores-1", "next: sweet label runs/in"):
         assert words in shown.out
     found = json.loads(sweet("status", str(imported), "--json").out)
-    assert (found["stage"], found["run"], found["metrics"]["artifacts"]) == ("status", str(imported), 2)
+    assert (found["stage"], found["run"], len(found["artifacts"])) == ("status", str(imported), 2)
 
 
 def test_status_prints_the_schema_without_a_run(sweet: Program) -> None:

@@ -60,7 +60,6 @@ def test_status_of_one_run(sweet: Program, scored: Run) -> None:
         assert words in shown.out
     output = json.loads(sweet("status", "--json").out)
     assert output["disk"]["by_kind"]["pairs"] == 5000
-    assert output["metrics"]["bytes"] == output["disk"]["bytes"]
 
 
 def test_all_runs_have_one_line_each_damaged_ones_too(
@@ -87,8 +86,8 @@ def test_all_runs_have_one_line_each_damaged_ones_too(
     assert sum("broken: " in line for line in lines) == 4
     assert "\x1b" not in shown.out
     output = json.loads(sweet("status", "--all", "--json").out)
-    assert output["metrics"]["runs"] == 6
-    assert output["metrics"]["broken"] == 4
+    assert len(output["runs"]) == 6
+    assert sum(run["problem"] is not None for run in output["runs"]) == 4
     assert {Path(run["run"]).name for run in output["runs"] if run["problem"]} == {
         "torn",
         "newer",
