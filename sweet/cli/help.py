@@ -133,13 +133,13 @@ def _console() -> Console:
 
 
 def _usage(out: Console, usage: str) -> None:
-    _print(out, f"Usage: {usage}", "bold", hanging=7)
+    _print(out, usage, "bold", "Usage: ", " " * 7)
 
 
 def _examples(out: Console, examples: Rows) -> None:
     for line, what in examples:
         out.print()
-        _print(out, f"# {what}", "dim", indent=2, hanging="  # ")
+        _print(out, what, "dim", "  # ")
         out.print(Text(folded(line, out.width - 2), "bold"), soft_wrap=True)
 
 
@@ -173,17 +173,12 @@ def _list(out: Console, title: str, rows: Rows) -> None:
             choices = _wrapped(word.replace("|", "| "), out.width, "  ", "    ").replace("| ", "|")
             out.print(Text(choices, "bold"))
         if meaning:
-            _print(out, meaning, indent=indent)
+            _print(out, meaning, first=" " * indent)
 
 
-def _print(out: Console, text: str, style: str = "", indent: int = 0, hanging: int | str | None = None) -> None:
-    """Print a wrapped text.
-
-    Args:
-        hanging: the beginning of every line after the first, if it is not the indent.
-    """
-    below = " " * hanging if isinstance(hanging, int) else hanging
-    out.print(Text(_wrapped(text, out.width, " " * indent, below), style))
+def _print(out: Console, text: str, style: str = "", first: str = "", below: str | None = None) -> None:
+    """Print a wrapped text: `first` begins its first line, and `below` or else the same the others."""
+    out.print(Text(_wrapped(text, out.width, first, below), style))
 
 
 def _wrapped(text: str, width: int, first: str = "", below: str | None = None) -> str:

@@ -12,6 +12,7 @@ from a model's text could neither run nor load anything.
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import re
@@ -25,6 +26,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from sweet import units
+from sweet.errors import UsageError
 from sweet.files import replacing
 from sweet.json_value import JsonValue
 from sweet.results.facts import ScoresFact
@@ -199,10 +201,21 @@ def page(
 
 
 def write(path: Path, parts: Iterator[str]) -> None:
-    """Write a page to `path`, which is replaced only after the page is complete."""
-    with replacing(path) as file:
-        for part in parts:
-            file.write(part.encode())
+    """Write a page to `path`, which is replaced only after the page is complete.
+
+    Raises:
+        UsageError: the file cannot be written because of its permissions.
+    """
+    try:
+        with replacing(path) as file:
+            for part in parts:
+                file.write(part.encode())
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise UsageError(
+            f"The page cannot be written: {error.strerror}.", where=path, fix="name a file elsewhere"
+        ) from error
 
 
 def resource(name: str) -> str:

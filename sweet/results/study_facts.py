@@ -84,8 +84,13 @@ def methods(results: StudyResults) -> list[MethodResult]:
 
 
 def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
-    low, high = ci or (None, None)
+    low, high = ci or UNKNOWN
     return Rate(name=name, mean=mean, low=low, high=high)
+
+
+def _point(x: float, y: float, ci: Bounds | None) -> Point:
+    low, high = ci or UNKNOWN
+    return Point(x=x, y=y, low=low, high=high)
 
 
 def learning(results: StudyResults) -> list[Series]:
@@ -94,16 +99,7 @@ def learning(results: StudyResults) -> list[Series]:
     by_name = {one.method: one for one in results.methods if one.curve}
     series = []
     for name in known_first(by_name, dict.fromkeys((SWEET, *METHODS))):
-        points = [
-            Point(
-                x=at.tokens,
-                y=at.success,
-                low=at.success_ci and at.success_ci[0],
-                high=at.success_ci and at.success_ci[1],
-            )
-            for at in by_name[name].curve
-            if at.tokens is not None
-        ]
+        points = [_point(at.tokens, at.success, at.success_ci) for at in by_name[name].curve if at.tokens is not None]
         if points:
             series.append(Series(name=name, points=points))
     return series
@@ -113,10 +109,7 @@ def best_of(found: Mapping[str, Sequence[BestOf]] | None) -> list[Series]:
     """Return success by the number of dialogues, or of replies at each turn, that each judge chooses from."""
     series = []
     for name in known_first(found or {}, JUDGES):
-        points = [
-            Point(x=at.n, y=at.success, low=at.success_ci and at.success_ci[0], high=at.success_ci and at.success_ci[1])
-            for at in (found or {})[name]
-        ]
+        points = [_point(at.n, at.success, at.success_ci) for at in (found or {})[name]]
         if points:
             series.append(Series(name=JUDGES.get(name, name), points=points))
     return series

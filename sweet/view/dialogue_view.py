@@ -166,22 +166,17 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
     about.append(count(len(trajectory.agent_turns), "turn"))
     if record.score and not _fault(trajectory):
         about.append(trajectory.outcome.replace("_", " "))
-    usage_facts = []
-    if usage.completion_tokens:
-        usage_facts.append(count(usage.completion_tokens, "token"))
-    if usage.thought_tokens:
-        usage_facts.append(f"{usage.thought_tokens:,} in thoughts")
-    if usage.prompt_tokens:
-        usage_facts.append(f"{usage.prompt_tokens:,} in prompts")
-    if usage.human_completion_tokens:
-        usage_facts.append(f"human {count(usage.human_completion_tokens, 'token')}")
-    if usage.seconds:
-        usage_facts.append(
-            f"{format_duration(usage.seconds)} (agent {format_duration(usage.agent_seconds)}, "
-            f"human {format_duration(usage.human_seconds)})"
-        )
-    if retries := usage.agent_retries + usage.human_retries:
-        usage_facts.append(count(retries, "retry"))
+    parts = f"agent {format_duration(usage.agent_seconds)}, human {format_duration(usage.human_seconds)}"
+    retries = usage.agent_retries + usage.human_retries
+    amounts = (
+        (usage.completion_tokens, count(usage.completion_tokens, "token")),
+        (usage.thought_tokens, f"{usage.thought_tokens:,} in thoughts"),
+        (usage.prompt_tokens, f"{usage.prompt_tokens:,} in prompts"),
+        (usage.human_completion_tokens, f"human {count(usage.human_completion_tokens, 'token')}"),
+        (usage.seconds, f"{format_duration(usage.seconds)} ({parts})"),
+        (retries, count(retries, "retry")),
+    )
+    usage_facts = [words for amount, words in amounts if amount]
     lines = [" · ".join(map(printable_line, facts)) for facts in (about, usage_facts, settings) if facts]
     return Group(*(Text(text, style="dim", overflow="fold") for text in lines))
 
