@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import UsageError
+from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import ProtocolName, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -52,11 +53,11 @@ class DisplayOptions:
     screenshots: RunScreenshots | None = None
 
     @classmethod
-    def of(cls, records: Records, *, hidden: bool = False, screenshots: RunScreenshots | None = None) -> DisplayOptions:
-        """Return the options for the trajectories of a rollouts artifact."""
+    def of(cls, records: Records, *, draw: bool = True) -> DisplayOptions:
+        """Return the options for the trajectories of a rollouts artifact; `draw` is that of its screenshots."""
         try:
             kind = task_kind(records.run.manifest().task)
-        except UsageError:
+        except UsageError:  # of a plug-in that is not installed here
             kind = None
         meta = records.rollouts.meta
         labels = {"agent": "agent", "sim": "human", "tasks": "tasks", "split": "split", "protocol": "protocol"}
@@ -64,7 +65,11 @@ class DisplayOptions:
         if isinstance(turns := meta.get("max_turns"), int):
             settings.append(f"at most {count(turns, 'turn')}")
         protocol: ProtocolName = "upstream" if meta.get("protocol") == "upstream" else "paper"
-        return cls(kind, protocol, tuple(settings), hidden, screenshots=screenshots)
+        screenshots = None
+        if kind is not None and kind.visual:
+            rendering = RolloutsMeta.of(records.rollouts).rendering
+            screenshots = RunScreenshots(records.run, kind, protocol, draw=draw, settings=rendering)
+        return cls(kind, protocol, tuple(settings), screenshots=screenshots)
 
     @property
     def language(self) -> str:

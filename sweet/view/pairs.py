@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import split_reference
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
 
@@ -84,10 +85,10 @@ def pair_up(left: Iterable[Summary], right: Iterable[Summary]) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Side:
-    """One of two rollouts that are compared, with the screenshots of its run."""
+    """One of two rollouts that are compared, and how its dialogues are shown."""
 
     records: Records
-    screenshots: RunScreenshots | None = None
+    options: DisplayOptions
 
     @classmethod
     def of(cls, run: Run, rollouts: str | None, *, draw: bool) -> Side:
@@ -97,7 +98,11 @@ class Side:
             UsageError: they do not exist.
         """
         records = Records(run, rollouts)
-        return cls(records, RunScreenshots.of(run, records.rollouts, draw=draw))
+        return cls(records, DisplayOptions.of(records, draw=draw))
+
+    @property
+    def screenshots(self) -> RunScreenshots | None:
+        return self.options.screenshots
 
     @property
     def name(self) -> str:

@@ -13,17 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet.errors import InputError, UsageError
+from sweet.errors import InputError
 from sweet.installation import install_command
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import ProtocolName
 from sweet.tasks.html.page import without_page
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -69,17 +66,6 @@ class RunScreenshots:
         self.run, self.kind, self.protocol, self.draw = run, kind, protocol, draw
         self._store = ScreenshotStore(run.path / SCREENSHOTS)
         self._settings = settings or RenderSettings()
-
-    @classmethod
-    def of(cls, run: Run, rollouts: Artifact, *, draw: bool) -> RunScreenshots | None:
-        """Return the screenshots of a run whose dialogues are about pages; None for other runs."""
-        try:
-            kind = task_kind(run.manifest().task)
-        except UsageError:  # of a plug-in that is not installed here
-            return None
-        protocol: ProtocolName = "upstream" if rollouts.meta.get("protocol") == "upstream" else "paper"
-        settings = RolloutsMeta.of(rollouts).rendering
-        return cls(run, kind, protocol, draw=draw, settings=settings) if kind.visual else None
 
     def page(self, reply: str) -> str | None:
         """Return the page in a raw reply as it was rendered; None if there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ class Viewer:
 
     def options(self) -> DisplayOptions:
         """Return how dialogues of A are shown."""
-        return DisplayOptions.of(self.records, hidden=self.config.hidden, screenshots=self.a.screenshots)
+        return replace(self.a.options, hidden=self.config.hidden)
 
     def as_json(self) -> dict[str, Any]:
         """Return one object: with `id` the whole record, otherwise the rows."""

@@ -25,7 +25,7 @@ from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.records import Records
-from sweet.view.run_screenshots import RunScreenshots, Unreadable, scaled
+from sweet.view.run_screenshots import Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.render.pictures import png
@@ -161,15 +161,16 @@ def test_a_run_of_another_kind_has_no_screenshots(run: Run) -> None:
 
 def test_a_kind_that_is_not_installed_has_none_either(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", task="elsewhere")
-    rollouts = made(run, "rollout", "rollouts", [dump(dialogue(SHOWN))], [])
-    assert RunScreenshots.of(run, rollouts, draw=True) is None
+    made(run, "rollout", "rollouts", [dump(dialogue(SHOWN))], [])
+    assert DisplayOptions.of(Records(run)).screenshots is None
 
 
 def test_the_protocol_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
-    rollouts = pages.artifact("rollouts-1")
+    records = Records(pages)
     reply = "<HTML><p>one</p></HTML> <body><p>two</p></body>"
-    paper = RunScreenshots.of(pages, rollouts, draw=True)
-    upstream = RunScreenshots.of(pages, rollouts.model_copy(update={"meta": {"protocol": "upstream"}}), draw=True)
+    paper = DisplayOptions.of(records).screenshots
+    records.rollouts = records.rollouts.model_copy(update={"meta": {"protocol": "upstream"}})
+    upstream = DisplayOptions.of(records).screenshots
     assert paper is not None
     assert upstream is not None
     assert paper.page(reply) == "<HTML><p>one</p></HTML>"
@@ -209,7 +210,7 @@ def test_a_page_of_another_kind_allows_no_pictures(run: Run, tmp_path: Path) -> 
 
 
 def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
-    screenshots = RunScreenshots.of(pages, pages.artifact("rollouts-1"), draw=True)
+    screenshots = DisplayOptions.of(Records(pages)).screenshots
     assert screenshots is not None
     whole = HtmlScreenshots(screenshots)
     one = whole.reference(REFERENCE)
@@ -224,6 +225,6 @@ def test_two_dialogues_side_by_side_show_their_last_pages(pages: Run) -> None:
     records = Records(pages)
     record = records.record(records.find("t"))
     left = replace(record, trajectory=record.trajectory.model_copy(update={"answer": SHOWN}))
-    options = DisplayOptions.of(records, screenshots=RunScreenshots.of(pages, records.rollouts, draw=True))
+    options = DisplayOptions.of(records)
     text = drawn(Group(*side_by_side_parts(left, record, options)), 4000)
     assert re.search(r"A: 1280 × 720.*\nB: not rendered.*\nthe reference page: 1280 × 1440", text)

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from sweet.view.app.frame import Facts, Keys, show_message
 from sweet.view.app.parts_view import RANKED, THOUGHTS, PartsView
-from sweet.view.dialogue_view import DisplayOptions, dialogue_parts, headline
+from sweet.view.dialogue_view import dialogue_parts, headline
 from sweet.view.pairs import Pair, Row, Side, left_of
 from sweet.view.parts import Part
 from sweet.view.records import Record, Summary
@@ -61,7 +61,7 @@ class DialogueScreen(Screen[None]):
         super().__init__()
         self.shown, self.position = list(shown), position
         self.a, self.b = a, b or a
-        self.options = DisplayOptions.of(a.records, hidden=hidden, screenshots=a.screenshots)
+        self.options = replace(a.options, hidden=hidden)
         self.view = PartsView()
         self.view.hit = hit
         self.records = self._read(self.row)
