@@ -17,8 +17,6 @@ from rich.text import Text
 from sweet.view.run_screenshots import Picture
 from sweet.view.text import printable_line
 
-UNWRAPPED = 400
-"""Columns from which on the output is assumed not to be a terminal."""
 INDENT = 2
 
 Pictures = Sequence[tuple[str, Picture]]
@@ -87,9 +85,6 @@ class Heading:
         note = printable_line(self.note)
         line = self.title.copy()
         line.overflow = "fold"
-        if options.max_width >= UNWRAPPED:
-            yield Text("── ").append_text(line).append(f" · {note}" if note else "")
-            return
         indent = self.indent if options.max_width > 4 * self.indent else 0
         room = options.max_width - indent - line.cell_len - 1
         right = f" {note}" if note else ""
@@ -102,12 +97,11 @@ class Heading:
 
 @dataclass(frozen=True)
 class Indented:
-    """Indents its content if there is room, and not in unwrapped output."""
+    """Indents its content if there is room."""
 
     inner: RenderableType
     by: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        unwrapped = options.max_width >= UNWRAPPED
-        by = 0 if unwrapped or options.max_width <= 4 * self.by else self.by
+        by = self.by if options.max_width > 4 * self.by else 0
         yield Padding(self.inner, (0, 0, 0, by), expand=False) if by else self.inner

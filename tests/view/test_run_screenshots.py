@@ -227,4 +227,4 @@ def test_two_dialogues_side_by_side_show_their_last_pages(pages: Run) -> None:
     left = replace(record, trajectory=record.trajectory.model_copy(update={"answer": SHOWN}))
     options = DisplayOptions.of(records)
     text = drawn(Group(*side_by_side_parts(left, record, options)), 4000)
-    assert re.search(r"A: 1280 × 720.*\nB: not rendered.*\nthe reference page: 1280 × 1440", text)
+    assert re.search(r"A: 1280 × 720.*\n +B: not rendered.*\n +the reference page: 1280 × 1440", text)

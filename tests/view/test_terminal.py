@@ -89,15 +89,6 @@ def test_colours_only_where_there_are_some(run: Run) -> None:
     assert ESCAPES.sub("", coloured) == drawn(shown), "the content does not depend on colours"
 
 
-def test_without_a_width_nothing_wraps(run: Run) -> None:
-    text = drawn(Viewer(run, ViewConfig()).dialogue("t001"), 4000)
-    assert "╭" not in text
-    assert {"┊ I must ask. OUTPUT:", "Which number?", "    return a + 1"} <= {
-        line.rstrip() for line in text.splitlines()
-    }
-    assert max(map(len, text.splitlines())) < 400
-
-
 def scored(passed: int = 1, **detail: Any) -> Score:
     return Score(id="t", task_id="t", reward=0.5, passed=passed, total=2, outcome="failed", detail=detail)
 
