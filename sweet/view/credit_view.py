@@ -96,13 +96,12 @@ def distinct_candidates(record: Record, index: int) -> list[Distinct]:
     row = record.ranked.get(index)
     if row is None or not row.candidates:
         return []
-    ranked = record.best_first(index)
-    times = Counter(candidate.text for candidate in ranked)
-    by_text = {candidate.text: candidate for candidate in ranked}
-    if row.taken is not None and row.taken.text not in by_text:
-        by_text[row.taken.text] = row.taken
-    best_first = sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True)
+    times = Counter(candidate.text for candidate in row.candidates)
+    by_text = {candidate.text: candidate for candidate in row.candidates}
     given = None if row.taken is None else row.taken.text
+    if row.taken is not None:
+        by_text.setdefault(row.taken.text, row.taken)
+    best_first = sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True)
     return [Distinct(candidate, times[candidate.text], candidate.text == given) for candidate in best_first]
 
 

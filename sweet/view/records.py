@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
-from sweet.learn.rows import Candidate, CandidateRow, Pair
+from sweet.learn.rows import CandidateRow, Pair
 from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, RolloutEntry, ScoreEntry
 from sweet.runs.index import Index
 from sweet.runs.jsonl import parse_row
@@ -81,11 +81,6 @@ class Record:
         """Return the advantage that the judge gave to the actual reply of this turn; None if there is none."""
         taken = self.ranked[turn].taken if turn in self.ranked else None
         return None if taken is None else taken.advantage
-
-    def best_first(self, turn: int) -> list[Candidate]:
-        """Return the candidates of a turn in descending order of their advantages."""
-        candidates = self.ranked[turn].candidates if turn in self.ranked else ()
-        return sorted(candidates, key=lambda candidate: candidate.advantage, reverse=True)
 
     @property
     def scale(self) -> float:

@@ -30,7 +30,7 @@ def test_a_record_joins_candidates_and_pairs(run: Run) -> None:
     assert record.trajectory == trajectory(1)
     assert record.score is not None
     assert record.reward == record.score.reward == 0.5
-    assert [c.advantage for c in record.best_first(1)] == [0.25, 0.0, -0.5]
+    assert sorted(c.advantage for c in record.ranked[1].candidates) == [-0.5, 0.0, 0.25]
     assert record.scale == 0.5
     assert record.advantage(1) == 0.25
     assert record.advantage(3) is None
