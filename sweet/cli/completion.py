@@ -52,7 +52,8 @@ def completion_of(command: str, option: Option) -> Complete | None:
 def _source(command: str, option: Option) -> Source | None:
     if option.choices:
         return lambda _, __: option.choices
-    if kind := _artifact_kind(command, option.key):
+    kind = _FROM.get(command) if option.key == "from" else _KINDS.get(option.key)
+    if kind is not None:
         return lambda context, _: _artifacts(_run_of(context), kind)
     return _BY_KEY.get(option.key)
 
@@ -62,12 +63,8 @@ _FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
     "data export": "rollouts",
 }
 """The kind of artifact that `--from` of a command names by default."""
-
-
-def _artifact_kind(command: str, key: str) -> str | None:
-    if key == "from":
-        return _FROM.get(command)
-    return {"critic": "critic", "rollouts": "rollouts", "replies": "candidates"}.get(key)
+_KINDS = {"critic": "critic", "rollouts": "rollouts", "replies": "candidates"}
+"""The kinds of artifacts that other options name."""
 
 
 def safely(source: Source) -> Complete:

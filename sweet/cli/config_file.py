@@ -7,7 +7,7 @@ before hours of work with a default instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,14 @@ def read_config(
     for key, value in document.items():
         if isinstance(value, dict):
             table = _known(key, key, tables, path, "table ")
-            _check_keys(value, f"{table}.", {option.key for option in options_of(tables[table])}, path)
+            of_table = {option.key for option in options_of(tables[table])}
+            for inner in value:
+                _known(inner, f"{table}.{inner}", of_table, path, "key ")
         elif spelled(key) in own:
             _put(settings, own[spelled(key)], value, f"{path}, key {spelled(key)}")
         else:
-            _check_keys({key: value}, "", {option.key for name in tables.values() for option in options_of(name)}, path)
+            every = {option.key for name in tables.values() for option in options_of(name)}
+            _known(key, key, every, path, "key ")
     table = _table_name(command)
     for key, value in next((found for name, found in document.items() if spelled(name) == table), {}).items():
         _put(settings, own[spelled(key)], value, f"{path}, key {table}.{spelled(key)}")
@@ -79,11 +82,6 @@ def _put(settings: dict[str, Setting], option: Option, value: Any, where: str) -
 
 def _table_name(command: str) -> str:
     return command.replace(" ", "-")
-
-
-def _check_keys(values: Mapping[str, Any], prefix: str, known: Iterable[str], path: Path) -> None:
-    for key in values:
-        _known(key, f"{prefix}{key}", known, path, "key ")
 
 
 def _known(name: str, shown: str, known: Iterable[str], path: Path, what: str) -> str:
