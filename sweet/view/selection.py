@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
+from sweet.runs.jsonl import bounded_lines, is_object, parse_row
 from sweet.view.pairs import CHANGES, Change, Row, left_of
 from sweet.view.records import Summary
 
@@ -177,18 +178,14 @@ def search(path: Path, text: str, *, hidden: bool = False) -> Iterator[tuple[flo
     try:
         with open_regular(path) as file:
             size = max(os.fstat(file.fileno()).st_size, 1)
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(bounded_lines(file, path), 1):
                 seen += len(line)
                 share = min(seen / size, 1.0)
                 may_match = needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
                 if may_match and not line.isspace():
-                    try:
-                        row = _Row.model_validate_json(line)
-                    except ValidationError as error:
-                        if not line.endswith(b"\n"):  # it is still being written
-                            return
-                        reason = error.errors(include_url=False)[0]["msg"]
-                        raise InputError(f"Line {number} is damaged: {reason}.", path=path) from error
+                    if not line.endswith(b"\n") and not is_object(line):  # it is still being written
+                        return
+                    row = parse_row(line, _Row, path, number)
                     if any(wanted in part.casefold() for part in row.texts(hidden=hidden)):
                         yield share, row.id
                 if seen - reported >= STEP:

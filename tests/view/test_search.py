@@ -108,7 +108,7 @@ def test_damage_is_reported_and_an_incomplete_line_skipped(path: Path) -> None:
     path.write_bytes(whole + b'{"id": "torn said by')
     assert found(path, "said by") == ["t001"]
     path.write_bytes(b"{said by}\n" + whole)
-    with pytest.raises(InputError, match="Line 1 is damaged"):
+    with pytest.raises(InputError, match="line 1"):
         found(path, "said by")
     path.unlink()
     with pytest.raises(InputError, match="No such file"):
