@@ -36,7 +36,8 @@ def usage_error(error: typer.TyperException) -> UsageError:
     if flag is not None and flag not in known:
         meant = did_you_mean(flag.lstrip("-"), [word.removeprefix("--") for word in known], "--")
         return UsageError(f"{name} has no option {flag}.{meant}", fix=fix)
-    option = next((option for option in options if option.field == getattr(_parameter(error), "name", None)), None)
+    parameter = getattr(getattr(error, "param", None), "name", None)
+    option = next((option for option in options if option.field == parameter), None)
     if isinstance(error, typer.BadParameter) and option is not None:
         where = source(context, option)
         message = error.message.removeprefix("Input ").rstrip(".")
@@ -46,10 +47,6 @@ def usage_error(error: typer.TyperException) -> UsageError:
     if spec is not None and spec.tail is not None and "extra argument" in message:
         message = f"{message.rstrip('.')}; vllm's options go after --."
     return UsageError(message, fix=fix)
-
-
-def _parameter(error: typer.TyperException) -> Any:
-    return getattr(error, "param", None)
 
 
 def unknown_command(parent: str, word: str, known: Iterable[str]) -> UsageError:

@@ -56,11 +56,6 @@ class Option:
     is_tail: bool = False
 
     @property
-    def is_common(self) -> bool:
-        """Whether it is an option of every command, and no field of its configuration."""
-        return self.field.startswith(_COMMON_FIELD)
-
-    @property
     def key(self) -> str:
         """The name in a configuration file, and without the dashes on the command line."""
         return self.field.removeprefix(_COMMON_FIELD).rstrip("_").replace("_", "-")
@@ -72,7 +67,8 @@ class Option:
     @property
     def flags(self) -> list[str]:
         """The words that give the option: `--nll` and `--no-nll`; a common option can only be turned on."""
-        return [self.flag, f"--no-{self.key}"] if self.is_switch and not self.is_common else [self.flag]
+        is_common = self.field.startswith(_COMMON_FIELD)
+        return [self.flag, f"--no-{self.key}"] if self.is_switch and not is_common else [self.flag]
 
     def render(self, value: Any) -> list[str]:
         """Return the words of a command line that give the option this value."""

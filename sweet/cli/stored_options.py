@@ -31,7 +31,8 @@ def options_of(configuration: str, command: str) -> list[Option]:
     module = configuration.partition(":")[0]
     if module in sys.modules:
         return _from_fields(configuration, command)
-    stored = _stored_at(configuration, command)
+    installation = zlib.crc32(f"{Path(__file__).parent} {configuration}".encode())
+    stored = cache_folder("options") / f"{command.replace(' ', '-')}-{installation:08x}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         content = json.loads(stored.read_bytes())
         if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
@@ -45,12 +46,6 @@ def _from_fields(configuration: str, command: str) -> list[Option]:
     from sweet.cli.fields import options_of_class
 
     return options_of_class(resolve_name(configuration), command)
-
-
-def _stored_at(configuration: str, command: str) -> Path:
-
-    installation = zlib.crc32(f"{Path(__file__).parent} {configuration}".encode())
-    return cache_folder("options") / f"{command.replace(' ', '-')}-{installation:08x}.json"
 
 
 def _store(stored: Path, options: Iterable[Option]) -> None:

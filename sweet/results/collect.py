@@ -21,7 +21,6 @@ from sweet.results.training_facts import trainings
 from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
 from sweet.runs.index import Index
 from sweet.runs.jsonl import read_jsonl
-from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import Evaluation, Values
@@ -29,6 +28,7 @@ from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
+from sweet.view.records import newest_of
 
 MOST_NAMES = 12
 """Most names that are counted one by one."""
@@ -84,7 +84,11 @@ class _Collection:
             results=results,
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
-            dialogues=[self._dialogues(artifact) for artifact in self._existing("rollouts")],
+            dialogues=[
+                self._dialogues(one)
+                for one in manifest.artifacts
+                if one.kind == "rollouts" and one.id not in self._unreadable
+            ],
             spent=self.status.spent,
             problems=self.problems,
         )
@@ -106,15 +110,6 @@ class _Collection:
             self.problems.append(str(error))
         if not readable:
             self._unreadable.add(artifact.id)
-
-    def _existing(self, kind: str) -> list[Artifact]:
-        """Return the artifacts of a kind whose files can be read, in the manifest's order."""
-        return [one for one in self.manifest.artifacts if one.kind == kind and one.id not in self._unreadable]
-
-    def _root(self, artifact: Artifact) -> str | None:
-        """Return the id of the rollouts that an artifact was made from."""
-        rollouts = input_of(self.manifest, artifact, "rollouts")
-        return None if rollouts is None else rollouts.id
 
     def _values_of(self, scores: Artifact) -> Values:
         """Return the values of scores, of a damaged file those before the damage."""
@@ -165,8 +160,7 @@ class _Collection:
                 yield from () if found is None else (found,)
 
     def _dialogues(self, rollouts: Artifact) -> DialoguesFact:
-        evaluations = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
-        scores = evaluations[-1] if evaluations else None
+        scores = newest_of(self.manifest, "scores", rollouts)
         played = self._entries(rollouts, ROLLOUTS)
         scored = [] if scores is None or scores.id in self._unreadable else self._entries(scores, SCORES)
         return DialoguesFact(

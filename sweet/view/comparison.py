@@ -113,7 +113,11 @@ class Section:
 
 def sections(metrics: Metrics) -> list[Section]:
     """Return the sections of the report in reading order."""
-    result = [_sides(metrics), *_warnings(metrics), *_metric_sections(metrics)]
+    result = [_sides(metrics)]
+    if metrics["warnings"]:
+        remarks = tuple(warning["text"] for warning in metrics["warnings"])
+        result.append(Section("Differences between both sides", remarks=remarks))
+    result += _metric_sections(metrics)
     result += [_best(metrics, name) for name in MEASURES if name in metrics]
     result += [*_by_human(metrics), *([_leaks(metrics["leaks"])] if "leaks" in metrics else [])]
     result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
@@ -228,13 +232,6 @@ def _sides(metrics: Metrics) -> Section:
         rows.append((side.upper(), scores, UntrustedText(agent), f"{own['dialogues']:,}", f"{own['tasks']:,}"))
     title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
     return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
-
-
-def _warnings(metrics: Metrics) -> Iterator[Section]:
-    if metrics["warnings"]:
-        yield Section(
-            "Differences between both sides", remarks=tuple(warning["text"] for warning in metrics["warnings"])
-        )
 
 
 def _metric_sections(metrics: Metrics) -> Iterator[Section]:

@@ -105,21 +105,13 @@ class Records:
         self.path = run.file(self.rollouts)
         self.running = _is_running(manifest, self.rollouts)
         self.scores, self.candidates, self.pairs = (
-            self._descendant(manifest, kind) for kind in (SCORES.kind, CANDIDATES.kind, PAIRS.kind)
+            newest_of(manifest, kind, self.rollouts) for kind in (SCORES.kind, CANDIDATES.kind, PAIRS.kind)
         )
         self._dialogues = _Rows(run, self.rollouts, ROLLOUTS, written=self.running)
         self._scores = _Rows(run, self.scores, SCORES)
         self._candidates = _Rows(run, self.candidates, CANDIDATES)
         self._pairs = _Rows(run, self.pairs, PAIRS)
         self._summaries: list[Summary] | None = None
-
-    def _descendant(self, manifest: Manifest, kind: Kind) -> Artifact | None:
-        """Return the newest finished artifact of a kind that was made from these rollouts."""
-        for artifact in reversed(manifest.of_kind(kind, "done")):
-            source = input_of(manifest, artifact, "rollouts")
-            if source is not None and source.id == self.rollouts.id:
-                return artifact
-        return None
 
     @property
     def state(self) -> str:
@@ -241,6 +233,15 @@ class _Rows(Generic[E]):
         if index is None:
             return []
         return [parse_row(index.line(entry), model, index.path) for entry in self._by_id.get(name, ())]
+
+
+def newest_of(manifest: Manifest, kind: Kind, rollouts: Artifact) -> Artifact | None:
+    """Return the newest finished artifact of a kind that was made from rollouts."""
+    for artifact in reversed(manifest.of_kind(kind, "done")):
+        source = input_of(manifest, artifact, "rollouts")
+        if source is not None and source.id == rollouts.id:
+            return artifact
+    return None
 
 
 def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifact:

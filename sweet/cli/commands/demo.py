@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet.cli.command import NewRun, command
@@ -11,7 +10,7 @@ from sweet.errors import UsageError
 from sweet.paths import RUNS
 
 if TYPE_CHECKING:
-    from sweet.study.settings import DemoConfig, StudyConfig
+    from sweet.study.settings import DemoConfig
 
 STUDY = RUNS / "study"
 """The default folder of a study. It is fixed, so that the same command resumes the study."""
@@ -33,11 +32,11 @@ STUDY = RUNS / "study"
     is_stage=True,
 )
 def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
-    from sweet.cli.loops import show_rounds
+    from sweet.cli.loops import finish_study, show_rounds
     from sweet.cli.stage import run_stage
     from sweet.stages.base import option_key
     from sweet.study.settings import StudyConfig, StudyOptions
-    from sweet.study.study import run_demo
+    from sweet.study.study import run_demo, run_study
 
     if call.common.dry_run:
         run_stage(call, run, work=run_demo, new_run=("code", "demo"))
@@ -55,12 +54,6 @@ def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
     elif call.common.detach:
         raise UsageError("A study does not detach.", where="--detach", fix="nohup sweet demo --study &")
     else:
-        _study(call, run or STUDY, StudyConfig(**{name: getattr(call.config, name) for name in given}))
-
-
-def _study(call: Call[DemoConfig], folder: Path, config: StudyConfig) -> None:
-    from sweet.cli.loops import finish_study
-    from sweet.study.study import run_study
-
-    call.run = folder
-    finish_study(call, lambda: run_study(folder, config, call.reporter))
+        call.run = folder = run or STUDY
+        config = StudyConfig(**{name: getattr(call.config, name) for name in given})
+        finish_study(call, lambda: run_study(folder, config, call.reporter))
