@@ -76,7 +76,7 @@ def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[di
     for name in SERIES:
         points = [(row["step"], row[name]) for row in rows if name in row]
         if points and (name != "behind" or any(y for _, y in points)):
-            series[name] = _averaged(points, together)
+            series[name] = _averaged(points)
     online = None
     if attempts and attempts[-1].stage == ONLINE:
         online = _online(artifact, attempts[-1], rows)
@@ -110,12 +110,8 @@ def _online(artifact: Artifact, attempt: Attempt, rows: Sequence[Mapping[str, fl
     )
 
 
-def _averaged(points: Sequence[tuple[float, float]], together: int | None = None) -> list[Point]:
-    """Return the points of a curve, each the mean of several.
-
-    Args:
-        together: how many; None for as few as leave `POINTS`.
-    """
-    step = together or -(-len(points) // POINTS) or 1
+def _averaged(points: Sequence[tuple[float, float]]) -> list[Point]:
+    """Return the points of a curve, at most `POINTS`, each the mean of equally many."""
+    step = -(-len(points) // POINTS) or 1
     parts = [points[start : start + step] for start in range(0, len(points), step)]
     return [Point(x=fmean(x for x, _ in part), y=fmean(y for _, y in part)) for part in parts]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import fnmatch
 import math
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,10 +126,6 @@ def describe(filter: Filter) -> str:
     return " ".join([*words, filter.text] if filter.text else words)
 
 
-STEP = 1 << 20
-"""Bytes after which the search yields without a match, so that it can be stopped and its progress shown."""
-
-
 class _Task(BaseModel):
     problem_description: str = ""
     hidden_information: str = ""
@@ -161,8 +156,10 @@ class _Row(BaseModel):
             yield from (self.task.hidden_information, self.task.ground_truth, *self.task.test_cases.values())
 
 
-def search(path: Path, text: str, *, hidden: bool = False) -> Iterator[tuple[float, str | None]]:
-    """Yield the share of the file that was searched with the id of a match, or None between matches.
+def search(
+    path: Path, text: str, *, hidden: bool = False, stopped: Callable[[], bool] = lambda: False
+) -> Iterator[str]:
+    """Yield the ids of the dialogues that contain a text, until `stopped`.
 
     The request, the turns of both sides, the raw replies, thoughts and the answer are searched; with `hidden` also the
     information that is hidden from the agent.
@@ -174,22 +171,16 @@ def search(path: Path, text: str, *, hidden: bool = False) -> Iterator[tuple[flo
     # Bytes that every matching line contains; None if JSON has several spellings of them.
     plain = text.isascii() and text.isprintable() and not set('"\\/') & set(text)
     needle = text.lower().encode() if plain else None
-    seen = reported = 0
     try:
         with open_regular(path) as file:
-            size = max(os.fstat(file.fileno()).st_size, 1)
             for number, line in enumerate(bounded_lines(file, path), 1):
-                seen += len(line)
-                share = min(seen / size, 1.0)
+                whole = line.endswith(b"\n") or is_object(line)
+                if stopped() or not whole:  # it is still being written
+                    return
                 may_match = needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
                 if may_match and not line.isspace():
-                    if not line.endswith(b"\n") and not is_object(line):  # it is still being written
-                        return
                     row = parse_row(line, _Row, path, number)
                     if any(wanted in part.casefold() for part in row.texts(hidden=hidden)):
-                        yield share, row.id
-                if seen - reported >= STEP:
-                    reported = seen
-                    yield share, None
+                        yield row.id
     except OSError as error:
         raise InputError(f"The dialogues cannot be read: {error.strerror}.", path=path) from error

@@ -134,7 +134,7 @@ class Viewer:
         config, filter = self.config, self.filter
         rows = [row for row in self.rows() if passes(row, filter)]
         if filter.text and self.records.summaries():
-            found = {id for _, id in search(self.records.path, filter.text, hidden=config.hidden)}
+            found = set(search(self.records.path, filter.text, hidden=config.hidden))
             rows = [row for row in rows if row.id in found]
         return sort_rows(rows, self.columns, config.sort if self.b is None else "order", config.reverse)
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sweet.errors import InputError
 from sweet.runs.jsonl import encode
 from sweet.tasks.trajectory import Turn, dump
-from sweet.view import selection as module
 from sweet.view.selection import search
 from tests.view.conftest import HOSTILE, trajectory
 
@@ -48,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path, text: str, *, hidden: bool = False) -> list[str]:
-    return [name for _, name in search(path, text, hidden=hidden) if name is not None]
+    return list(search(path, text, hidden=hidden))
 
 
 @pytest.mark.parametrize(
@@ -96,11 +95,9 @@ def test_no_line_is_passed_over_that_holds_it(tmp_path: Path, text: str, wanted:
         assert found(path, wanted) == ["t000"]
 
 
-def test_progress_is_reported_between_matches(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEP", 1)
-    shares = [share for share, name in search(path, "nowhere") if name is None]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
+def test_it_ends_when_it_is_stopped(path: Path) -> None:
+    left = iter([False, False, True])
+    assert list(search(path, "", stopped=lambda: next(left))) == ["t000", "t001"]
 
 
 def test_damage_is_reported_and_an_incomplete_line_skipped(path: Path) -> None:

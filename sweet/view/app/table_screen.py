@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,7 +15,7 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from sweet.errors import SweetError, UsageError
-from sweet.units import count, percent
+from sweet.units import count
 from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys, Prompt, show_message
 from sweet.view.app.table_rows import Rows
@@ -27,8 +26,6 @@ from sweet.view.table import outcome, sort_rows
 from sweet.view.text import NARROW, printable_line
 from sweet.view.viewer import Viewer
 
-REPORT = 0.1
-"""Seconds between two reports of a search."""
 LOW = 10
 """Lines of a terminal below which only the rows are shown."""
 COUNTED: tuple[Change, ...] = ("solved", "lost")
@@ -39,8 +36,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
     """Shows all rows that pass the filters, with a cursor.
 
     Attributes:
-        found: ids of the dialogues that the search has found so far.
-        searched: the share of the dialogues that were searched.
+        found: ids of the dialogues that the search has found; None until it ends.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,10 +54,9 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     @dataclass
     class Searched(Message):
-        """A search reports its progress."""
+        """A search has ended."""
 
         text: str
-        share: float
         found: frozenset[str]
         problem: str = ""
 
@@ -70,8 +65,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.viewer = viewer
         self.filter = viewer.filter
         self.sort: tuple[str, bool] = (viewer.config.sort if viewer.b is None else "order", viewer.config.reverse)
-        self.found: frozenset[str] = frozenset()
-        self.searched = 0.0
+        self.found: frozenset[str] | None = None
         self._all = viewer.rows()
 
     def compose(self) -> ComposeResult:
@@ -115,7 +109,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         """Draw everything again. The cursor stays at its row."""
         passing = [row for row in self._all if passes(row, self.filter)]
         if self.filter.text:
-            passing = [row for row in passing if row.id in self.found]
+            passing = [row for row in passing if row.id in (self.found or ())]
         rows = self.rows
         rows.sort = self.sort
         rows.show(sort_rows(passing, self.viewer.columns, *self.sort)[: self.viewer.config.limit])
@@ -128,6 +122,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._show_facts()
 
     def _why_none(self) -> str:
+        if self._all and self.filter.text and self.found is None:
+            return "The dialogues are searched."
         if self._all:
             return "Nothing passes the filters; x removes them."
         if self.viewer.b is not None:
@@ -155,8 +151,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self.query_one("#head", Facts).set_facts(facts)
         where = [describe(replace(self.filter, text=""))]
         if self.filter.text:
-            seen = "" if self.searched == 1 else f", {percent(self.searched)} searched"
-            where.append(f"search “{self.filter.text}”: {len(self.found):,} found{seen}")
+            found = "…" if self.found is None else f"{len(self.found):,} found"
+            where.append(f"search “{self.filter.text}”: {found}")
         self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in where if fact)
 
     def on_rows_moved(self) -> None:
@@ -240,7 +236,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def _begin_search(self) -> None:
         """Search in a thread; a search that runs ends."""
-        self.found, self.searched = frozenset(), 0.0
+        self.found = None
         self.workers.cancel_node(self)
         if self.filter.text:
             self._search(self.filter.text)
@@ -248,24 +244,20 @@ class TableScreen(Screen[None], inherit_bindings=False):
     @work(thread=True)
     def _search(self, text: str) -> None:
         found: set[str] = set()
-        worker, reported, problem = get_current_worker(), time.monotonic(), ""
+        worker, problem, records = get_current_worker(), "", self.viewer.records
         try:
             if self._all:
-                for share, name in search(self.viewer.records.path, text, hidden=self.viewer.config.hidden):
-                    if worker.is_cancelled:
-                        return
-                    if name is not None:
-                        found.add(name)
-                    if time.monotonic() - reported > REPORT:
-                        reported = time.monotonic()
-                        self.post_message(self.Searched(text, share, frozenset(found)))
+                hidden = self.viewer.config.hidden
+                for name in search(records.path, text, hidden=hidden, stopped=lambda: worker.is_cancelled):
+                    found.add(name)
         except SweetError as error:
             problem = str(error)
-        self.post_message(self.Searched(text, 1.0, frozenset(found), problem))
+        if not worker.is_cancelled:
+            self.post_message(self.Searched(text, frozenset(found), problem))
 
     def on_table_screen_searched(self, event: Searched) -> None:
         if event.text == self.filter.text:
-            self.found, self.searched = event.found, event.share
+            self.found = event.found
             if event.problem:
                 show_message(self.app, event.problem, error=True)
             self._show()

@@ -199,7 +199,7 @@ def test_hits_are_marked(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
-        await until(pilot, lambda: app.table.searched == 1)
+        await until(pilot, lambda: app.table.found is not None)
         await pilot.press("enter")
         await pilot.pause()
         strips = app.screen._compositor.render_strips()

@@ -315,7 +315,7 @@ def test_searching(run: Run, snapshot: Snapshot) -> None:
         assert isinstance(app, ViewerApp)
 
         async def found() -> list[int]:
-            await until(pilot, lambda: not app.table.filter.text or app.table.searched == 1)
+            await until(pilot, lambda: not app.table.filter.text or app.table.found is not None)
             await pilot.pause(0.3)
             return shown(app)
 
