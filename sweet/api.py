@@ -19,7 +19,7 @@ from sweet.stages.base import PlannedConfig, Reporter, Silent, StageConfig, Stag
 from sweet.stages.resuming import with_settings_of_unfinished
 
 if TYPE_CHECKING:
-    from sweet.judges.function import ScoreReplies
+    from sweet.judges.base import ScoreReplies
     from sweet.online.config import TrainOnlineConfig
     from sweet.online.metrics import OnlineMetrics
     from sweet.pipeline.config import LoopConfig

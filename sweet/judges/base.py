@@ -1,18 +1,22 @@
 """The interface of judges, which score the replies at a turn.
 
-A judge is a critic (`sweet.judges.critic`), a language model
-(`sweet.judges.llm`), a control (`sweet.judges.control`) or a Python function (`sweet.judges.function`). It receives
-turns with the replies sampled there, and with the reply that was really given if there was one.
+A judge is a critic (`sweet.judges.critic`), a language model (`sweet.judges.llm`), a control (`sweet.judges.control`)
+or a Python function (`FunctionJudge`). It receives turns with the replies sampled there, and with the reply that was
+really given if there was one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from sweet.errors import UsageError
 from sweet.learn.rows import Basis, Candidate, CandidateTurn
+from sweet.tasks.base import Message, Task
+from sweet.units import count
 
 CRITIC_BATCH = 64
 """Turns that a critic scores in one call: enough to fill batches, few enough that an interruption loses little."""
@@ -20,6 +24,12 @@ CRITIC_BATCH = 64
 Judged = tuple[Basis, list[Candidate | str]]
 """The basis of the advantages at a turn, and for each of `CandidateTurn.all_replies`, in order, the candidate with its
 advantage, or why it could not be judged."""
+
+ScoreReplies = Callable[[Task, Sequence[Message], Sequence[str]], Sequence[float | None]]
+"""Scores replies: task (with its hidden information), messages before the reply, texts of the replies -> one number for
+each reply, more for a better one; None for a reply that it cannot score."""
+
+NOT_SCORED = "the function returned no score"
 
 
 class Judge(Protocol):
@@ -68,3 +78,28 @@ def above_mean(turn: CandidateTurn, basis: Basis, scores: Sequence[float | str])
         score if isinstance(score, str) else Candidate.of(reply, score - mean, score)
         for reply, score in zip(turn.all_replies, scores, strict=True)
     ]
+
+
+class FunctionJudge(TurnJudge):
+    """Scores the replies of each turn by a Python function. The advantage of a reply is its score minus the mean score
+    of the turn's sampled replies."""
+
+    def __init__(self, function: ScoreReplies) -> None:
+        self._function = function
+
+    def judged(self, turn: CandidateTurn) -> Judged:
+        replies = turn.all_replies
+        scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
+        if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
+            raise UsageError(
+                f"The judge returned {scores} for {count(len(replies), 'reply')}.",
+                where=function_name(self._function),
+                fix="return one finite number, or None, for each reply",
+            )
+        return above_mean(turn, "function", [NOT_SCORED if score is None else score for score in scores])
+
+
+def function_name(function: ScoreReplies) -> str:
+    """Return the name under which runs record a function."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from sweet.judges.base import Judge
+from sweet.judges.base import FunctionJudge, Judge, ScoreReplies
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
 from sweet.judges.critic import (
     CriticJudge,
@@ -18,7 +19,6 @@ from sweet.judges.critic import (
     open_ray_judge,
     untrained_loader,
 )
-from sweet.judges.function import FunctionJudge, ScoreReplies
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
 from sweet.judges.options import CRITIC_JUDGES, ReplyJudgeConfig
@@ -37,6 +37,12 @@ from sweet.tasks.base import CRITIC_TURN_TOKENS
 
 NO_JUDGE: dict[str, object] = dict.fromkeys(JudgedMeta.model_fields)
 """What the meta of an artifact records where nothing was judged."""
+
+
+def critic_settings(config: ReplyJudgeConfig, **more: Any) -> CriticSettings:
+    """Return how a critic judges by these options; `more` are those that not every stage has."""
+    shared = ("device", "max_length", "turn_tokens", "reference", "reference_context")
+    return CriticSettings(**{name: getattr(config, name) for name in shared}, **more)
 
 
 @dataclass(frozen=True)

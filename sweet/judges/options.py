@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.stages.base import OPERATIONAL, StageConfig, about
-from sweet.stages.critics import CriticSettings
 from sweet.stages.options import (
     ConcurrencyConfig,
     DeviceConfig,
@@ -58,11 +57,6 @@ class ReplyJudgeConfig(ReferenceContextConfig, SequenceConfig, ConcurrencyConfig
     reference: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """The frozen model that the critic is measured against; default: its starting model. For the judges untrained and
     lookahead the model that judges; default: the agent."""
-
-    def critic_settings(self, **more: Any) -> CriticSettings:
-        """Return how a critic judges by these options; `more` are those that not every stage has."""
-        shared = ("device", "max_length", "turn_tokens", "reference", "reference_context")
-        return CriticSettings(**{name: getattr(self, name) for name in shared}, **more)
 
 
 def check_judge_options(judge: str, given: Mapping[str, object], judges_of_option: Mapping[str, Sequence[str]]) -> None:

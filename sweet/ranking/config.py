@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.judges.function import ScoreReplies, function_name
+from sweet.judges.base import ScoreReplies, function_name
 from sweet.judges.options import (
     CRITIC_JUDGES,
     JUDGES_OF_OPTION,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sweet.datasets.layout import is_imported
 from sweet.errors import SweetError, UsageError
+from sweet.judges.base import ScoreReplies
 from sweet.judges.control import CreditScorer, check_credit_known
-from sweet.judges.function import ScoreReplies
 from sweet.judges.lookahead import AskedHuman, check_lookahead
-from sweet.judges.opening import ChosenJudge
+from sweet.judges.opening import ChosenJudge, critic_settings
 from sweet.judges.options import LOOKAHEAD
 from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.scripted import SCRIPTED, has_model
@@ -171,7 +171,7 @@ def _choose_judge(
     run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, function: ScoreReplies | None
 ) -> ChosenJudge:
     how = {name: getattr(config, name) for name in ("packing", "protocol")}
-    settings = config.critic_settings(batch_tokens=config.micro_batch_tokens, **how)
+    settings = critic_settings(config, batch_tokens=config.micro_batch_tokens, **how)
     if critic is not None or config.judge not in ("untrained", LOOKAHEAD):
         return ChosenJudge(config.judge, config, settings, critic=critic, function=function)
     start = config.reference or agent_of(run, rollouts, "reference")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from sweet.judges.function import ScoreReplies
+from sweet.judges.base import ScoreReplies
 from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.connect import warn_of_effort
 from sweet.ranking.config import RankConfig, config_for

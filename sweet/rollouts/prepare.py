@@ -18,7 +18,7 @@ from sweet.hints import option
 from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
 from sweet.judges.control import CreditScorer, check_credit_known
-from sweet.judges.opening import NO_JUDGE, ChosenJudge
+from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, check_judge_options
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
@@ -291,4 +291,4 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
                 where=option("agent", start),
                 fix="--reference MODEL",
             )
-    return ChosenJudge(judge, config, config.critic_settings(), critic=critic, start=start)
+    return ChosenJudge(judge, config, critic_settings(config), critic=critic, start=start)
