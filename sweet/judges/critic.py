@@ -1,6 +1,6 @@
 """Critics as judges: a trained critic of the run, or the model that its training starts from (`untrained`).
 
-`load_trained_judge` finds everything through the run's folder, so it can be called on any node that sees it. On the
+`load_critic_judge` finds everything through the run's folder, so it can be called on any node that sees it. On the
 nodes of a Ray cluster a replica runs on each GPU, or on each node where no node has one (`open_ray_judge`). Replicas
 read the critic from the run's folder, which must have the same path on every node. A node that does not find it there
 is excluded, and the message names it.
@@ -53,27 +53,21 @@ class CriticJudge:
         return [(self.basis, list(found) or [TOO_LONG] * len(turn.all_replies)) for turn, found in judged]
 
 
-def load_trained_judge(path: Path, critic: str, settings: CriticSettings, reporter: Reporter) -> CriticJudge:
-    """Load a critic of the run at `path`; see `load_critic` for the errors.
+def load_critic_judge(
+    path: Path, critic: str | None, start: str | None, settings: CriticSettings, reporter: Reporter
+) -> CriticJudge:
+    """Load a critic of the run at `path`, or the model that critics start from; see `load_critic` for the errors.
 
     Args:
-        critic: id of its artifact.
+        critic: id of its artifact; None for the untrained model, `start`.
     """
+    if critic is None:
+        assert start is not None
+        return CriticJudge(load_untrained(start, settings), "untrained")
     run = Run.open(path)
     artifact = run.find("critic", critic, needed_by="rank")
     basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
     return CriticJudge(load_critic(run, artifact, reporter, settings), basis)
-
-
-def load_untrained_judge(start: str, settings: CriticSettings, _reporter: Reporter) -> CriticJudge:
-    """Load the model that critics start from, `start`, as a judge; see `load_untrained` for the errors."""
-    return CriticJudge(load_untrained(start, settings), "untrained")
-
-
-def untrained_loader(start: str, settings: CriticSettings) -> Callable[[Reporter], CriticJudge]:
-    """Return what loads the model that critics start from, on any node where a directory has the same path."""
-    found = Path(start).expanduser()
-    return partial(load_untrained_judge, str(found.absolute()) if found.is_dir() else start, settings)
 
 
 # On the nodes of a Ray cluster ----------------------------------------------------------------------------------------

@@ -13,15 +13,14 @@ from sweet.judges.base import FunctionJudge, Judge, ScoreReplies
 from sweet.judges.control import CreditScorer, OracleJudge, RandomJudge
 from sweet.judges.critic import (
     CriticJudge,
-    LoadCritic,
     RayJudge,
-    load_trained_judge,
+    load_critic_judge,
     open_ray_judge,
-    untrained_loader,
 )
 from sweet.judges.llm import JudgePrompt, LLMJudge
 from sweet.judges.lookahead import AskedHuman, LookaheadJudge, open_lookahead
 from sweet.judges.options import CRITIC_JUDGES, ReplyJudgeConfig
+from sweet.llm.pretrained import absolute_name
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.critics import (
@@ -151,11 +150,9 @@ class ChosenJudge:
         if self.function is not None:
             return FunctionJudge(self.function)
         if self.name in CRITIC_JUDGES:
-            if self.critic is not None:
-                load: LoadCritic = partial(load_trained_judge, frame.run.path.absolute(), self.critic.id, self.settings)
-            else:
-                assert self.start is not None
-                load = untrained_loader(self.start, self.settings)
+            critic = None if self.critic is None else self.critic.id
+            start = None if self.start is None else absolute_name(self.start)
+            load = partial(load_critic_judge, frame.run.path.absolute(), critic, start, self.settings)
             if ray is not None:
                 return stack.enter_context(open_ray_judge(ray, load, config.device, frame.say))
             return await asyncio.to_thread(load, frame)
