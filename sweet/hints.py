@@ -6,6 +6,11 @@ import shlex
 from pathlib import Path
 
 
+def option_key(field: str) -> str:
+    """Return the option of a configuration's field, without dashes: `num-tasks` for `num_tasks`, `from` for `from_`."""
+    return field.rstrip("_").replace("_", "-")
+
+
 def option(field: str, value: object = None) -> str:
     """Return the flag of an option of a stage, with a value or alone.
 
@@ -14,7 +19,7 @@ def option(field: str, value: object = None) -> str:
         value: its value, or a placeholder in capitals such as MODEL; several values to choose from as a tuple.
             True is a flag without a value, False the opposite one (`--no-verify`).
     """
-    key = field.rstrip("_").replace("_", "-")
+    key = option_key(field)
     if value is None or isinstance(value, bool):
         return f"--no-{key}" if value is False else f"--{key}"
     choices = value if isinstance(value, tuple) else (value,)

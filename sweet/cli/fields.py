@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from sweet.cli.config_file import source
 from sweet.cli.options import Option, Setting, complete_help, variable
 from sweet.errors import UsageError
-from sweet.stages.base import StageConfig, has_mark, option_key, recorded
+from sweet.hints import option_key
+from sweet.stages.base import StageConfig, has_mark, recorded
 from sweet.suggestions import did_you_mean
 
 C = TypeVar("C", bound=StageConfig)

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ValidationError
 from sweet.credit.names import rule_names
 from sweet.errors import UsageError
 from sweet.files import replaced
+from sweet.hints import option_key
 from sweet.installation import VERSION
 from sweet.judges.options import JudgeName
 from sweet.pipeline.algorithm import ONLINE, Algorithm, algorithm_of
@@ -40,7 +41,7 @@ from sweet.pipeline.tables import ServersTable
 from sweet.redaction import redacted
 from sweet.regular import read_regular
 from sweet.runs.stages import RECIPE, STAGES
-from sweet.stages.base import StageConfig, option_key
+from sweet.stages.base import StageConfig
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro import PACKAGED

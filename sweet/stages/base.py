@@ -20,6 +20,7 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
+from sweet.hints import option_key
 from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
 from sweet.topics import Topic
@@ -147,11 +148,6 @@ class PlannedConfig(VerifiedConfig):
 def has_mark(info: FieldInfo, mark: str) -> bool:
     """Return whether a configuration's field has a mark (`OPERATIONAL`, `RARE`, …)."""
     return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get(mark))
-
-
-def option_key(field: str) -> str:
-    """Return the option of a configuration's field, without dashes: `num-tasks` for `num_tasks`, `from` for `from_`."""
-    return field.rstrip("_").replace("_", "-")
 
 
 def recorded(value: Any) -> Any:

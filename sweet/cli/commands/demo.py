@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sweet.cli.command import NewRun, command
 from sweet.cli.spec import Call
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.paths import RUNS
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ STUDY = RUNS / "study"
 def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
     from sweet.cli.loops import finish_study, show_rounds
     from sweet.cli.stage import run_stage
-    from sweet.stages.base import option_key
     from sweet.study.settings import StudyConfig, StudyOptions
     from sweet.study.study import run_demo, run_study
 
@@ -46,7 +46,7 @@ def demo(call: Call[DemoConfig], run: NewRun = None) -> None:
     if call.config.study:
         foreign, how, fix = given - StudyConfig.model_fields.keys(), "with", "omit --study"
     if foreign:
-        flag = f"--{option_key(min(foreign))}"
+        flag = option(min(foreign))
         raise UsageError(f"{flag} has no effect on a demo {how} --study.", where=flag, fix=f"omit it, or {fix}")
     if not call.config.study:
         next_commands = ("sweet view {run}", "sweet report {run}")

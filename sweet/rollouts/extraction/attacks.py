@@ -12,7 +12,7 @@ next.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -101,7 +101,7 @@ class Attack:
     Attributes:
         openers: texts with placeholders.
         more: the message that asks for the next piece.
-        decode: the name of the decoder, which maps the replies to a program, or to an empty text.
+        decode: the function of `decoding` that maps the replies to a program, or to an empty text.
         by_pieces: whether the program is asked for piece by piece from the beginning, until nothing new comes.
     """
 
@@ -115,7 +115,8 @@ class Attack:
         """Return the program that the replies give away: in the form, or as code where more came so; empty for
         none."""
         replies = conversation.replies
-        program = max(DECODERS[self.decode](replies), decoding.verbatim(replies), key=decoding.statements_in)
+        decoded: str = getattr(decoding, self.decode)(replies)
+        program = max(decoded, decoding.verbatim(replies), key=decoding.statements_in)
         return decoding.arranged(program, conversation.signature) if decoding.statements_in(program) else ""
 
     def ask(self, conversation: Conversation) -> str | None:
@@ -161,13 +162,6 @@ class Attack:
         return text
 
 
-DECODERS: Mapping[str, Callable[[Sequence[str]], str]] = {
-    "verbatim": decoding.verbatim,
-    "from_base64": decoding.from_base64,
-    "from_tree": decoding.from_tree,
-    "from_javascript": decoding.from_javascript,
-    "from_steps": decoding.from_steps,
-}
 _TABLES = tomllib.loads((resources.files("sweet.rollouts.extraction") / "attacks.toml").read_text("utf-8"))
 SCRIPTED = {name: Attack(name, **table) for name, table in _TABLES.items()}
 """The scripted attackers by name."""
