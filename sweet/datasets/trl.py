@@ -11,11 +11,9 @@ and is in neither data set.
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from pydantic_core import to_json
 
 from sweet.datasets.exporting import DataExportConfig
+from sweet.datasets.layout import published_line
 from sweet.datasets.metrics import TrlExportMetrics
 from sweet.datasets.skeletons import new_folder
 from sweet.learn.rows import Candidate, Pair
@@ -49,7 +47,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
                     continue
                 prompt = prompts[pair.trajectory_id, pair.turn] = chat_rows(pair.observation)
                 chosen, rejected = (_reply(one, config.include_thoughts) for one in (pair.chosen, pair.rejected))
-                file.write(_line({"prompt": prompt, "chosen": [chosen], "rejected": [rejected]}))
+                file.write(published_line({"prompt": prompt, "chosen": [chosen], "rejected": [rejected]}))
                 for label, reply in ((True, chosen), (False, rejected)):
                     labels.setdefault((pair.trajectory_id, pair.turn, json.dumps(reply)), set()).add(label)
                 preferences += 1
@@ -57,7 +55,7 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
         with (folder / KTO).open("wb") as file:
             for (dialogue, turn, text), found in plain.items():
                 prompt = prompts[dialogue, turn]
-                file.write(_line({"prompt": prompt, "completion": [json.loads(text)], "label": True in found}))
+                file.write(published_line({"prompt": prompt, "completion": [json.loads(text)], "label": True in found}))
     ambiguous = len(labels) - len(plain)
     if ambiguous:
         reporter.say(f"Chosen in one pair and rejected in another, so without a label: {count(ambiguous, 'reply')}.")
@@ -76,7 +74,3 @@ def run_trl_export(run: Run, config: DataExportConfig, reporter: Reporter) -> St
 def _reply(reply: Candidate, thoughts: bool) -> dict[str, str]:
     thought = {"reasoning_content": reply.thought} if thoughts and reply.thought else {}
     return {"role": "assistant", "content": reply.text, **thought}
-
-
-def _line(row: dict[str, Any]) -> bytes:
-    return to_json(row) + b"\n"

@@ -127,13 +127,9 @@ def documentation(record: type[Record]) -> Iterator[tuple[str, str]]:
         if not marks:
             yield info.alias or name, " ".join((info.description or "").split())
         else:
-            inner = next((kind for kind in _kinds(info.annotation) if issubclass(kind, Record)), None)
+            kinds = info.annotation, *get_args(info.annotation)  # the classes of X | None are its arguments
+            inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record)), None)
             yield from marks[0].known.items() if inner is None else documentation(inner)
-
-
-def _kinds(annotation: Any) -> list[type]:
-    """The classes of a field, of `X | None` each."""
-    return [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
 
 
 def _is_flat(info: FieldInfo) -> bool:
