@@ -28,8 +28,8 @@ from sweet.runs.jsonl import no_such_file, read_rows
 
 Format = Literal["auto", "published", "verifiers", "inspect"]
 
-LARGEST_LOG = 1 << 31
-"""Bytes of a log in JSON at most: it is read at once."""
+LARGEST_JSON = 1 << 31
+"""Bytes of a file that is JSON as a whole at most: it is read at once."""
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """The values of inspect_ai's grades: correct, incorrect, partially correct, no answer."""
 
@@ -72,6 +72,21 @@ def format_of(path: Path) -> Format:
         return "inspect"
     known = isinstance(first.get("traces"), list) or {"prompt", "completion"} <= first.keys()
     return "verifiers" if known else "published"
+
+
+def read_json(path: Path, fix: str) -> Any:
+    """Return the value of a file that is JSON as a whole.
+
+    Raises:
+        InputError: the file is larger than `LARGEST_JSON`, or no JSON.
+    """
+    if path.stat().st_size > LARGEST_JSON:
+        raise InputError("The file is larger than 2 GiB.", path=path, fix="split it, or one JSON object per line")
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise InputError(f"The file is no JSON: {error}.", path=path, line=line, fix=fix) from error
 
 
 def read_verifiers(path: Path) -> Iterator[Row]:
@@ -289,13 +304,7 @@ def _grade(score: Any) -> float | None:
 
 
 def _samples(path: Path) -> list[Any]:
-    if path.stat().st_size > LARGEST_LOG:
-        raise InputError("The log is larger than 2 GiB.", path=path, fix="split it")
-    try:
-        log = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        fix = "a log of inspect_ai in JSON (inspect log convert --to json writes one of an .eval file)"
-        raise InputError(f"The file is no JSON: {error}.", path=path, fix=fix) from error
+    log = read_json(path, "a log of inspect_ai in JSON (inspect log convert --to json writes one of an .eval file)")
     samples = log.get("samples") if isinstance(log, dict) else None
     if not isinstance(samples, list):
         raise InputError("The log has no samples.", path=path, fix="a log that was written with its samples")

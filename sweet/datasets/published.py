@@ -8,7 +8,6 @@ agent's replies are put apart (`sweet.llm.thoughts`), and everything else is kep
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from sweet.datasets.foreign import Format, beginning, format_of, read_inspect, read_verifiers
+from sweet.datasets.foreign import Format, beginning, format_of, read_inspect, read_json, read_verifiers
 from sweet.errors import InputError
 from sweet.llm.thoughts import separate
 from sweet.runs.jsonl import read_rows
@@ -34,11 +33,10 @@ ROLES = {
 }
 """The accepted role names, and the roles of `Trajectory`."""
 
+_FORMS = "one JSON object per line, or a JSON list of objects"
+
 _THOUGHTS = ("reasoning_content", "reasoning")
 """The fields of a turn in which servers return its thought."""
-
-LARGEST_LIST = 1 << 31
-"""Bytes of a JSON list at most: it is read at once."""
 
 
 def read_trajectories(path: Path, format: Format = "published", scorer: str | None = None) -> Iterator[Trajectory]:
@@ -58,11 +56,11 @@ def read_trajectories(path: Path, format: Format = "published", scorer: str | No
     elif format == "inspect":
         rows = read_inspect(path, scorer)
     else:
-        rows = read_list(path) if reader.is_list else read_rows(path)
+        rows = enumerate(read_json(path, _FORMS), 1) if reader.is_list else read_rows(path)
     for line, row in rows:
         yield reader.trajectory(line, row)
     if not reader.count:
-        raise InputError("The file contains no dialogue.", path=path, fix="one JSON object per line, or a JSON list")
+        raise InputError("The file contains no dialogue.", path=path, fix=_FORMS)
 
 
 class _Reader:
@@ -165,22 +163,3 @@ def _with_thought(turn: dict[str, Any]) -> dict[str, Any]:
         return turn | {"thought": fields[0].strip()} if fields and fields[0] else turn
     said = {name: separate(turn[name]).spoken for name in ("content", "output") if isinstance(turn.get(name), str)}
     return turn | said | {"thought": parts.thought.strip()}
-
-
-def read_list(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of a file's JSON list, each with its number from 1.
-
-    Raises:
-        InputError: the file is larger than `LARGEST_LIST`, or no JSON list.
-    """
-    fix = "one JSON object per line, or a JSON list of objects"
-    if path.stat().st_size > LARGEST_LIST:
-        raise InputError("The JSON list is larger than 2 GiB.", path=path, fix="one JSON object per line")
-    try:
-        yield from enumerate(json.loads(path.read_text("utf-8-sig")), 1)
-    except UnicodeDecodeError as error:
-        raise InputError("The file is not UTF-8 text.", path=path) from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"The JSON is broken: {error.msg}.", path=path, line=error.lineno, fix=fix) from error
-    except RecursionError as error:
-        raise InputError("The JSON is nested too deeply.", path=path, fix=fix) from error

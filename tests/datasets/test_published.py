@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweet.datasets.published import read_list, read_trajectories
+from sweet.datasets.foreign import read_json
+from sweet.datasets.published import read_trajectories
 from sweet.errors import InputError
 
 
@@ -122,7 +123,7 @@ def test_a_broken_list_is_refused_with_its_line(tmp_path: Path, text: str, line:
     path = tmp_path / "broken.json"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        list(read_list(path))
+        read_json(path, "a list")
     assert caught.value.line == line
 
 
