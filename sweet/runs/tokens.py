@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter, Validat
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
 from sweet.regular import read_regular
-from sweet.runs.manifest import LOGS, Attempt, Manifest
+from sweet.runs.manifest import LOGS, Manifest
 
 SECONDS_BETWEEN_WRITES = 1.0
 LARGEST = 1 << 16
@@ -115,15 +115,6 @@ def tokens_path(root: Path, attempt: str) -> Path:
     return root / LOGS / f"{attempt}.tokens.json"
 
 
-def tokens_of(root: Path, attempt: Attempt) -> dict[str, Tokens]:
-    """Return the tokens of an attempt, by role; none of one that asked no model.
-
-    Raises:
-        InputError: its file is invalid.
-    """
-    return read_tokens(tokens_path(root, attempt.id))
-
-
 def read_tokens(path: Path) -> dict[str, Tokens]:
     """Return the tokens in a file, by role; none if there is no file.
 
@@ -149,7 +140,7 @@ def tokens_of_run(root: Path, manifest: Manifest, *, artifact: str | None = None
         InputError: a file is invalid.
     """
     made = [one for one in manifest.attempts if artifact is None or artifact in one.outputs]
-    return total(tokens_of(root, attempt) for attempt in made)
+    return total(read_tokens(tokens_path(root, attempt.id)) for attempt in made)
 
 
 def total(parts: Iterable[TokensByRole]) -> dict[str, Tokens]:

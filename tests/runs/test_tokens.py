@@ -13,7 +13,7 @@ from sweet.errors import InputError
 from sweet.inspection.status import report
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
-from sweet.runs.tokens import TokenMeter, Tokens, current_meter, tokens_of, tokens_of_run, tokens_path, total
+from sweet.runs.tokens import TokenMeter, Tokens, current_meter, read_tokens, tokens_of_run, tokens_path, total
 
 
 def test_an_attempt_within_another_counts_its_own(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_an_attempt_within_another_counts_its_own(tmp_path: Path) -> None:
         "agent": Tokens(prompt=11, completion=22),
         "sim": Tokens(prompt=3, completion=4),
     }
-    assert tokens_of(run.path, run.manifest().attempts[1]) == {"sim": Tokens(prompt=3, completion=4)}
+    assert read_tokens(tokens_path(run.path, run.manifest().attempts[1].id)) == {"sim": Tokens(prompt=3, completion=4)}
     with suppress(ZeroDivisionError), run.attempt("rollout", RolloutConfig()) as failing:
         failing.tokens.add("agent", 0, 100)
         raise ZeroDivisionError
