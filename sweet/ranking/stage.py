@@ -1,8 +1,8 @@
 """`sweet rank`: sample candidates at some turns and score each by the critic or another judge (`sweet.judges`).
 
     inputs, turns   which dialogues, which of their turns, and which judge
-    sampler         the candidates at a turn, from the agent or from an earlier ranking (`--replies`)
-    pipeline        sampling and judging at the same time; each judged turn is written as a row
+    pipeline        the candidates at a turn, from the agent or from an earlier ranking (`--replies`); sampling and
+                    judging at the same time; each judged turn is written as a row
     metrics, credit the metrics of the rows, alone and against what the tasks know of replies
 
 A row is named by its dialogue and the index of its turn, so the same command resumes with the turns that are missing.
@@ -23,8 +23,7 @@ from sweet.ranking.config import RankConfig, config_for
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankMetrics, ranking_metrics
-from sweet.ranking.pipeline import RankingWriter, rank_turns
-from sweet.ranking.sampler import CandidateSampler, sampling_of
+from sweet.ranking.pipeline import CandidateSampler, RankingWriter, rank_turns, sampling_of
 from sweet.ranking.turns import missing_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
