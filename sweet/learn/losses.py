@@ -156,13 +156,13 @@ class _TokenLayout:
     Attributes:
         places: for each weighted token, its place among the scored ids.
         owners: its example.
-        terms: those of all examples with their owners, in the same order.
+        terms: those of all examples, in the same order.
         others: ids that are scored too, [scored ids, k]; None without a teacher's most likely ids.
     """
 
     places: list[int]
     owners: list[int]
-    terms: list[tuple[int, TokenTerms]]
+    terms: list[TokenTerms]
     others: Tensor | None
 
 
@@ -177,7 +177,7 @@ def _token_layout(
         total += lengths[index]
     places: list[int] = []
     owners: list[int] = []
-    terms: list[tuple[int, TokenTerms]] = []
+    terms: list[TokenTerms] = []
     for number, example in enumerate(examples):
         if example.terms and len(example.terms) != len(example.chosen):
             raise ValueError(f"{example.name}: {len(example.terms)} terms for {len(example.chosen)} sequences")
@@ -186,14 +186,14 @@ def _token_layout(
                 raise ValueError(f"{example.name}: {len(term.sampled)} terms for {lengths[index]} tokens")
             places.extend(range(starts[index], starts[index] + lengths[index]))
             owners.extend([number] * lengths[index])
-            terms.append((number, term))
+            terms.append(term)
     if not places:
         return None
-    k = max((len(ids) for _, term in terms for ids in term.top_ids[:1]), default=0)
+    k = max((len(ids) for term in terms for ids in term.top_ids[:1]), default=0)
     others = None
     if k:
         others = torch.zeros(total, k, dtype=torch.long)
-        known = [term.top_ids or ((0,) * k,) * len(term.sampled) for _, term in terms]
+        known = [term.top_ids or ((0,) * k,) * len(term.sampled) for term in terms]
         others[places] = torch.tensor([ids for rows in known for ids in rows])
     return _TokenLayout(places, owners, terms, others)
 
@@ -204,7 +204,7 @@ def _token_losses(
     """Return the losses of the token components, [examples], and what they did."""
     device = scores.tokens.device
     places, owners = torch.tensor(layout.places, device=device), torch.tensor(layout.owners, device=device)
-    terms = [term for _, term in layout.terms]
+    terms = layout.terms
     sizes = torch.tensor([len(term.sampled) for term in terms], device=device)
 
     def has(which: Callable[[TokenTerms], object]) -> Tensor:

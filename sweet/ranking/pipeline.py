@@ -91,14 +91,27 @@ class RankingWriter:
         self.failed = 0
 
     def write(self, turn: CandidateTurn, judged: Judged) -> None:
+        """Write a turn; one of which fewer than `MIN_CANDIDATES` candidates were judged has failed."""
         for reply, found in zip(turn.all_replies, judged[1], strict=True):
             if isinstance(found, str):
                 self._record(turn.key, unjudged=reply.text, error=found)
-        row = _row(turn, judged)
-        if row is None:
+        basis, (*sampled, taken) = judged
+        candidates = tuple(found for found in sampled if not isinstance(found, str))
+        if len(candidates) < MIN_CANDIDATES:
             self.fail(turn.key, "too few candidates could be judged to rank them")
-        else:
-            self._rows.write(row)
+            return
+        row = CandidateRow(
+            trajectory_id=turn.trajectory_id,
+            task_id=turn.task.id,
+            turn=turn.turn,
+            observation=turn.observation,
+            candidates=candidates,
+            taken=None if isinstance(taken, str) else taken,
+            basis=basis,
+            prompt_token_ids=turn.prompt_token_ids,
+            unjudged=len(sampled) - len(candidates),
+        )
+        self._rows.write(row)
 
     def fail(self, key: TurnKey, error: str) -> None:
         self.failed += 1
@@ -195,22 +208,3 @@ async def rank_turns(
             polling.cancel()
     if budget is not None and begun < len(turns):
         raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")
-
-
-def _row(turn: CandidateTurn, judged: Judged) -> CandidateRow | None:
-    """Return the row to write, or None where fewer than `MIN_CANDIDATES` candidates were judged."""
-    basis, (*sampled, taken) = judged
-    candidates = tuple(found for found in sampled if not isinstance(found, str))
-    if len(candidates) < MIN_CANDIDATES:
-        return None
-    return CandidateRow(
-        trajectory_id=turn.trajectory_id,
-        task_id=turn.task.id,
-        turn=turn.turn,
-        observation=turn.observation,
-        candidates=candidates,
-        taken=None if isinstance(taken, str) else taken,
-        basis=basis,
-        prompt_token_ids=turn.prompt_token_ids,
-        unjudged=len(sampled) - len(candidates),
-    )
