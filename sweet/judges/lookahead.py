@@ -97,13 +97,8 @@ class AskedHuman:
     sandbox: TierChoice
 
 
-@dataclass(frozen=True)
-class _Next:
-    """What follows a reply: the messages that the agent would see, or the value of an answer, or why there is none."""
-
-    messages: tuple[Message, ...] = ()
-    value: float | None = None
-    failure: str | None = None
+_Next = tuple[Message, ...] | float | str
+"""What follows a reply: the messages that the agent would see, or the value of an answer, or why there is none."""
 
 
 class LookaheadJudge:
@@ -152,27 +147,21 @@ class LookaheadJudge:
     async def _next(self, turn: CandidateTurn, move: Move, place: int) -> _Next:
         async with self._places:
             if move.answer is not None:
-                return await self._answered(turn, move, place)
+                answer = self.kind.whole_answer(turn.task, turn.observation, move.answer)
+                return await self._scored(turn, move, place, answer, MOST)
             if (part := part_of(turn.task, move.content)) is not None:
-                return await self._delivered(turn, move, part, place)
+                parts = [*parts_of(turn.task, turn.observation), part]
+                answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
+                return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
             said = Message(role="assistant", content=move.content)
             dialogue = [one.model_copy(update={"thought": None}) for one in turn.observation if one.role != "system"]
             try:
                 reply = await self.human.reply(turn.task, [*dialogue, said])
             except RequestFailed as error:
-                return _Next(failure=f"the simulated human failed: {error}")
+                return f"the simulated human failed: {error}"
             if reply.fault is not None or not reply.text.strip():
-                return _Next(failure=f"the simulated human's reply is not usable: {reply.fault or 'empty'}")
-            return _Next((*turn.observation, said, Message(role="user", content=reply.text)))
-
-    async def _answered(self, turn: CandidateTurn, move: Move, place: int) -> _Next:
-        answer = self.kind.whole_answer(turn.task, turn.observation, move.answer or "")
-        return await self._scored(turn, move, place, answer, MOST)
-
-    async def _delivered(self, turn: CandidateTurn, move: Move, part: str, place: int) -> _Next:
-        parts = [*parts_of(turn.task, turn.observation), part]
-        answer = "\n".join(filter(None, [*parts, undelivered(turn.task, parts)]))
-        return await self._scored(turn, move, place, answer, MOST * share_of(turn.task, part))
+                return f"the simulated human's reply is not usable: {reply.fault or 'empty'}"
+            return (*turn.observation, said, Message(role="user", content=reply.text))
 
     async def _scored(self, turn: CandidateTurn, move: Move, place: int, answer: str, solves: float) -> _Next:
         """Return the value of a reply by the answer that it leads to.
@@ -185,14 +174,14 @@ class LookaheadJudge:
         name = f"{turn.trajectory_id}/{turn.turn}/{place}"
         score = await self.scorer.submit(Trajectory(id=name, task=turn.task, dialogue_history=history, answer=answer))
         if score.reward is None:
-            return _Next(failure=f"the task is invalid: {score.detail.get('why', '')}")
+            return f"the task is invalid: {score.detail.get('why', '')}"
         solved = self.kind.rewards.worth(score.reward) >= 1
-        return _Next(value=solves if solved else FAILS - (1 - score.reward) / 4)
+        return solves if solved else FAILS - (1 - score.reward) / 4
 
     def _judged(self, turns: Sequence[CandidateTurn], following: Sequence[Sequence[_Next]]) -> list[Judged]:
         wanted: dict[tuple[int, tuple[Message, ...]], list[CandidateTurn]] = {}
         for number, (turn, found) in enumerate(zip(turns, following, strict=True)):
-            asked = dict.fromkeys(one.messages for one in found if one.messages)
+            asked = dict.fromkeys(one for one in found if isinstance(one, tuple))
             for messages in (turn.observation, *asked) if asked else ():
                 wanted[number, messages] = _observed(turn, messages)
         values = iter(self.solution_logprob.values([one for parts in wanted.values() for one in parts]))
@@ -202,11 +191,9 @@ class LookaheadJudge:
         }
 
         def valued(number: int, turn: CandidateTurn, one: _Next) -> float | str:
-            if one.failure is not None:
-                return one.failure
-            if one.value is not None:
-                return one.value
-            before, after = potentials[number, turn.observation], potentials[number, one.messages]
+            if not isinstance(one, tuple):
+                return one
+            before, after = potentials[number, turn.observation], potentials[number, one]
             return TOO_LONG if before is None or after is None else min(max(after - before, LEAST), MOST)
 
         return [
