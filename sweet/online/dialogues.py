@@ -63,14 +63,12 @@ class PlayedStep:
     Attributes:
         failed: dialogues that did not finish.
         versions: of the weights that sampled the agent's turns, of all dialogues.
-        seconds: from the first turn to the last.
     """
 
     step: int
     dialogues: list[Trajectory]
     failed: int
     versions: list[int]
-    seconds: float
 
 
 class _Versioned:
@@ -130,7 +128,6 @@ class StepPlayer:
             ServerError: a server could not be reached.
             Interrupted: the limit of the cost is reached; the dialogues that were under way are recorded.
         """
-        began = asyncio.get_running_loop().time()
         results = await run_all(self._one(step, assignment) for assignment in assignments)
         if self.budget is not None and (missing := results.count("not begun")):
             done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
@@ -149,7 +146,7 @@ class StepPlayer:
             for dialogue in found
         ]
         versions = [version for row in rows for version in row.get("versions", ())]
-        return PlayedStep(step, dialogues, failed, versions, asyncio.get_running_loop().time() - began)
+        return PlayedStep(step, dialogues, failed, versions)
 
     async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | Literal["not begun"] | None:
         """Return the row of a dialogue; None if it failed."""
