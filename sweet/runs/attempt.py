@@ -24,7 +24,6 @@ from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
 from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
-from sweet.runs.index import save_index
 from sweet.runs.manifest import LOGS, Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
@@ -195,7 +194,6 @@ class ActiveAttempt:
             artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
             self._record(manifest)
         self._drafts.pop(draft.id).lock.release()
-        save_index(draft.path, draft.kind)
         return artifact.model_copy(deep=True)
 
     def end(self, error: BaseException | None) -> None:

@@ -136,5 +136,3 @@ ROLLOUTS = Form("rollouts", _Trajectory, RolloutEntry)
 SCORES = Form("scores", _Score, ScoreEntry)
 CANDIDATES = Form("candidates", _OfTrajectory, RowEntry)
 PAIRS = Form("pairs", _OfTrajectory, RowEntry)
-
-FORMS: dict[Kind, Form[Any]] = {form.kind: form for form in (ROLLOUTS, SCORES, CANDIDATES, PAIRS)}

@@ -1,7 +1,8 @@
 """An index of a JSONL artifact, so that a viewer does not have to read the whole file.
 
-It holds the position of each row and the fields that a list shows. It is kept in a hidden file next to the artifact and
-is never required: if it is missing, damaged, or cannot be written (a read-only run), it is made in memory.
+It holds the position of each row and the fields that a list shows. Who opens a large artifact first keeps it in a
+hidden file next to that. It is never required: if it is missing, damaged, or cannot be written (a read-only run), it is
+made in memory.
 
 A saved index is valid if the file has the same size, modification time and inode as when the index was made. None is
 saved of a file that was modified within the resolution of the clock, as a later change might leave it the same time.
@@ -23,9 +24,8 @@ from sweet.errors import InputError
 from sweet.files import UNFINISHED, write_whole
 from sweet.regular import open_regular, read_regular
 from sweet.runs.content import CLOCK_SLACK
-from sweet.runs.entries import FORMS, E, Form
+from sweet.runs.entries import E, Form
 from sweet.runs.jsonl import LONGEST_LINE, bounded_lines, is_object, parse_row
-from sweet.runs.manifest import Kind
 
 VERSION = 3
 """Incremented when the content of an index changes."""
@@ -41,14 +41,6 @@ Kept = TypeVar("Kept")
 
 def index_path(artifact: Path) -> Path:
     return artifact.with_name(f".{artifact.name}.index")
-
-
-def save_index(artifact: Path, kind: Kind) -> None:
-    """Keep an index of a finished artifact, if that is large. Errors in rows are reported when they are read."""
-    if kind in FORMS and artifact.is_file() and artifact.stat().st_size >= WORTH_KEEPING:
-        time.sleep(CLOCK_SLACK)  # of a file that was written just now none would be kept
-        with suppress(InputError, OSError):
-            Index(artifact, FORMS[kind])
 
 
 Stamp = tuple[int, int, int]
