@@ -15,11 +15,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import os
 import re
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -107,7 +105,6 @@ def serve(
         raise UsageError(
             "Serving to a browser needs the package textual-serve.", where="--serve", fix=install_command(extra)
         ) from error
-    port = _free_port(host, port)
     if not is_loopback(host) and warning is not None:
         warning(f"{host}:{port}")
 
@@ -156,11 +153,18 @@ def serve(
     command = shlex.join([sys.executable, "-m", "sweet", *words])
     server = GuardedServer(command, host=host, port=port, title=f"sweet {words[0]}")
     path = f"{token}/" if token else ""
-    asyncio.run(_serve(server, host, port, lambda: ready(f"http://{shown}:{port}/{path}")))
+    asyncio.run(_serve(server, host, port, lambda port: ready(f"http://{shown}:{port}/{path}")))
 
 
-async def _serve(server: Any, host: str, port: int, ready: Callable[[], None]) -> None:
-    """Answer until SIGINT or SIGTERM; each game that is running is then left, and keeps its state."""
+async def _serve(server: Any, host: str, port: int, ready: Callable[[int], None]) -> None:
+    """Answer until SIGINT or SIGTERM; each game that is running is then left, and keeps its state.
+
+    Args:
+        ready: called with the port, which is a free one for 0.
+
+    Raises:
+        UsageError: the port is in use, or the host is not this machine's.
+    """
     runner = web.AppRunner(await server._make_app(), shutdown_timeout=5)
     await runner.setup()
     stopped = asyncio.Event()
@@ -168,26 +172,12 @@ async def _serve(server: Any, host: str, port: int, ready: Callable[[], None]) -
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     try:
-        await web.TCPSite(runner, host, port).start()
-        ready()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            what = f"{host}:{port} cannot be served: {error.strerror or error}."
+            raise UsageError(what, where="--serve", fix="another port") from error
+        ready(runner.addresses[0][1])
         await stopped.wait()
     finally:
         await runner.cleanup()
-
-
-def _free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0.
-
-    Raises:
-        UsageError: it is in use, or the host is not this machine's.
-    """
-    try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            if os.name == "posix":
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            return int(probe.getsockname()[1])
-    except OSError as error:
-        what = f"{host}:{port} cannot be served: {error.strerror or error}."
-        raise UsageError(what, where="--serve", fix="another port") from error
