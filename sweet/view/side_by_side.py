@@ -11,10 +11,9 @@ from difflib import unified_diff
 from functools import partial
 from itertools import zip_longest
 
+from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.segment import Segment
-from rich.style import Style
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.tasks.trajectory import Turn
@@ -28,7 +27,6 @@ from sweet.view.text import VERDICTS, printable, printable_line
 
 MIN_COLUMNS = 72
 """Columns below which A is shown above B."""
-SEPARATOR = " │ "
 CONTEXT = 3
 """Common lines that are shown around a change."""
 COMPARED_PAIRS = 2_000_000
@@ -50,17 +48,12 @@ class TwoColumns:
         if options.max_width < MIN_COLUMNS:
             yield from (_lettered(name, side) for name, side in sides.items() if side is not None)
             return
-        width = (options.max_width - len(SEPARATOR)) // 2
-        lines = [
-            console.render_lines(_lettered(name, side) if self.lettered else side, options.update_width(width))
-            for name, side in ((name, side or "") for name, side in sides.items())
-        ]
-        blank = [Segment(" " * width)]
-        for left, right in zip_longest(*lines):
-            yield from left or blank
-            yield Segment(SEPARATOR, Style(dim=True))
-            yield from right or blank
-            yield Segment.line()
+        table = Table(
+            Column(ratio=1), Column(ratio=1),
+            box=box.MINIMAL, border_style="dim", show_header=False, show_edge=False, pad_edge=False, expand=True,
+        )  # fmt: skip
+        table.add_row(*(_lettered(name, side or "") if self.lettered else side or "" for name, side in sides.items()))
+        yield table
 
 
 def _lettered(name: str, side: RenderableType) -> Table:
