@@ -85,7 +85,6 @@ def serve(
     *,
     extra: str,
     token: str = "",
-    warning: Callable[[str], None] | None = None,
 ) -> None:
     """Serve `sweet WORDS` in browsers until the process is interrupted.
 
@@ -94,7 +93,6 @@ def serve(
         ready: called with the address of the page, as soon as it answers.
         extra: the extra of pyproject.toml that has textual-serve.
         token: the first part of the path of every address; empty for none.
-        warning: called with a warning if other machines can reach the address.
 
     Raises:
         UsageError: textual-serve is not installed, or the address cannot be used.
@@ -105,8 +103,6 @@ def serve(
         raise UsageError(
             "Serving to a browser needs the package textual-serve.", where="--serve", fix=install_command(extra)
         ) from error
-    if not is_loopback(host) and warning is not None:
-        warning(f"{host}:{port}")
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
