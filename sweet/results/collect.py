@@ -35,7 +35,7 @@ MOST_NAMES = 12
 
 
 def collect(run: Run) -> Report:
-    """Collect the report of a run. Nothing is written."""
+    """Collect the report of a run. Nothing is written but the indexes of large files, where they are missing."""
     return _Collection(run).report()
 
 
