@@ -57,7 +57,8 @@ def run_environment_export(
     rollouts = None if run is None else run.find("rollouts", config.from_, needed_by="data export")
     attempt = None if run is None or rollouts is None else run.manifest().attempt(rollouts.attempt)
     kind = task_kind(config.task or ("code" if run is None else run.manifest().task))
-    settings, prompts, personas = _settings(kind, run, rollouts, attempt, config)
+    settings = _settings(kind, run, rollouts, attempt, config)
+    prompts, personas = settings.rollout.prompts, settings.rollout.persona_file
     if prompts is not None:
         kind = kind.with_prompts(prompts)
     if settings.rollout.human == "spec":
@@ -65,25 +66,22 @@ def run_environment_export(
     tasks, source, split = _tasks(kind, run, rollouts, config)
     if split == TEST:
         reporter.warn("These are test tasks: an agent that learns from them cannot be measured by them.")
-    playing = settings.rollout.model_copy(update={"persona_file": personas})
-    check_human(kind, tasks, playing)
-    plan_humans(kind, playing)
+    check_human(kind, tasks, settings.rollout)
+    plan_humans(kind, settings.rollout)
     values = _names(config.name or f"{kind.name}-{_plain(Path(source).stem)}", kind, source, split, len(tasks))
     with new_folder(config.out) as folder:
-        files = copy_skeleton(resources.files("sweet.environments") / "templates" / config.to, folder, values)
+        copy_skeleton(resources.files("sweet.environments") / "templates" / config.to, folder, values)
         package = folder / values["package"]
         (package / SETTINGS).write_text(settings.text(), encoding="utf-8")
         rows = (json.dumps(task.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) for task in tasks)
         (package / TASKS).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-        files += 2
         if prompts is not None:
             (package / PROMPTS).mkdir()
             for file in sorted(prompts.glob("*.txt")):
                 shutil.copyfile(file, package / PROMPTS / file.name)
-                files += 1
         if personas is not None:
             shutil.copyfile(personas, package / PERSONAS)
-            files += 1
+        files = sum(path.is_file() for path in folder.rglob("*"))
     metrics = EnvironmentExportMetrics(
         tasks=len(tasks),
         package=values["package"],
@@ -96,11 +94,10 @@ def run_environment_export(
 
 def _settings(
     kind: TaskKind, run: Run | None, rollouts: Artifact | None, attempt: Attempt | None, config: DataExportConfig
-) -> tuple[EnvironmentSettings, Path | None, Path | None]:
-    """Return the settings, the folder of prompts and the file of personas, None where there is none."""
+) -> EnvironmentSettings:
+    """Return the settings; the folder of prompts and the file of personas are those that the dialogues were given."""
     found: dict[str, Any] = {"task": kind.name}
     scored: dict[str, Any] = {}
-    prompts = personas = None
     if run is not None and rollouts is not None and attempt is not None:
         meta = RolloutsMeta.of(rollouts)
         played = attempt.config if attempt.stage in _PLAYED_BY else {}
@@ -108,12 +105,12 @@ def _settings(
         found |= {name: value for name, value in known.items() if value is not None}
         found |= {name: played[name] for name in OF_ROLLOUT if played.get(name) is not None}
         scored = _scoring(run.manifest(), rollouts)
-        prompts, personas = _prompts(kind, played, meta), _file(played, "persona_file")
+        found |= {"prompts": _prompts(kind, played, meta), "persona_file": _file(played, "persona_file")}
     if config.sim is not None:
         found |= {"sim": config.sim, "sim_url": []}
     if config.sim_url:
         found["sim_url"] = list(config.sim_url)
-    return EnvironmentSettings.model_validate({"rollout": found, "eval": scored}), prompts, personas
+    return EnvironmentSettings.model_validate({"rollout": found, "eval": scored})
 
 
 def _scoring(manifest: Manifest, rollouts: Artifact) -> dict[str, Any]:

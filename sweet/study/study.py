@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
@@ -32,8 +30,6 @@ from sweet.units import count
 RESULTS = "study.json"
 BASIS = "begun.json"
 """Records the agent's weights and the tasks that the study started with, since settings have only their names."""
-
-_LOCK = ".study.lock"
 
 
 def training(config: DemoConfig) -> LoopConfig:
@@ -82,8 +78,8 @@ def run_study(
         TooManyFailures: parts failed; the results are those of the others.
     """
     start = time.monotonic()
-    with claimed(folder, config.sizes()):
-        jobs = seed_jobs(folder.absolute(), config, methods)
+    jobs = seed_jobs(folder.absolute(), config, methods)
+    with claimed(folder, config.sizes(), jobs):
         failed = run_seeds(jobs, config.jobs, reporter)
         results = aggregate(jobs, config.tasks)
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
@@ -115,31 +111,24 @@ def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFai
 
 
 @contextmanager
-def claimed(folder: Path, sizes: StudySizes) -> Iterator[None]:
-    """Create the folder of a study where it does not exist, and lock it for this process.
+def claimed(folder: Path, sizes: StudySizes, jobs: Sequence[SeedJob]) -> Iterator[None]:
+    """Create the folder of a study where it does not exist, and lock its runs for this process.
 
     Raises:
         UsageError: it contains something else, or another process uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = not (folder / BASIS).exists() and any(entry.name != _LOCK for entry in folder.iterdir())
+        foreign = not (folder / BASIS).exists() and any(folder.iterdir())
     except OSError as error:
         raise UsageError(f"The study's folder cannot be created: {error.strerror}.", where=folder) from error
     if foreign:
         raise UsageError("The directory contains other things and is not a study.", where=folder, fix="name a new one")
-    lock = FileLock(folder / _LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        raise UsageError(
-            "Another process is running this study.", where=folder, fix="wait for it, or stop it"
-        ) from error
-    try:
-        _check_same(folder, sizes)
+    _check_same(folder, sizes)
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(job.open().exclusive("demo --study"))
         yield
-    finally:
-        lock.release()
 
 
 def _check_same(folder: Path, sizes: StudySizes) -> None:

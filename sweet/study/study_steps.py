@@ -307,6 +307,10 @@ class SeedJob(BaseModel):
         """The name of the seed's own run."""
         return f"seed-{self.seed}"
 
+    def open(self) -> Run:
+        """Return the seed's own run, which is created where it does not exist."""
+        return Run.open_or_create(self.folder / self.run, "code")
+
     def parts(self) -> dict[str, Part]:
         """Return all parts by the name by which they are reported, the methods first."""
         parts: dict[str, Part] = {method.name: partial(self._evaluate, method=method) for method in self.methods}
@@ -352,8 +356,7 @@ class SeedJob(BaseModel):
         return read(self.steps(ReadOnlyStepCache, Silent()))
 
     def steps(self, cache: type[StepCache], reporter: Reporter) -> StudySteps:
-        """Return the steps of the seed's run, which is created where it does not exist."""
-        return StudySteps(cache(Run.open_or_create(self.folder / self.run, "code"), reporter), self.sizes, self.seed)
+        return StudySteps(cache(self.open(), reporter), self.sizes, self.seed)
 
 
 def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T]) -> dict[int, T]:
