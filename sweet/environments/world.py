@@ -83,7 +83,7 @@ async def open_world(settings: EnvironmentSettings) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet-environment-")))
         if (rendering := dialogues.rendering) is not None:
-            from sweet.render.shared import open_shared_browsers
+            from sweet.render.browsers import open_shared_browsers
 
             browsers = open_shared_browsers(temporary / SCREENSHOTS, scoring.workers, rendering)
             renderer = stack.enter_context(browsers)

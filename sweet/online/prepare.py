@@ -108,7 +108,7 @@ class Prepared:
         """Open the browsers that humans and scorer share; None for tasks without pages."""
         if self.dialogues.rendering is None:
             return nullcontext()
-        from sweet.render.shared import open_shared_browsers
+        from sweet.render.browsers import open_shared_browsers
 
         return open_shared_browsers(run.path.absolute() / SCREENSHOTS, self.config.workers, self.dialogues.rendering)
 

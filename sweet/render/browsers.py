@@ -8,17 +8,23 @@ page fails because of another.
 
 Every driver ends its browsers when this process ends (see `sweet.render.driver`), and the folders of those that were
 killed are removed when the next pool is opened, so that nothing is left behind however this process ends.
+
+A browser belongs to the event loop in which it was started. An online training plays dialogues in one loop, and their
+scorer renders pages in another; with one pool for both (`open_shared_browsers`), whose loop is in a thread of its own,
+there are no more browsers than the machine has room for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
+from typing import Any
 
 from sweet.device import usable_cores
 from sweet.errors import SweetError
@@ -27,7 +33,7 @@ from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
 from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import Renderer, RenderFailed, RenderSettings, Screenshot
 from sweet.render.playwright_driver import open_playwright
 from sweet.render.profiles import remove_stale
 from sweet.render.renderer import CachingRenderer
@@ -217,3 +223,53 @@ async def open_driver(firefox: Firefox) -> AsyncIterator[MakeWindow]:
             yield make
     else:
         yield partial(DirectWindow, firefox.path)
+
+
+# One pool for several event loops -------------------------------------------------------------------------------------
+
+
+class SharedRenderer:
+    """Renders pages for callers in any event loop (implements `Renderer`).
+
+    Args:
+        renderer: what renders them. loop: in which it was opened, and which runs in another thread.
+    """
+
+    def __init__(self, renderer: Renderer, loop: asyncio.AbstractEventLoop) -> None:
+        self._renderer, self._loop = renderer, loop
+
+    async def shoot(self, html: str) -> Screenshot:
+        """Implement `Renderer.shoot`."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._renderer.shoot(html), self._loop))
+
+
+@contextmanager
+def open_shared_browsers(
+    store: Path | None, count: int | None = None, settings: RenderSettings | None = None
+) -> Iterator[SharedRenderer]:
+    """Open a pool of browsers for the duration of the block; arguments and errors are those of `open_browsers`."""
+    opened: Future[Renderer] = Future()
+    closing = asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def hold() -> None:
+        async with open_browsers(store, count, settings or RenderSettings()) as pool:
+            opened.set_result(pool)
+            await closing.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(hold())
+
+    with ThreadPoolExecutor(1, "browsers") as thread:
+        holding = thread.submit(run)
+        either: set[Future[Any]] = {opened, holding}
+        try:
+            wait(either, return_when=FIRST_COMPLETED)
+            if not opened.done():
+                holding.result()
+            yield SharedRenderer(opened.result(), loop)
+        finally:  # also where the wait is interrupted
+            with suppress(RuntimeError):  # the loop is closed: they could not be opened
+                loop.call_soon_threadsafe(closing.set)
+        holding.result()

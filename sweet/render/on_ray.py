@@ -21,7 +21,6 @@ from sweet.errors import SweetError
 from sweet.render import browsers
 from sweet.render.page import PLACEHOLDER, Renderer, RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import CachingRenderer
-from sweet.render.shared import open_shared_browsers
 from sweet.render.store import ScreenshotStore
 
 PROBE = """<!doctype html><html><body style="margin:0">
@@ -121,7 +120,7 @@ class _SameRendering:
 @contextmanager
 def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> Iterator[_Browsers]:
     number = count or min(cores, browsers.default_count())
-    with open_shared_browsers(None, number, settings) as pool:
+    with browsers.open_shared_browsers(None, number, settings) as pool:
         probe = asyncio.run(pool.shoot(PROBE if settings.pictures == PLACEHOLDER else PROBE + PROBE_PHOTO))
         yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, CAPACITY: WAITING * number})
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import UsageError
+from sweet.render.browsers import open_shared_browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import CachingRenderer
-from sweet.render.shared import open_shared_browsers
 from sweet.render.store import ScreenshotStore
 
 
