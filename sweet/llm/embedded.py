@@ -31,7 +31,7 @@ class EmbeddedClient:
 
     def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any) -> None:
         self.model = model
-        self.engine = engine
+        self.engine, self.context = engine, engine.context
         self.tokenizer = tokenizer
         self.template = ChatTemplate(tokenizer)
         self._marks = marks_of(tokenizer)
@@ -51,10 +51,6 @@ class EmbeddedClient:
         network = load_model(model, device, tokenizer=tokenizer)
         engine = EmbeddedEngine(network, end_ids(network, tokenizer), name=model_path(model), limits=limits)
         return cls(model, engine, tokenizer)
-
-    @property
-    def context(self) -> int | None:
-        return self.engine.context
 
     @property
     def alive(self) -> bool:

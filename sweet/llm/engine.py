@@ -168,6 +168,7 @@ class EmbeddedEngine:
     """Samples from one model. Thread-safe. `close` stops the worker and fails pending requests.
 
     Attributes:
+        context: the maximum number of tokens of prompt and reply together; None if the model does not define one.
         version: of the weights that sample, as `update` was given it; 0 before the first update.
 
     Args:
@@ -181,6 +182,7 @@ class EmbeddedEngine:
 
     def __init__(self, model: Any, ends: Iterable[int], *, name: str = "model", limits: Limits | None = None) -> None:
         self.decoder = Decoder(model, name)
+        self.context = self.decoder.context
         self.name = name
         self.ends = frozenset(ends)
         self.limits = limits or Limits()
@@ -199,11 +201,6 @@ class EmbeddedEngine:
         self._worker.start()
 
     # Requests ---------------------------------------------------------------------------------------------------
-
-    @property
-    def context(self) -> int | None:
-        """The maximum number of tokens of prompt and reply together."""
-        return self.decoder.context
 
     @property
     def alive(self) -> bool:

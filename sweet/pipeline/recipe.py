@@ -202,11 +202,11 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
     """
     given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
     document, source = _document(config, given, run)
-    found = _checked(document, source)
+    found = checked(document, source)
     listed: set[str] = set()
     for assignment in config.set_:
         _assign(document, assignment, listed)
-        found = _checked(document, f"--set {assignment}")
+        found = checked(document, f"--set {assignment}")
     train = LoopConfig.model_validate(found.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
     prices = found.prices if config.prices is None else read_prices(config.prices)
     found = replace(found, train=train, prices=prices)
@@ -217,7 +217,7 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
 def read_run(run: Path) -> Recipe | None:
     """Return the recipe of a run; None where it has none."""
     path = run / RECIPE
-    return _checked(_read(path), str(path)) if path.exists() else None
+    return checked(_read(path), str(path)) if path.exists() else None
 
 
 def write_run(recipe: Recipe, run: Path) -> None:
@@ -249,20 +249,12 @@ def _read(path: Path) -> dict[str, Any]:
     return parse_toml(read_text(path, "recipe", lambda: read_regular(path, LARGEST)), path)
 
 
-def parse(text: str, source: str) -> Recipe:
-    """Return the recipe of a TOML text.
+def checked(document: Mapping[str, Any], source: str) -> Recipe:
+    """Return the recipe of a document; raise UsageError for an unknown table or option, or an invalid value.
 
     Args:
         source: the file, for errors.
-
-    Raises:
-        UsageError: an unknown table or option, or an invalid value.
-        InputError: it is not TOML.
     """
-    return _checked(parse_toml(text, Path(source)), source)
-
-
-def _checked(document: Mapping[str, Any], source: str) -> Recipe:
     shared = {key: value for key, value in document.items() if not isinstance(value, dict)}
     options: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for key, value in shared.items():
@@ -280,10 +272,10 @@ def _checked(document: Mapping[str, Any], source: str) -> Recipe:
                 raise unknown_name("recipe", table, [*TABLES, *EXTRAS], source, "table ")
             own = {key: value for key, value in values.items() if not (table in BY_CHOICE and isinstance(value, dict))}
             options[table] |= {_option(table, key, source): value for key, value in own.items()}
-    checked = {table: _config(table, given, source) for table, given in options.items()}
-    train = checked.pop(TRAIN)
+    configs = {table: _config(table, given, source) for table, given in options.items()}
+    train = configs.pop(TRAIN)
     assert isinstance(train, LoopConfig)
-    given = {table: config.model_dump(exclude_unset=True) for table, config in checked.items()}
+    given = {table: config.model_dump(exclude_unset=True) for table, config in configs.items()}
     by_choice = {table: own for table in BY_CHOICE if (own := _by_choice(table, document.get(table, {}), source))}
     extras: dict[str, Any] = {
         name: _valid(model, name, document[name], source) for name, model in EXTRAS.items() if name in document

@@ -3,7 +3,7 @@
     study         one demo or study
     settings      the sizes, the methods and their hyperparameters
     study_steps   the stage calls of a method or figure, as steps, and the work of one seed, in parts
-    seeds         a process for each seed, a few at the same time; worker runs in it
+    seeds         a process for each seed, a few at the same time
     aggregate     from the runs to the results, with the learning curves and the statistics
     results       study.json
 

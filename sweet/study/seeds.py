@@ -4,7 +4,9 @@
             └─ supervisor ── worker of seed 1, …
 
 A supervisor ends its worker when the command has ended, for whatever reason (`sweet.supervisor`). The work of a seed is
-recorded in its runs, so nothing is lost with its process.
+recorded in its run, so nothing is lost with its process. A worker is this module as a program: it reads the job from
+stdin as JSON, and writes a JSON object for each part when it ends, one a line, to stdout; the output of stages and
+libraries goes to stderr, which is the seed's log. After a part that fails the others are still done.
 """
 
 from __future__ import annotations
@@ -12,22 +14,31 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from subprocess import PIPE
+from typing import Any
 
-from sweet import supervisor
+from sweet import collector, supervisor
 from sweet.device import usable_cores
+from sweet.errors import Interrupted, SweetError
 from sweet.gathering import run_all
 from sweet.installation import child_environment
-from sweet.stages.base import Progress, Reporter
-from sweet.study.study_steps import SeedJob
+from sweet.runs.manifest import now
+from sweet.stages.base import Progress, Reporter, Silent
 from sweet.units import format_duration
+
+with collector.paused():
+    from sweet.pipeline.steps import StepCache
+    from sweet.study.study_steps import SeedJob
 
 STOP_TIMEOUT = 10.0
 """Seconds that a worker has to record that it was stopped."""
-PROGRAM = "sweet.study.worker"
+PROGRAM = "sweet.study.seeds"
 LONGEST = 1 << 20
 """Bytes of a line of a worker at most."""
 
@@ -88,3 +99,60 @@ async def _run(job: SeedJob, environment: Mapping[str, str], bar: Progress, repo
         failed.append(f"{job.run}: its process ended with status {status}; see {log}")
         reporter.warn(failed[-1])
     return failed
+
+
+# In a worker ----------------------------------------------------------------------------------------------------------
+
+
+class _Log(Silent):
+    """Writes the messages of stages to the log, each progress bar as one line."""
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"{now().isoformat(timespec='seconds')} {text}\n")
+
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}")
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        began = time.monotonic()
+        with super().progress(title, total) as bar:
+            yield bar
+        self.say(f"{title}: {total}, {format_duration(time.monotonic() - began)}")
+
+
+def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:
+    """Do the parts; yield the name, the seconds and the error of each."""
+    log = _Log()
+    for name, do in job.parts().items():
+        began, error = time.monotonic(), None
+        log.say(f"part {name}")
+        try:
+            do(job.steps(StepCache, log))
+        except Interrupted:
+            raise
+        except Exception as raised:
+            error = str(raised) if isinstance(raised, SweetError) else f"{type(raised).__name__}: {raised}"
+            log.warn("".join(traceback.format_exception(raised)))
+        yield {"part": name, "seconds": round(time.monotonic() - began, 1), "error": error}
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent process may ignore it
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    job = SeedJob.model_validate_json(sys.stdin.buffer.read())
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as output:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        try:
+            for result in run_parts(job):
+                output.write(json.dumps(result) + "\n")
+                output.flush()
+        except (KeyboardInterrupt, Interrupted):
+            return Interrupted.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    collector.before_exit()
+    sys.exit(status)

@@ -14,9 +14,9 @@ import pytest
 
 from sweet.cli.config_file import read_config
 from sweet.cli.fields import resolve
-from sweet.pipeline.recipe import parse
 from tests.docs.command_lines import Parser, Simple, alternatives, simple_commands, touch_configurations
 from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
+from tests.pipeline.reading import parse
 
 SHELLS = ("console", "sh", "bash")
 LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")

@@ -11,7 +11,6 @@ from sweet.errors import UsageError
 from sweet.llm.gpus import Gpu
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.phases import Phase, check_phases, phase_of
-from sweet.pipeline.recipe import parse
 from sweet.pipeline.servers import Servers
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
@@ -20,6 +19,7 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Silent, StageConfig
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from tests.pipeline.reading import parse
 
 ALL = ("sim", "agent", "judge")
 MODELS: dict[Any, str] = {"agent": "a", "sim": "h"}

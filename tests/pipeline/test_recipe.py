@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.pipeline.config import LoopConfig
-from sweet.pipeline.recipe import TABLES, packaged, parse, read_run, resolve, write_run
+from sweet.pipeline.recipe import TABLES, packaged, read_run, resolve, write_run
 from sweet.runs.stages import RECIPE
 from sweet.stages.prices import Prices
 from sweet.tasks.micro.family import MICRO
+from tests.pipeline.reading import parse
 
 
 def recipe(text: str) -> Any:

@@ -10,9 +10,9 @@ from sweet.pipeline.steps import ReadOnlyStepCache
 from sweet.runs.jsonl import read_jsonl
 from sweet.stages.base import Silent
 from sweet.study.aggregate import curves
+from sweet.study.seeds import run_parts
 from sweet.study.settings import METHODS, StudySizes
 from sweet.study.study_steps import SeedJob, generated_tokens
-from sweet.study.worker import run_parts
 from sweet.tasks.trajectory import Trajectory
 
 SIZES = StudySizes(
