@@ -33,7 +33,7 @@ from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.gathering import run_all
 from sweet.llm.base import Role
 from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
-from sweet.llm.local import DEFAULT_OPTIONS, ROLE_NAMES, server_environment
+from sweet.llm.local import DEFAULT_OPTIONS, EXIT_TIMEOUT, ROLE_NAMES, server_environment
 from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, is_healthy
 from sweet.pipeline.tables import ServerTable
 from sweet.regular import make_folder, open_descriptor
@@ -48,8 +48,6 @@ G = TypeVar("G")
 ROLES: tuple[Role, ...] = ("sim", "judge", "agent")
 """In the order of placement: the human's model is the same in all phases."""
 
-EXIT_TIMEOUT = 3.0
-"""Seconds in which the end of a server is noticed after a stage could not reach it."""
 LOCK_TIMEOUT = TERM_TIMEOUT + 15
 """Seconds to wait for the servers of an earlier `sweet train`."""
 POLL_INTERVAL = 0.05
