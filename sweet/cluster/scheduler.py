@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from sweet.cluster.nodes import Cluster, Node
-from sweet.cluster.worker import Fault, Item, Ready, Result, Worker, WorkFactory
+from sweet.cluster.worker import Fault, Item, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
 from sweet.gathering import first_cause
@@ -329,16 +329,16 @@ class Scheduler(Generic[Item, Result]):
 
     async def _refused(self, slot: _Slot[Item, Result], actor: Any) -> Fault | None:
         """Open the work of a worker; return why the worker cannot be used, or None if it can."""
-        outcome: Ready | Fault = await actor.open.remote()
+        outcome: tuple[str, Mapping[str, Any]] | Fault = await actor.open.remote()
         if isinstance(outcome, Fault):
             return outcome
-        name = slot.node.name
-        if outcome.version != VERSION:
-            return Fault(f"it has sweet {outcome.version}, and this is {VERSION}")
-        if self.accept is not None and (why := self.accept(name, outcome.info)) is not None:
+        name, (version, info) = slot.node.name, outcome
+        if version != VERSION:
+            return Fault(f"it has sweet {version}, and this is {VERSION}")
+        if self.accept is not None and (why := self.accept(name, info)) is not None:
             return Fault(why)
-        slot.capacity = min(outcome.info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
-        self.node_info[name], self.cores[name] = outcome.info, slot.node.cpus
+        slot.capacity = min(info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
+        self.node_info[name], self.cores[name] = info, slot.node.cpus
         slot.ready = True
         self._changed.set()
         return None

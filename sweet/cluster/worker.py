@@ -55,14 +55,6 @@ class Fault:
         return cls(described(error))
 
 
-@dataclass(frozen=True)
-class Ready:
-    """Reported by a worker once its work is open: the version of sweet, and `Work.info`."""
-
-    version: str
-    info: Mapping[str, Any]
-
-
 class Worker(Generic[Item, Result]):
     """The actor.
 
@@ -75,13 +67,13 @@ class Worker(Generic[Item, Result]):
         self._factory, self._cores = factory, cores
         self._open = ExitStack()
 
-    def open(self) -> Ready | Fault:
-        """Open the work; must be called first."""
+    def open(self) -> tuple[str, Mapping[str, Any]] | Fault:
+        """Open the work, and return the version of sweet and `Work.info`; must be called first."""
         try:
             self._work = self._open.enter_context(self._factory(self._cores))
         except BaseException as error:
             return Fault.of(error)
-        return Ready(VERSION, self._work.info)
+        return VERSION, self._work.info
 
     def results(self, items: Sequence[Item]) -> Sequence[Result] | Fault:
         """Process a chunk and return one result for each item."""

@@ -52,12 +52,6 @@ class AnyText(spaces.Text):
         length = int(self.np_random.integers(0, 100))
         return "".join(self.np_random.choice(list(string.printable), size=length))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnyText) and other.max_length == self.max_length
-
-    def __hash__(self) -> int:
-        return hash(self.max_length)
-
 
 class SweetEnv(gymnasium.Env[str, str]):
     """One dialogue after the other.

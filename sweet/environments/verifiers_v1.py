@@ -36,13 +36,8 @@ from sweet.tasks.trajectory import Outcome, Trajectory
 AGENT_SECONDS = 3600.0
 """Seconds that one reply of the agent's model may take."""
 
-_STOPS: dict[str, Outcome] = {
-    "max_turns": "token_limit",
-    "max_input_tokens": "token_limit",
-    "max_output_tokens": "token_limit",
-    "max_total_tokens": "token_limit",
-}
-"""The outcome of a dialogue that a limit of verifiers ended."""
+_LIMITS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens")
+"""The limits of verifiers that end a dialogue."""
 
 
 class SweetTasksetConfig(vf.TasksetConfig):
@@ -162,7 +157,8 @@ class SweetEnv(vf.Env[SweetEnvConfig]):
                 return episode.trajectory
             segment = await interaction.turn(chat_rows(messages) if exact else messages[-1].content)
         trace = interaction.trace
-        outcome: Outcome = "deadline" if trace.is_timeout else _STOPS.get(str(trace.stop_condition), "agent_error")
+        limited: Outcome = "token_limit" if str(trace.stop_condition) in _LIMITS else "agent_error"
+        outcome: Outcome = "deadline" if trace.is_timeout else limited
         if outcome == "agent_error" and not trace.errors:
             raise SweetError(f"The harness gave no reply ({trace.stop_condition}).", where=str(trace.task.data.id))
         return await episode.stop(outcome, f"verifiers ended it ({trace.stop_condition})")
