@@ -168,7 +168,6 @@ class Learner:
         self.config, self.rule, self.used, self.model = config, rule, used, model
         self.rewards, self.source = rewards, source
         self.objective = rule.objective(config.beta, used.nll, "paper")
-        self.token_budget = model.token_budget(config.micro_batch_tokens)
 
         def engine_of(trainee: Trainee) -> Engine:
             trainee.model.eval()  # with dropout, policy and sampler would differ even with equal weights
@@ -180,7 +179,7 @@ class Learner:
         self.engine = engine_of(model.trainee)
         self.rank, self.scorer = self.engine.rank, self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
-        encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), self.token_budget
+        encoder, budget = DialogueEncoder(model.encoder, "paper", model.max_length), model.token_budget
         reward = None
         if rule.trains_reward:
             second = engine_of(load(model.trainee.start, tokenizer=model.encoder.tokenizer))
@@ -212,7 +211,7 @@ class Learner:
         reference = None
         if examples and self.objective.needs_reference:
             with self.models.open("start") as start:
-                budget = 2 * self.token_budget
+                budget = 2 * self.model.token_budget
                 reference = scores_in_shares(self.engine, start, pool, budget, lambda scores: scores.sums)
         sums, norms = MetricSums(), []
         size, epochs = self.config.batch or max(len(examples), 1), self.config.epochs or 1
@@ -247,7 +246,7 @@ class Learner:
             examples,
             reference,
             self.used.lr,
-            token_budget=self.token_budget,
+            token_budget=self.model.token_budget,
             turns=max_turns(pool) if reference is not None else 0,
             of=f"step {step}",
         )

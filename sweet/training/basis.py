@@ -78,11 +78,6 @@ class Basis:
         """What several devices divide among them."""
         return ZeroSettings(self.config.zero_stage, self.config.offload)
 
-    @property
-    def token_budget(self) -> int:
-        """Tokens of a micro-batch."""
-        return self.model.token_budget(self.config.micro_batch_tokens)
-
     def training(
         self,
         examples: list[Example],
@@ -104,7 +99,7 @@ class Basis:
             epochs=used.epochs,
             batch=used.batch,
             seed=config.seed,
-            token_budget=self.token_budget,
+            token_budget=self.model.token_budget,
             save_every=config.save_every,
             together=adjacent(order, used.batch),
             share=config.packing == "tree",

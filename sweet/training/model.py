@@ -41,6 +41,7 @@ class StartingModel:
         on_gpu: whether it is trained on GPUs.
         sees_pages: whether the encoder shows screenshots.
         max_length: tokens of a sequence at most; None where the model has no limit.
+        token_budget: tokens of one forward pass of its training.
     """
 
     base: str
@@ -49,10 +50,7 @@ class StartingModel:
     on_gpu: bool
     sees_pages: bool
     max_length: int | None
-
-    def token_budget(self, given: int | None) -> int:
-        """Return the tokens of one forward pass of its training, for the option `--micro-batch-tokens`."""
-        return given or (GPU_TOKENS if self.on_gpu else CPU_TOKENS)
+    token_budget: int
 
 
 def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:
@@ -120,7 +118,8 @@ def starting_model(
     start = start_of(base, config, recompute=recompute, head=head, head_seed=head_seed)
     trainee = load(start, tokenizer=encoder.tokenizer)
     length = config.max_length or context_length(trainee.model)
-    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=sees_pages, max_length=length)
+    budget = config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS)
+    return StartingModel(base, trainee, encoder, on_gpu, sees_pages, length, budget)
 
 
 def recorded_model(

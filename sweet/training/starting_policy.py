@@ -214,11 +214,11 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
         if config.packing == "plain":
             engine.scorer.max_shared_length = 0
         used, encoder = basis.hyperparameters, basis.builder.encoder
-        return RewardModel(engine, encoder, used.lr, token_budget=basis.token_budget, seed=config.seed)
+        return RewardModel(engine, encoder, used.lr, token_budget=model.token_budget, seed=config.seed)
 
     models = PlannedPolicy if planned else StartingPolicy
     reward = load_reward if rule.trains_reward else None
-    return models(basis.builder.encoder, load, 2 * basis.token_budget, critic, reward)
+    return models(basis.builder.encoder, load, 2 * model.token_budget, critic, reward)
 
 
 def _logprobs_of(scores: SpanScores) -> TurnLogprobs:
