@@ -28,6 +28,7 @@ from typing import Any
 from torch import Tensor
 
 from sweet.credit.base import Batch, CreditRule, Hyperparameters, NothingToLearn, Which
+from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
@@ -42,7 +43,7 @@ from sweet.learn.trainee import Trainee
 from sweet.learn.weights import WeightAverage
 from sweet.llm.pretrained import load_tokenizer
 from sweet.online.config import TrainOnlineConfig
-from sweet.tasks.scores import RewardRule
+from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.model import StartingModel, starting_model
@@ -140,8 +141,6 @@ class Learner:
     """Updates a model in memory, step by step. All ranks must call every method together, with the same arguments.
 
     Args:
-        rule: weighs the dialogues.
-        rewards: what the rewards of this kind of task mean.
         source: id of the rollouts.
         critic: answers for the critic of the run; None for a rule that asks none.
         load: loads a model with its weights, as for `policy_to_train`.
@@ -156,17 +155,16 @@ class Learner:
     def __init__(
         self,
         config: TrainOnlineConfig,
-        rule: CreditRule,
         used: Hyperparameters,
-        rewards: RewardRule,
         source: str,
         critic: RunCritic | None,
         load: Callable[..., Trainee],
         model: StartingModel,
         make_engine: Callable[[Any, float], Engine] = Engine,
     ) -> None:
-        self.config, self.rule, self.used, self.model = config, rule, used, model
-        self.rewards, self.source = rewards, source
+        self.config, self.used, self.model, self.source = config, used, model, source
+        self.rule = rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
+        self.rewards = task_kind(config.task).rewards
         self.objective = rule.objective(config.beta, used.nll, "paper")
 
         def engine_of(trainee: Trainee) -> Engine:

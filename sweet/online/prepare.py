@@ -137,9 +137,9 @@ class Prepared:
             source: id of the rollouts.
             folder, log: of ranks.
         """
-        config, rewards = self.config, self.dialogues.kind.rewards
+        config = self.config
         if self.devices is None:
-            return Learner(config, self.rule, self.used, rewards, source, self.critic, loading(config), self.model)
+            return Learner(config, self.used, source, self.critic, loading(config), self.model)
         # What plays is not that of ranks, and addresses may have keys.
         config = config.model_copy(update={"agent_url": [], "sim_url": [], "vllm_options": []})
         job = RankJob(

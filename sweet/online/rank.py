@@ -19,7 +19,6 @@ from sweet import collector
 with collector.paused():
     import torch
 
-    from sweet.credit.registry import credit_rule
     from sweet.learn.distributed import PROGRESS
     from sweet.learn.engine import CLIP
     from sweet.learn.metrics import Record
@@ -32,7 +31,6 @@ with collector.paused():
     from sweet.runs.run import Run
     from sweet.stages.base import Silent
     from sweet.stages.critics import CriticSettings
-    from sweet.tasks.registry import task_kind
     from sweet.tasks.trajectory import Trajectory
     from sweet.training.run_critic import RunCritic
 
@@ -96,9 +94,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
         critic = RunCritic(opened, artifact, CriticSettings(config.device, config.max_length), reporter)
     return Learner(
         config,
-        credit_rule(config.algorithm, config.rule_option, "algorithm"),
         job.used,
-        task_kind(config.task).rewards,
         job.source,
         critic,
         load,

@@ -36,7 +36,6 @@ from sweet.online.stage import plan_train_online, run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.stages.critics import CriticSettings
-from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import dump
 from sweet.training.checkpoints import RANKS
 from sweet.training.examples import DialogueEncoder
@@ -117,7 +116,7 @@ def alone(case: Case, run: Run, agent: str, calls: list[dict[str, Any]], path: P
         critic = RunCritic(run, run.find("critic", None, needed_by=""), CriticSettings("cpu"), Silent())
     load = loading(config)
     model = policy_to_train(config, agent, load)
-    learn(Learner(config, rule, used, task_kind("code").rewards, "rollouts-1", critic, load, model), calls, path)
+    learn(Learner(config, used, "rollouts-1", critic, load, model), calls, path)
 
 
 def start(folder: Path) -> None:
