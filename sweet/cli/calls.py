@@ -77,10 +77,7 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
             source = settings[option.field].where if option.field in settings else "default"
             reporter.say(f"setting {option.key} = {format_value(values[option.field])}  ({source})")
     try:
-        if common.dry_run and not spec.is_stage:
-            console.print_json(config.model_dump(mode="json"))
-        else:
-            spec.function(this, **{name: arguments[name] for name in spec.positional})
+        act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
         needs = stop.needs if isinstance(stop, Interrupted) else None
@@ -107,6 +104,14 @@ def _files(call: Call[Any]) -> Iterator[str]:
             yield from (f"wrote {call.run}/{one.path}" for one in manifest.artifacts if one.id in attempt.outputs)
             yield f"wrote {call.run}/{attempt.log}"
             yield f"{attempt.id}: {attempt.status}"
+
+
+def act(call: Call[Any]) -> None:
+    """Do what a call asks for, once its configuration is valid."""
+    if call.common.dry_run and not call.spec.is_stage:
+        console.print_json(call.config.model_dump(mode="json"))
+    else:
+        call.spec.function(call, **{name: call.arguments[name] for name in call.spec.positional})
 
 
 _VARIABLES = {
