@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from sweet.credit.base import CreditRule
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
 from sweet.hints import option, stage
@@ -45,28 +46,24 @@ TRAINING = ("label", "train-critic", "rank", "pair", "train-actor", ONLINE)
 @dataclass(frozen=True)
 class Algorithm:
     """Attributes:
-    name: of the rule.
+    rule: by which the actor learns.
     online: whether it is trained online.
-    reads: what an actor's training on recorded dialogues reads.
-    asks_critic: whether the rule itself asks a critic.
     judge: of the replies that it reads, where it reads ranked replies (`RankConfig.judge`).
     """
 
-    name: str
+    rule: type[CreditRule]
     online: bool
-    reads: Kind
-    asks_critic: bool
     judge: str = "critic"
 
     @property
     def critic(self) -> bool:
         """Whether a critic is trained."""
-        return self.asks_critic or (self.ranks and self.judge == "critic")
+        return self.rule.asks_critic or (self.ranks and self.judge == "critic")
 
     @property
     def ranks(self) -> bool:
         """Whether replies are sampled and ranked."""
-        return not self.online and self.reads in ("candidates", "pairs")
+        return not self.online and self.rule.reads in ("candidates", "pairs")
 
     def steps(self, number: int, retrain_critic: bool) -> list[str]:
         """Return the titles of the steps by which a round learns, in their order.
@@ -79,10 +76,10 @@ class Algorithm:
         wanted = {
             MADE_BY["rollouts"]: self.critic or not self.online,
             MADE_BY["scores"]: self.critic or not self.online,
-            MADE_BY["preferences"]: trains or (not self.online and self.reads == "preferences"),
+            MADE_BY["preferences"]: trains or (not self.online and self.rule.reads == "preferences"),
             MADE_BY["critic"]: trains,
             MADE_BY["candidates"]: self.ranks,
-            MADE_BY["pairs"]: not self.online and self.reads == "pairs",
+            MADE_BY["pairs"]: not self.online and self.rule.reads == "pairs",
             "train-actor": not self.online,
             ONLINE: self.online,
         }
@@ -104,7 +101,7 @@ class Algorithm:
         """
         if self.online and not self.critic and "samples" in given:
             raise UsageError(
-                f"{self.name} plays a group of dialogues on each task of a step.",
+                f"{self.rule.name} plays a group of dialogues on each task of a step.",
                 where="--samples",
                 fix=option("set_", f"{ONLINE}.group=DIALOGUES"),
             )
@@ -119,7 +116,7 @@ class Algorithm:
                 if table == ONLINE:
                     fix = "name an algorithm that learns online: --algorithm grpo"
                 raise UsageError(
-                    f"{table} is no stage of {self.name}, which has {', '.join(others)}.",
+                    f"{table} is no stage of {self.rule.name}, which has {', '.join(others)}.",
                     where=f"--set {assignment}",
                     fix=fix,
                 )
@@ -134,26 +131,23 @@ def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
     Raises:
         UsageError: there is no such rule, or it does not fit a loop of these options.
     """
-    if config.algorithm == SWEET:
-        found = Algorithm(SWEET, online=False, reads="pairs", asks_critic=False, judge=judge)
-    else:
-        rule = rule_class(config.algorithm, "algorithm")
-        found = Algorithm(rule.name, rule.online, rule.reads, rule.asks_critic, judge)
+    rule = rule_class(config.algorithm, "algorithm")
+    found = Algorithm(rule, rule.online, judge)
     if found.ranks and judge == LOOKAHEAD and not isinstance(config.sim, str):
         raise UsageError(
             "The judge lookahead asks one human, and the dialogues have several.",
             where=option("judge", LOOKAHEAD),
             fix="one --sim, or --set rank.judge=critic",
         )
-    if not found.online and found.reads == "rollouts":
+    if not found.online and rule.reads == "rollouts":
         raise UsageError(
-            f"{found.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
-            where=option("algorithm", found.name),
-            fix=(f"on dialogues of a better agent: {stage('train-actor', method=found.name, model='MODEL')}"),
+            f"{rule.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
+            where=option("algorithm", rule.name),
+            fix=(f"on dialogues of a better agent: {stage('train-actor', method=rule.name, model='MODEL')}"),
         )
     if found.online and config.rounds > 1:
         raise UsageError(
-            f"{found.name} learns in one round of many steps.",
+            f"{rule.name} learns in one round of many steps.",
             where=option("rounds", config.rounds),
             fix=f"--rounds 1 and {option('set_', f'{ONLINE}.steps=STEPS')}",
         )

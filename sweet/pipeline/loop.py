@@ -237,16 +237,16 @@ class Loop:
 
     def _train_actor(self, seed: int) -> Step:
         algorithm = self.algorithm
-        own = {} if algorithm.name == SWEET else {"method": algorithm.name}
-        method = self.recipe.of("train-actor").get("method", algorithm.name)
-        if own and method != algorithm.name:
-            where = f"[train-actor] method = {method!r}, {option('algorithm', algorithm.name)}"
+        own = {} if algorithm.rule.name == SWEET else {"method": algorithm.rule.name}
+        method = self.recipe.of("train-actor").get("method", algorithm.rule.name)
+        if own and method != algorithm.rule.name:
+            where = f"[train-actor] method = {method!r}, {option('algorithm', algorithm.rule.name)}"
             raise UsageError("Two rules are named for the actor.", where=where, fix="name one")
         actor = self._made(
             TrainActorConfig,
             "train-actor",
             defaults={"model": self.config.agent, "seed": seed},
-            from_=self._made_by(MADE_BY[algorithm.reads]),
+            from_=self._made_by(MADE_BY[algorithm.rule.reads]),
             critic=self._critic(),
             resume=True,
             **own,
@@ -283,7 +283,7 @@ class Loop:
 
     def _critic(self) -> str | None:
         """Return the id of the critic that the rule itself asks; None if it asks none, or there is none yet."""
-        made = self._made_by("train-critic") if self.algorithm.asks_critic else []
+        made = self._made_by("train-critic") if self.algorithm.rule.asks_critic else []
         return made[-1] if made else None
 
     def _made_by(self, title: str) -> list[str]:
@@ -372,7 +372,7 @@ class Loop:
         if self.recipe.prices is not None:
             priced["cost"] = self.recipe.prices.cost(self.cache.tokens())
         return LoopMetrics(
-            algorithm=self.algorithm.name,
+            algorithm=self.algorithm.rule.name,
             metric=self.metric,
             rounds=rounds,
             best=kept.agent,

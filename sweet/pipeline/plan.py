@@ -132,7 +132,7 @@ def check_online_training(run: Run, loop: Loop) -> None:
     """
     config = loop.online()
     credit_rule(config.algorithm, config.rule_option, "algorithm")
-    if not loop.algorithm.asks_critic and StepCache(run, Silent()).find(config) is None:
+    if not loop.algorithm.rule.asks_critic and StepCache(run, Silent()).find(config) is None:
         plan_of(run, config)
 
 

@@ -51,7 +51,7 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 
             loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
             if not run.manifest().of_kind("rollouts"):
-                name, rounds = loop.algorithm.name, count(recipe.train.rounds, "round")
+                name, rounds = loop.algorithm.rule.name, count(recipe.train.rounds, "round")
                 learns = rounds if name == SWEET else f"{name}, {rounds}"
                 reporter.say(f"A new run: agent {recipe.train.agent}, tasks {loop.source}, {learns}.")
                 check_file(loop, reporter)

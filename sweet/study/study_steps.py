@@ -105,9 +105,7 @@ class Round(Loop):
     def __init__(self, method: Method, recipe: Recipe, sizes: StudySizes, cache: StepCache) -> None:
         super().__init__(recipe, cache, cache.reporter)
         self.method, self.sizes = method, sizes
-        rule = rule_class(recipe.train.algorithm)
-        judge = method.judge or "critic"
-        self.algorithm = Algorithm(rule.name, method.online, rule.reads, rule.asks_critic, judge)
+        self.algorithm = Algorithm(rule_class(recipe.train.algorithm), method.online, method.judge or "critic")
         self.rounds.append(PlayedRound(0, sizes.agent))
 
     def play_tasks(self, split: str, **changes: Any) -> Step:
