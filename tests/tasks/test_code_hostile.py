@@ -220,14 +220,14 @@ def fresh() -> Iterator[Reader]:
     made.close()
 
 
-def read_source_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str = "") -> None:
-    """Let new reading processes reply to `read_source` by the value of an expression of `source`."""
+def read_statements_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str = "") -> None:
+    """Let new reading processes reply to `read_statements` by the value of an expression of `source`."""
     lines = [
         "import itertools, os, sys; sys.path.append(sys.argv[1])",
         "from sweet.tasks.code import reading",
         "kept = []",
     ]
-    lines += [before, f"reading.OPERATIONS['read_source'] = lambda source: {expression}", "reading.main()"]
+    lines += [before, f"reading.OPERATIONS['read_statements'] = lambda source: {expression}", "reading.main()"]
     monkeypatch.setattr(reader, "_BOOT", "\n".join(lines))
 
 
@@ -260,9 +260,9 @@ def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
 
 
 def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_source_by(monkeypatch, "all(itertools.repeat(1))", "reading.CPU_SECONDS = 0.1")
+    read_statements_by(monkeypatch, "all(itertools.repeat(1))", "reading.CPU_SECONDS = 0.1")
     with pytest.raises(Unreadable, match="processor time") as caught:
-        fresh.ask("read_source", "x")
+        fresh.ask("read_statements", "x")
     assert caught.value.outcome == "timeout"
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
 
@@ -270,9 +270,9 @@ def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pyt
 def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_source_by(monkeypatch, "os.abort()")
+    read_statements_by(monkeypatch, "os.abort()")
     with pytest.raises(Unreadable, match="ends the process that reads it, by Aborted") as caught:
-        fresh.ask("read_source", "x")
+        fresh.ask("read_statements", "x")
     assert caught.value.outcome == "crash"
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
 
@@ -287,27 +287,27 @@ ENDINGS = {
 
 @pytest.mark.parametrize("why", ENDINGS)
 def test_texts_beside_a_hard_one_are_read(fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None) -> None:
-    read_source_by(monkeypatch, ENDINGS[why])
+    read_statements_by(monkeypatch, ENDINGS[why])
     codes = [f"{CODE}\n# {number}" for number in range(4)]
     assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[:2]] == codes[:2]
     if why is None:
-        assert fresh.ask("read_source", "x") == (None, [None])
+        assert fresh.ask("read_statements", "x") == (None, [None])
     else:
         with pytest.raises(Unreadable, match=why):
-            fresh.ask("read_source", "x")
+            fresh.ask("read_statements", "x")
     assert [fresh.ask("read_answer", code, ["price"])[0] for code in codes[2:]] == codes[2:]
 
 
 def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_source_by(monkeypatch, "(kept.append(bytes(int(source))), [])")
+    read_statements_by(monkeypatch, "(kept.append(bytes(int(source))), [])")
     with pytest.raises(Unreadable, match="more than 512 MiB of memory"):
-        fresh.ask("read_source", str(1 << 30))
-    fresh.ask("read_source", "1")
+        fresh.ask("read_statements", str(1 << 30))
+    fresh.ask("read_statements", "1")
     before = fresh._process
     assert before is not None
-    fresh.ask("read_source", str(300 << 20))
+    fresh.ask("read_statements", str(300 << 20))
     assert fresh._process is None
 
 

@@ -103,23 +103,16 @@ class Statement:
     line: str | None
 
 
-def read_answer(answer: str, names: frozenset[str]) -> AnswerCode:
-    """Return the code in an answer that defines one of the names (sweet.tasks.code.extract).
+def read_answer(answer: str, names: frozenset[str] | None) -> AnswerCode:
+    """Return the code in an answer that defines one of the names; without names, the code that the published evaluator
+    runs (sweet.tasks.code.extract).
 
     Raises:
         Unreadable: the answer exceeds a limit.
     """
-    source, [code] = _reader.ask("read_answer", answer[:LONGEST], sorted(names))
+    asked = [answer] if names is None else [answer[:LONGEST], sorted(names)]
+    source, [code] = _reader.ask("read_answer", *asked)
     return AnswerCode(source, code)
-
-
-def compiled_source(source: str) -> bytes | None:
-    """Return the compiled source; None if the child has to compile it, or cannot.
-
-    Raises:
-        Unreadable: the source exceeds a limit.
-    """
-    return _reader.ask("read_source", source)[1][0] if len(source) <= LONGEST else None
 
 
 def read_task(task: Task) -> TaskCode:

@@ -28,6 +28,7 @@ from sweet.tasks.code.extract import (
     defined_names,
     extract_code,
     parsed,
+    published_code,
     segment,
     source_lines,
 )
@@ -46,15 +47,10 @@ Reply = tuple[Any, Sequence[bytes | None]]
 """A JSON value, and pieces of code."""
 
 
-def read_answer(answer: str, names: list[str]) -> Reply:
-    """Return the code in an answer, or null; and the same compiled."""
-    source = extract_code(answer, frozenset(names))
+def read_answer(answer: str, names: list[str] | None = None) -> Reply:
+    """Return the code in an answer, or null; and the same compiled. Without names, the published evaluator's code."""
+    source = published_code(answer) if names is None else extract_code(answer, frozenset(names))
     return source, [None if source is None else code_of(source)]
-
-
-def read_source(source: str) -> Reply:
-    """Return null, and the source compiled."""
-    return None, [code_of(source)]
 
 
 def read_task(reference: str, calls: list[str]) -> Reply:
@@ -98,7 +94,7 @@ def read_answer_statements(answer: str, names: list[str]) -> Reply:
 
 OPERATIONS: dict[str, Callable[..., Reply]] = {
     operation.__name__: operation
-    for operation in (read_answer, read_source, read_task, read_faults, read_statements, read_answer_statements)
+    for operation in (read_answer, read_task, read_faults, read_statements, read_answer_statements)
 }
 
 

@@ -28,8 +28,7 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.bounded_cache import BoundedCache
 from sweet.tasks.code.expected import Reference, References, Scorer
-from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answer
+from sweet.tasks.code.reader import Unreadable, read_answer
 from sweet.tasks.scores import (
     METRICS,
     UPSTREAM_METRICS,
@@ -166,7 +165,7 @@ class CodeScorer:
         if answer.strip() in ("", NO_ANSWER):
             return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"})
         try:
-            read = _published(answer) if self.scorer == "upstream" else read_answer(answer, reference.read.names)
+            read = read_answer(answer, None if self.scorer == "upstream" else reference.read.names)
         except Unreadable as unreadable:
             return Verdict(0.0, 0, total, unreadable.outcome, {"why": str(unreadable)})
         if read.source is None:
@@ -198,14 +197,6 @@ class CodeScorer:
         if want.status == "raised":
             return got.status == "raised" and got.error == want.error
         return got.status == "value" and same(want.value, got.value, self.tolerance)
-
-
-def _published(answer: str) -> AnswerCode:
-    """Return the code that the published evaluator runs; raises Unreadable."""
-    if len(answer) > LONGEST_TEXT:
-        raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
-    source = published_code(answer)
-    return AnswerCode(source, None if source is None else compiled_source(source))
 
 
 def _may_be_load(verdict: Verdict) -> bool:
