@@ -35,15 +35,15 @@ from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter, encode, read_rows, scan_jsonl
 from sweet.runs.tokens import TokenMeter, metering, read_tokens
-from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageResult, about, digest_of
+from sweet.stages.base import OPERATIONAL, Reporter, StageResult, about, digest_of
 from sweet.stages.options import DeviceConfig, RequestConfig, SeedConfig, TaskConfig, WorkersConfig
 from sweet.stages.prices import Budget, PricedConfig, given_prices
-from sweet.tasks.async_scorer import AsyncScorer, async_scorer
+from sweet.tasks.async_scorer import AsyncScorer, open_async_scorer
 from sweet.tasks.base import SPECIFICATION, Message, Task
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import ScoringRequest
 from sweet.tasks.splits import Holdout, load_split
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
@@ -124,25 +124,19 @@ class Describer:
         self.failed: list[Undescribed] = []
         self.tries = 0
 
-    def describe(self, tasks: Sequence[Task], writer: JsonlWriter) -> None:
+    async def describe(self, tasks: Sequence[Task], writer: JsonlWriter) -> None:
         """Describe tasks, and write the row of each as soon as it is known.
 
         Raises:
             Interrupted: the limit of the cost is reached.
         """
-        with tempfile.TemporaryDirectory(prefix="sweet-describe-") as folder:
-            config, say = self.config, self.reporter.say
-            request = ScoringRequest(run=Path(folder), say=say, sandbox=config.sandbox, workers=config.workers)
-            with (
-                self.kind.open_scorer(request) as scorer,
-                self.reporter.progress("tasks", len(tasks)) as bar,
-            ):
-                asyncio.run(self._all(tasks, scorer, writer, bar))
-
-    async def _all(self, tasks: Sequence[Task], scorer: TrajectoryScorer, writer: JsonlWriter, bar: Progress) -> None:
-        config, scoring, free = self.config, async_scorer(scorer), asyncio.Semaphore(self.config.concurrency)
+        config, say, free = self.config, self.reporter.say, asyncio.Semaphore(self.config.concurrency)
         begun = 0
         async with AsyncExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet-describe-"))
+            request = ScoringRequest(run=Path(folder), say=say, sandbox=config.sandbox, workers=config.workers)
+            scoring = await stack.enter_async_context(open_async_scorer(self.kind, request))
+            bar = stack.enter_context(self.reporter.progress("tasks", len(tasks)))
             client = await stack.enter_async_context(client_of(config, "describer", config.model, config.url))
             checker = client
             if config.check_model is not None or config.check_url:
@@ -267,7 +261,7 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
         reporter.say(f"Described already: {count(kept, 'task')}; missing: {len(missing):,}.")
     if missing:
         with JsonlWriter(journal) as writer, metering(meter):
-            work.describe(missing, writer)
+            asyncio.run(work.describe(missing, writer))
     with replacing(out) as file:
         for task in tasks:
             file.write(encode(_row(task, work.known.get(task.id, {}))) + b"\n")

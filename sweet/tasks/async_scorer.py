@@ -11,20 +11,11 @@ from contextlib import asynccontextmanager
 
 from sweet.gathering import Gathering
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import Trajectory
 
 AsyncScorer = Gathering[Trajectory, Score]
 """An open scorer, for the tasks of one event loop."""
-
-
-def async_scorer(scorer: TrajectoryScorer) -> AsyncScorer:
-    """Return an open scorer for the tasks of an event loop."""
-
-    async def scores(trajectories: Sequence[Trajectory]) -> list[Score]:
-        return await asyncio.to_thread(lambda: [score for _, score in scorer.score(iter(trajectories))])
-
-    return Gathering(scores)
 
 
 @asynccontextmanager
@@ -36,9 +27,14 @@ async def open_async_scorer(kind: TaskKind, request: ScoringRequest) -> AsyncIte
     """
     # Opening and closing a scorer blocks, and some start an event loop of their own.
     opened = kind.open_scorer(request)
-    scorer = async_scorer(await asyncio.to_thread(opened.__enter__))
+    scorer = await asyncio.to_thread(opened.__enter__)
+
+    async def scores(trajectories: Sequence[Trajectory]) -> list[Score]:
+        return await asyncio.to_thread(lambda: [score for _, score in scorer.score(iter(trajectories))])
+
+    gathering = Gathering(scores)
     try:
-        yield scorer
+        yield gathering
     finally:
-        await scorer.aclose()
+        await gathering.aclose()
         await asyncio.to_thread(opened.__exit__, None, None, None)
