@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -81,10 +81,10 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
 def _build(split: Split, file: Path, config: WebSightConfig, reporter: Reporter) -> tuple[int, int]:
     """Write the file of a split. Return the numbers of its tasks and of the rows without one."""
     numbers = ROWS[split][: config.limit]
-    source = open_rows(config.source, config.subset, config.revision)
+    found = open_rows(config.source, config.subset, config.revision, numbers.start)
     reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {config.source}.")
     tasks = 0
-    with replacing(file) as out, closing(source(numbers.start)) as rows, reporter.progress(split, len(numbers)) as bar:
+    with replacing(file) as out, closing(found) as rows, reporter.progress(split, len(numbers)) as bar:
         for number in numbers:
             row = next(rows, None)
             if row is None:
@@ -132,15 +132,15 @@ COLUMNS = ("text", "llm_generated_idea")
 """The columns of WebSight with the page's HTML and its description."""
 
 Row = dict[str, Any]
-Rows = Callable[[int], Generator[Row, None, None]]
-"""Returns the rows of a source, beginning at a number (from 0)."""
+Rows = Generator[Row, None, None]
 
 
-def open_rows(source: str, subset: str, revision: str) -> Rows:
-    """Open a dataset of the hub (`owner/name`), or a file or folder on this machine.
+def open_rows(source: str, subset: str, revision: str, start: int) -> Rows:
+    """Return the rows of a dataset of the hub (`owner/name`), or of a file or folder on this machine.
 
     Args:
         subset: the configuration of the dataset on the hub.
+        start: the number of the first row (from 0).
 
     Raises:
         UsageError: there is no such file, or it has no such rows. Reading the rows raises the same for invalid rows,
@@ -154,34 +154,27 @@ def open_rows(source: str, subset: str, revision: str) -> Rows:
                 where=source,
                 fix="--source OWNER/NAME, or a folder of Parquet files, a Parquet file or a JSONL file",
             )
-        return hub_rows(source, subset, revision)
+        return hub_rows(source, subset, revision, start)
     files = [path] if path.is_file() else sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
     if not files:
         below = sorted({file.parent for file in (*path.glob("*/*.parquet"), *path.glob("*/*.jsonl"))})
         what = "There is no Parquet or JSONL file in this folder."
         raise UsageError(what, where=path, fix=f"--source {below[-1] if below else 'FOLDER'}")
     if any(file.suffix != ".parquet" for file in files):
-        return lambda start: (row for row in itertools.islice(_lines(files), start, None))
+        lines = (found for file in files for found in read_rows(file))
+        return (row for _, row in itertools.islice(lines, start, None))
     load = partial(_datasets().load_dataset, "parquet", data_files=[str(file) for file in files])
-    return lambda start: _streamed(str(path), start, load)
+    return _streamed(str(path), start, load)
 
 
-def _lines(files: list[Path]) -> Iterator[Row]:
-    return (row for file in files for _, row in read_rows(file))
-
-
-def hub_rows(dataset: str, subset: str, revision: str) -> Rows:
-    """Open a dataset with a card: one of the hub, or a local copy."""
+def hub_rows(dataset: str, subset: str, revision: str, start: int) -> Rows:
+    """Yield the rows of a dataset with a card: one of the hub, or a local copy."""
     load = partial(_datasets().load_dataset, dataset, subset, revision=revision)
-
-    def rows(start: int) -> Generator[Row, None, None]:
-        with reaching_hub(dataset, AGAIN):
-            yield from _streamed(dataset, start, load)
-
-    return rows
+    with reaching_hub(dataset, AGAIN):
+        yield from _streamed(dataset, start, load)
 
 
-def _streamed(where: str, start: int, load: Callable[..., Any]) -> Generator[Row, None, None]:
+def _streamed(where: str, start: int, load: Callable[..., Any]) -> Rows:
     """Yield rows of the library datasets, which reports invalid data as a ValueError of its own or of Arrow."""
     try:
         yield from load(split="train", streaming=True, columns=list(COLUMNS)).skip(start)

@@ -213,10 +213,9 @@ def test_parquet_files_of_the_hubs_columns(tmp_path: Path, data: Path, parquet: 
 def test_a_dataset_with_a_card_is_streamed(tmp_path: Path, parquet: Written) -> None:
     """A local copy in the hub's layout, opened like a dataset of the hub."""
     copy = str(parquet(tmp_path / "copy", 8))
-    rows = hub_rows(copy, "v0.2", "main")
-    assert list(rows(4)) == [row(number) for number in range(4, 8)]
+    assert list(hub_rows(copy, "v0.2", "main", 4)) == [row(number) for number in range(4, 8)]
     with pytest.raises(SweetError, match=r"v0\.3") as caught:
-        list(hub_rows(copy, "v0.3", "main")(0))
+        list(hub_rows(copy, "v0.3", "main", 0))
     assert "--subset" in str(caught.value.fix)
 
 
