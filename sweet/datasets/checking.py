@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import Field
 
 from sweet.datasets.metrics import CheckMetrics, TaskFinding
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import InputError, UsageError
 from sweet.files import write_whole
 from sweet.installation import VERSION
 from sweet.paths import cache_folder
@@ -122,7 +122,7 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
     faults = {finding.task_id: finding for finding in _cached_faults(kind, tasks)}
     own = Path(source).is_file() and not kind.has_dataset(source)
     twice = list(duplicates(kind, tasks, {})) if own else []
-    lines = _lines(source) if own and (faults or twice) else {}
+    lines = task_lines(Path(source)) if own and (faults or twice) else {}
 
     def place(name: str) -> str:
         return f"{name} (line {lines[name]})" if name in lines else name
@@ -145,12 +145,6 @@ def refuse_invalid(kind: TaskKind, tasks: list[Task], source: str, reporter: Rep
         counted = f"{len(same)} of {count(len(tasks), 'task')} have the reference of an earlier one"
         reporter.warn(f"{counted}; {place(same[0].task_id)}: {same[0].what}.")
     return tasks
-
-
-def _lines(source: str) -> dict[str, int]:
-    with suppress(SweetError):  # a plug-in may read other files than JSONL
-        return task_lines(Path(source))
-    return {}
 
 
 def _cached_faults(kind: TaskKind, tasks: Sequence[Task]) -> list[Finding]:
@@ -191,7 +185,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
     else:
         tasks, errors = _read_all(kind, path, lines)
     if path.is_file() and not lines:
-        lines = _lines(source)
+        lines = task_lines(path)
     found = [*errors, *check_tasks(kind, tasks, reporter, config, lines)]
     of_problem = Counter(problem for _, problem in {(finding.task_id, finding.problem) for finding in found})
     metrics = CheckMetrics(

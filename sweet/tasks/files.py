@@ -7,12 +7,13 @@ fields that its task kind requires.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.errors import InputError, UsageError
+from sweet.errors import InputError, SweetError, UsageError
 from sweet.hints import option
 from sweet.paths import data_folder
 from sweet.runs.jsonl import read_any_rows, read_rows
@@ -76,13 +77,11 @@ def read_tasks(path: Path, fields: Fields) -> Iterator[tuple[int, Task | InputEr
 
 
 def task_lines(path: Path) -> dict[str, int]:
-    """Return the line of each task of a JSONL file by its id.
-
-    Raises:
-        InputError: there is no such file, or a line is not a JSON object.
-    """
-    rows = enumerate(read_rows(path))
-    return {str(row.get("id") or _default_id(path, number)): line for number, (line, row) in rows}
+    """Return the line of each task of a JSONL file by its id; none of other files, which a plug-in may read."""
+    with suppress(SweetError):
+        rows = enumerate(read_rows(path))
+        return {str(row.get("id") or _default_id(path, number)): line for number, (line, row) in rows}
+    return {}
 
 
 def _default_id(path: Path, number: int) -> str:

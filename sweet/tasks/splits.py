@@ -13,15 +13,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet.errors import InputError, SweetError, UsageError
+from sweet.errors import InputError, UsageError
 from sweet.hints import option
-from sweet.runs.jsonl import read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
+from sweet.tasks.files import task_lines
 from sweet.tasks.kind import TaskKind
 
 TRAIN, VALIDATION = "train", "validation"
@@ -148,16 +147,17 @@ def named_splits(path: Path, tasks: Sequence[Task]) -> list[str] | None:
     if all(name is None for name in found):
         return None
     splits: list[str] = []
-    for index, name in enumerate(found):
+    for task, name in zip(tasks, found, strict=True):
         if name is None:
             what = "The task has no 'split', and other rows of the file do."
-            raise InputError(what, path=path, line=_line(path, index), fix=f'add "split": "{" or ".join(SPLITS)}"')
+            fix = f'add "split": "{" or ".join(SPLITS)}"'
+            raise InputError(what, path=path, line=task_lines(path).get(task.id), fix=fix)
         if name not in SPLITS:
             near = nearest(name, SPLITS) if isinstance(name, str) else None
             raise InputError(
                 f"'split' must be {', '.join(SPLITS[:-1])} or {SPLITS[-1]}, not {name!r}.",
                 path=path,
-                line=_line(path, index),
+                line=task_lines(path).get(task.id),
                 fix=f'write "split": "{near}"' if near else 'correct "split", or remove it from all rows',
             )
         splits.append(name)
@@ -198,10 +198,3 @@ def _check_shares(holdout: Holdout) -> None:
 def _given(holdout: Holdout) -> str:
     """Name the first share that is given."""
     return option("holdout_validation" if holdout.test is None else "holdout")
-
-
-def _line(path: Path, index: int) -> int | None:
-    """Return the line of a file's row; None where the file is not JSONL, as that of a plug-in may be."""
-    with suppress(SweetError):
-        return next((line for number, (line, _) in enumerate(read_rows(path)) if number == index), None)
-    return None
