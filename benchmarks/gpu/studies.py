@@ -25,7 +25,7 @@ from sweet.stages.base import Silent
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, DemoConfig, StudyConfig
 from sweet.study.study import run_demo, run_study
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import Prompts
 from sweet.tasks.micro.family import LONG
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

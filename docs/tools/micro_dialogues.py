@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from sweet.tasks.base import NO_ANSWER, Message, Task, with_hidden
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import ANSWER_MARKER, PART_MARKER, read_move
 from sweet.tasks.micro.family import MICRO, Family

@@ -17,7 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import Prompts
 from sweet.tasks.micro.family import LONG
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError
 from sweet.tasks.base import Message, Task
-from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import CodeKind, Prompts
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.prompts import HumanPrompt
 

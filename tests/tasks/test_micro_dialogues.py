@@ -10,7 +10,7 @@ import pytest
 
 from docs.tools.micro_dialogues import MISTAKES, dialogue
 from sweet.tasks.base import Message, Task, with_hidden
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import Prompts
 from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import read_move
 from sweet.tasks.micro.family import FAMILIES, PARTS, Family

@@ -33,7 +33,7 @@ from tests.stages.learn_runs import make_agent, put
 GOOD = """
 from contextlib import contextmanager
 from sweet.tasks.base import Credit, Task
-from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.code.kind import Prompts
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.base import Credit, Move
 from sweet.tasks.scores import AnswerScorer, Metric, JudgedTest, RewardRule, Verdict, tally

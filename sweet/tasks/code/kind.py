@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from sweet.tasks import prompts
 from sweet.tasks.base import PART_LINES, Credit, Message, Task
-from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.files import COLBENCH_SPLITS, Wrong, colbench_file
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
@@ -18,6 +18,13 @@ from sweet.tasks.parts import assembled
 from sweet.tasks.scores import METRICS, UPSTREAM_METRICS, Metric, ScoringRequest, TrajectoryScorer
 
 SPLITS = {**{name: tuple(family.splits) for name, family in FAMILIES.items()}, "colbench": COLBENCH_SPLITS}
+
+
+class Prompts(prompts.Prompts):
+    """The prompts of the code task."""
+
+    package = "sweet.tasks.code"
+    speaker = "Programmer"
 
 
 class CodeKind(TaskKind):
