@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.tasks.code.bounded_cache import BoundedCache
+from sweet.tasks.code.expected import BoundedCache
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=40))

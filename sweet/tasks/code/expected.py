@@ -12,10 +12,12 @@ import contextlib
 import hashlib
 import json
 import sys
+from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from sweet.files import write_whole
 from sweet.installation import installed_version
@@ -24,11 +26,12 @@ from sweet.sandbox import child, determinism
 from sweet.sandbox.program import Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
-from sweet.tasks.code.bounded_cache import BoundedCache
 from sweet.tasks.code.reader import TaskCode, read_task
 from sweet.tasks.findings import Problem
 
 Scorer = Literal["strict", "upstream"]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _REFERENCE_SLACK = 3.0
 _MOST_ON_DISK = 128 * 2**20
@@ -73,6 +76,45 @@ class Reference:
     def both(self, results: tuple[Result, ...]) -> tuple[tuple[Result, ...], tuple[Result, ...]]:
         """Return the results of each call, and those of making it again."""
         return results[: len(self.name[1])], results[len(self.name[1]) :]
+
+
+class BoundedCache(Generic[K, V]):
+    """The newest values by key, up to a number of them and up to a sum of their sizes.
+
+    What programs of models return, and their sources, can each have megabytes: a number of entries alone does not bound
+    the memory of the process that scores.
+
+    Args:
+        most: maximum number of entries.
+        most_bytes: maximum sum of the sizes of entries.
+    """
+
+    def __init__(self, most: int, most_bytes: int = sys.maxsize) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: K) -> V | None:
+        return self._entries.get(key)
+
+    def add(self, key: K, value: V, size: int = 0) -> None:
+        """Add an entry whose key is new."""
+        self._entries[key], self._sizes[key] = value, 0
+        self.grow(key, size)
+
+    def grow(self, key: K, size: int) -> None:
+        """Add bytes to an entry's size, unless it has been dropped."""
+        if key not in self._sizes:
+            return
+        self._sizes[key] += size
+        self.bytes += size
+        while self._entries and (len(self._entries) > self._most or self.bytes > self._most_bytes):
+            oldest, _ = self._entries.popitem(last=False)
+            self.bytes -= self._sizes.pop(oldest)
 
 
 class References:

@@ -26,8 +26,7 @@ from sweet.sandbox.program import Execution, Program, Result
 from sweet.sandbox.tiers import open_sandbox
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
-from sweet.tasks.code.bounded_cache import BoundedCache
-from sweet.tasks.code.expected import Reference, References, Scorer
+from sweet.tasks.code.expected import BoundedCache, Reference, References, Scorer
 from sweet.tasks.code.reader import Unreadable, read_answer
 from sweet.tasks.scores import (
     METRICS,
