@@ -11,10 +11,9 @@ knows the rewards. The interval is over tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from sweet.errors import SweetError
 from sweet.runs.jsonl import read_jsonl
@@ -40,9 +39,6 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
-
-if TYPE_CHECKING:
-    from sweet.learn.critic import Critic
 
 NEEDED_BY = "eval --best-of-by critic"
 """What needs the critic, for errors."""
@@ -86,41 +82,24 @@ def measure_best_of(
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
     artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
-    dialogues, rewards = _rewarded(run, rollouts, scores)
-    critic = load_critic(run, artifact, reporter, settings)
-    scored: list[float | None] = []
-    with reporter.progress("judged", len(dialogues)) as bar:
-        for score in _scored(critic, dialogues, agent_system(run, rollouts)):
-            scored.append(score)
-            bar.advance()
-    warn_dropped_turns(critic.reader.dropped, critic.reader.max_length, reporter)
-    left_out = scored.count(None)
-    if left_out:
-        reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")
-    by_number = _by_number(rollouts, dialogues, scored, rewards)
-    read, counted = used_reference_context(artifact, settings), used_turn_tokens(artifact, settings)
-    return BestOfMetrics(
-        critic=artifact.id, left_out=left_out, n=by_number, reference_context=read, turn_tokens=counted
-    )
-
-
-def _rewarded(run: Run, rollouts: Artifact, scores: Sequence[Score]) -> tuple[list[Trajectory], dict[str, float]]:
-    """Return the dialogues that can be chosen, and their rewards by id."""
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
-    return [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns], rewards
-
-
-def _by_number(
-    rollouts: Artifact,
-    dialogues: Sequence[Trajectory],
-    scored: Sequence[float | None],
-    rewards: Mapping[str, float],
-) -> dict[str, BestOfRates]:
+    dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
+    critic, system = load_critic(run, artifact, reporter, settings), agent_system(run, rollouts)
     by_task: dict[str, list[ScoredDialogue]] = {}
-    for dialogue, score in zip(dialogues, scored, strict=True):
-        if score is not None:
-            by_task.setdefault(dialogue.task_id, []).append(ScoredDialogue(score, rewards[dialogue.id]))
+    left_out = 0
+    with reporter.progress("judged", len(dialogues)) as bar:
+        for start in range(0, len(dialogues), _BATCH):
+            batch = dialogues[start : start + _BATCH]
+            for dialogue, score in zip(batch, critic.score_dialogues(batch, system), strict=True):
+                if score is None:
+                    left_out += 1
+                else:
+                    by_task.setdefault(dialogue.task_id, []).append(ScoredDialogue(score, rewards[dialogue.id]))
+                bar.advance()
+    warn_dropped_turns(critic.reader.dropped, critic.reader.max_length, reporter)
+    if left_out:
+        reporter.warn(f"Too long for {artifact.id}, and so no candidates: {count(left_out, 'dialogue')}.")
     most = max(map(len, by_task.values()), default=0)
     if most < 2:
         raise SweetError(
@@ -128,7 +107,13 @@ def _by_number(
             where=rollouts.id,
             fix="sweet rollout with --samples 16",
         )
-    return {str(n): at(n, by_task) for n in powers_of_two(most)}
+    return BestOfMetrics(
+        critic=artifact.id,
+        left_out=left_out,
+        n={str(n): at(n, by_task) for n in powers_of_two(most)},
+        reference_context=used_reference_context(artifact, settings),
+        turn_tokens=used_turn_tokens(artifact, settings),
+    )
 
 
 def at(n: int, by_task: dict[str, list[ScoredDialogue]]) -> BestOfRates:
@@ -155,8 +140,3 @@ def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
     for dialogue in found:
         worth.setdefault(dialogue.score, []).append(dialogue.solved)
     return [mean for score in sorted(worth) for mean in [fmean(worth[score])] * len(worth[score])]
-
-
-def _scored(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[float | None]:
-    for start in range(0, len(dialogues), _BATCH):
-        yield from critic.score_dialogues(dialogues[start : start + _BATCH], system)
