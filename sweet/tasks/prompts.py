@@ -75,15 +75,15 @@ class Prompts:
             InputError: they cannot be read, or a placeholder is missing.
         """
         texts = _packaged(cls.package)
-        for name in _HUMANS:
-            if name in texts:
-                cls._check(texts[name], Path(cls.package) / "texts" / f"{name}.txt")
+        cls._check(texts, Path(cls.package) / "texts")
         return cls(**texts)
 
     @classmethod
-    def _check(cls, human: str, file: Path) -> None:
+    def _check(cls, texts: Mapping[str, str], folder: Path) -> None:
         fix = "they are replaced by the request, the reference solution and the dialogue so far"
-        check_placeholders(human, cls.places, file, whose="human's", fix=fix, optional=cls.optional_places)
+        for name in [name for name in _HUMANS if name in texts]:
+            file = folder / f"{name}.txt"
+            check_placeholders(texts[name], cls.places, file, whose="human's", fix=fix, optional=cls.optional_places)
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -104,9 +104,7 @@ class Prompts:
                 path=folder,
             )
         texts: dict[str, Any] = {known[name]: read_prompt(folder / name) for name in names}
-        for name in _HUMANS:
-            if name in texts:
-                cls._check(texts[name], folder / f"{name}.txt")
+        cls._check(texts, folder)
         own = {"human_spec": ""} if "human" in texts else {}  # else the text of the user would not be used
         return replace(cls.packaged(), **own | texts)
 

@@ -23,7 +23,7 @@ from sweet.files import write_whole
 from sweet.installation import installed_version
 from sweet.runs.cache import prune
 from sweet.sandbox import child, determinism
-from sweet.sandbox.program import Execution, Limits, Program, Result
+from sweet.sandbox.program import Code, Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
 from sweet.tasks.code.reader import TaskCode, read_task
@@ -160,7 +160,7 @@ class References:
         return f"the reference or a call cannot be read: {read.fault}"
 
     def _program(self, task: Task, read: TaskCode) -> Program:
-        calls, code = tuple(task.test_cases.values()), read.beside(read.source)
+        calls, code = tuple(task.test_cases.values()), Code(read.source, read.calls)
         if self.scorer == "upstream":
             return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK, code=code)
         twice = [*range(len(calls))] * 2

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import SweetError
-from sweet.sandbox.program import Code
 from sweet.tasks.base import Task
 from sweet.tasks.code.extract import LONGEST
 from sweet.tasks.code.reading import CPU_SECONDS, HEADER, MOST_REPLIED
@@ -84,10 +83,6 @@ class TaskCode:
     source: bytes | None
     calls: tuple[bytes | None, ...]
     fault: str | None = None
-
-    def beside(self, source: bytes | None) -> Code:
-        """Return the code of the program that has this source and the task's calls."""
-        return Code(source, self.calls)
 
 
 @dataclass(frozen=True)

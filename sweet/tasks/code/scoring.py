@@ -22,7 +22,7 @@ from typing import Any
 from sweet.paths import cache_folder
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Execution, Program, Result
+from sweet.sandbox.program import Code, Execution, Program, Result
 from sweet.sandbox.tiers import open_sandbox
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
@@ -171,7 +171,7 @@ class CodeScorer:
             filtered = Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
             none = Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
             return filtered if self.scorer == "upstream" else none
-        calls, code = tuple(task.test_cases.values()), reference.read.beside(read.code)
+        calls, code = tuple(task.test_cases.values()), Code(read.code, reference.read.calls)
         return Program(read.source, calls, scoped=self.scorer == "upstream", code=code)
 
     def _judge(self, job: _Answer, execution: Execution) -> Verdict:
