@@ -18,7 +18,7 @@ from sweet.files import replacing
 from sweet.paths import data_folder
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import HubConfig
-from sweet.tasks.files import COLBENCH_SPLITS, colbench_file
+from sweet.tasks.files import COLBENCH_SPLITS, downloaded_file
 from sweet.tasks.registry import task_kind
 
 DATASET = "facebook/collaborative_agent_bench"
@@ -51,7 +51,8 @@ def run_data_colbench(
     folder.mkdir(parents=True, exist_ok=True)
     metrics: dict[str, int] = {}
     wanted: list[tuple[str, str, Path, Callable[[Path], int]]] = [
-        (split, f"backend_tasks/{split}.jsonl", colbench_file(split), _count_tasks) for split in COLBENCH_SPLITS
+        (split, f"backend_tasks/{split}.jsonl", downloaded_file("colbench", split), _count_tasks)
+        for split in COLBENCH_SPLITS
     ]
     if config.trajectories:
         wanted.append(("trajectories", TRAJECTORIES, folder / TRAJECTORIES, _count_trajectories))

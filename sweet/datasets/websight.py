@@ -28,7 +28,7 @@ from sweet.paths import data_folder
 from sweet.runs.jsonl import encode, plain, read_rows
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.options import HubConfig
-from sweet.tasks.files import websight_file
+from sweet.tasks.files import downloaded_file
 from sweet.tasks.html.page import extract_page
 from sweet.units import count
 
@@ -66,7 +66,7 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
         raise UsageError(f"WebSight has no split {config.split}.", where="--split", fix="train or test")
     metrics: dict[str, int | str] = {}
     for split in splits:
-        file = websight_file(split)
+        file = downloaded_file("websight", split)
         if file.is_file() and not config.force:
             tasks = sum(1 for _ in read_rows(file))
             reporter.say(f"{file} has {count(tasks, 'task')} and is kept; {AGAIN} --force builds it again.")

@@ -316,10 +316,10 @@ def check_hub(timeout: float) -> Found:
 
 @component("ColBench", "the tasks of the paper; without them the packaged tasks are used")
 def check_colbench() -> Found:
-    from sweet.tasks.files import COLBENCH_SPLITS, colbench_file
+    from sweet.tasks.files import COLBENCH_SPLITS, downloaded_file
 
-    existing = [split for split in COLBENCH_SPLITS if colbench_file(split).is_file()]
-    folder = colbench_file("test").parent
+    existing = [split for split in COLBENCH_SPLITS if downloaded_file("colbench", split).is_file()]
+    folder = downloaded_file("colbench", "test").parent
     if len(existing) == len(COLBENCH_SPLITS):
         return "ok", f"{', '.join(existing)} in {folder}", ""
     return "missing", f"not in {folder}", "sweet data colbench"

@@ -152,11 +152,6 @@ COLBENCH_SPLITS = ("train", "test")
 """The splits of ColBench's tasks."""
 
 
-def websight_file(split: str) -> Path:
-    """Return the file of a split of ColBench's frontend tasks, as `sweet data websight` writes it."""
-    return data_folder() / "websight" / f"{split}.jsonl"
-
-
-def colbench_file(split: str) -> Path:
-    """Return the file of a split of ColBench's backend tasks, as `sweet data colbench` writes it."""
-    return data_folder() / "colbench" / f"{split}.jsonl"
+def downloaded_file(dataset: str, split: str) -> Path:
+    """Return the file of a split of ColBench's tasks, as the command of `sweet data` writes it."""
+    return data_folder() / dataset / f"{split}.jsonl"

@@ -112,14 +112,15 @@ class TaskKind(ABC):
         return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
 
     def default_tasks(self) -> str:
-        """Return the name of the default dataset.
+        """Return the name of the default dataset: one that was downloaded, else the first.
 
         Raises:
             UsageError: the kind has no dataset.
         """
         if not self.splits:
             raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
-        return next(iter(self.splits))
+        files = {name: self.datasets.get(name, {}).get("train") for name in DOWNLOADED}
+        return next((name for name, file in files.items() if file and file.is_file()), next(iter(self.splits)))
 
     def has_dataset(self, name: str) -> bool:
         """Return whether a dataset has this name; a file of the same name is then not used."""

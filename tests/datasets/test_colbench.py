@@ -14,7 +14,7 @@ from sweet.datasets.colbench import DATASET, TRAJECTORIES, ColBenchConfig, run_d
 from sweet.errors import ServerError, SweetError
 from sweet.paths import data_folder
 from sweet.stages.base import Silent
-from sweet.tasks.files import colbench_file
+from sweet.tasks.files import downloaded_file
 from sweet.tasks.registry import task_kind
 from tests.datasets.test_published import row
 
@@ -67,8 +67,8 @@ def test_what_is_not_the_dataset_is_refused(hub: LocalHub) -> None:
         run_data_colbench(ColBenchConfig(), Silent(), hub)
     assert caught.value.exit_code == 1
     assert "line 1" in str(caught.value.where)
-    assert not colbench_file("test").exists()
-    assert colbench_file("train").exists(), "valid files stay"
+    assert not downloaded_file("colbench", "test").exists()
+    assert downloaded_file("colbench", "train").exists(), "valid files stay"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweet.tasks import prompts
 from sweet.tasks.base import PART_LINES, Credit, Message, Task
-from sweet.tasks.files import COLBENCH_SPLITS, Wrong, colbench_file
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, downloaded_file
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.micro.family import FAMILIES
@@ -37,7 +37,7 @@ class CodeKind(TaskKind):
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
-        return {"colbench": {split: colbench_file(split) for split in COLBENCH_SPLITS}}
+        return {"colbench": {split: downloaded_file("colbench", split) for split in COLBENCH_SPLITS}}
 
     @property
     def splits(self) -> Mapping[str, Collection[str]]:
@@ -46,9 +46,6 @@ class CodeKind(TaskKind):
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return {**METRICS, **UPSTREAM_METRICS}
-
-    def default_tasks(self) -> str:
-        return "colbench" if colbench_file("train").is_file() else "micro"
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same function is the same problem."""

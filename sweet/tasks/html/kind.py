@@ -13,7 +13,7 @@ from typing import Any
 from sweet.errors import UsageError
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Move, ProtocolName, Task
-from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, websight_file
+from sweet.tasks.files import COLBENCH_SPLITS, Wrong, check_split, downloaded_file
 from sweet.tasks.findings import Checked
 from sweet.tasks.html import writer
 from sweet.tasks.html.page import extract_page, read_move, without_page
@@ -68,7 +68,7 @@ class HtmlKind(TaskKind):
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Path]]:  # type: ignore[override]
-        return {"websight": {split: websight_file(split) for split in COLBENCH_SPLITS}}
+        return {"websight": {split: downloaded_file("websight", split) for split in COLBENCH_SPLITS}}
 
     @property
     def splits(self) -> Mapping[str, Collection[str]]:
@@ -79,9 +79,6 @@ class HtmlKind(TaskKind):
         from sweet.tasks.html.diagnostics import METRICS  # numpy
 
         return METRICS
-
-    def default_tasks(self) -> str:
-        return "websight" if websight_file("train").is_file() else "pages"
 
     def problem(self, task: Task) -> tuple[str, ...]:
         """The reference alone: another request for the same page is the same problem."""
