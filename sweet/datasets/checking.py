@@ -35,7 +35,7 @@ from sweet.tasks.findings import Finding
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.splits import Holdout, load_split, problem_digest
+from sweet.tasks.splits import load_split, problem_digest
 from sweet.units import count
 
 LEAKED = 0.5
@@ -181,7 +181,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
     lines: dict[str, int] = {}
     errors: list[Finding] = []
     if config.split is not None or kind.has_dataset(source) or not path.is_file():
-        tasks = load_split(kind, source, config.split or "train", Holdout()).tasks
+        tasks = load_split(kind, source, config.split).tasks
     else:
         tasks, errors = _read_all(kind, path, lines)
     if path.is_file() and not lines:

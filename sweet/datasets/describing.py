@@ -44,7 +44,7 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.prompts import fill, indented
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import ScoringRequest
-from sweet.tasks.splits import Holdout, load_split
+from sweet.tasks.splits import load_split
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.units import count
 
@@ -239,7 +239,7 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
         what = f"The human of {kind.name} tasks sees pages: there is no code that a specification could replace."
         raise UsageError(what, where=f"--task {kind.name}", fix="--task code")
     source = source or kind.default_tasks()
-    tasks = _tasks(kind, source, config)
+    tasks = load_split(kind, source, config.split).tasks
     out = config.out or _default_out(kind, source, config)
     check_target(out)
     journal = out.with_name(f"{out.name}.part")
@@ -290,13 +290,6 @@ def in_words(metrics: DescribeMetrics) -> str:
     """Say how many tasks have no specification, and why the first of them has none."""
     first, tried = metrics.undescribed[0], metrics.described + metrics.kept + metrics.failed
     return f"{metrics.failed:,} of {count(tried, 'task')} have no specification; {first.task}: {first.what}"
-
-
-def _tasks(kind: TaskKind, source: str, config: DescribeConfig) -> list[Task]:
-    own = Path(source).is_file() and not kind.has_dataset(source)
-    if own and config.split is None:
-        return kind.load(source, "train")
-    return load_split(kind, source, config.split or "train", Holdout()).tasks
 
 
 def _default_out(kind: TaskKind, source: str, config: DescribeConfig) -> Path:

@@ -79,10 +79,11 @@ def problem_digest(kind: TaskKind, task: Task) -> str:
     return hashlib.sha256(json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None = None) -> ChosenTasks:
+def load_split(kind: TaskKind, source: str, split: str | None, holdout: Holdout | None = None) -> ChosenTasks:
     """Load the tasks of a split of a named dataset or of a file, in their order.
 
     Args:
+        split: None for all tasks of a file, and the split train of a dataset.
         holdout: shares of the tasks of a file that are held out.
 
     Raises:
@@ -93,7 +94,7 @@ def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None 
     _check_shares(holdout)
     path = Path(source)
     if kind.has_dataset(source) or not path.is_file():
-        found = kind.load(source, split)
+        found = kind.load(source, split or TRAIN)
         if holdout.given:
             raise UsageError(
                 f"The dataset {source} has splits of its own; shares are held out of the tasks of a file.",
@@ -101,6 +102,8 @@ def load_split(kind: TaskKind, source: str, split: str, holdout: Holdout | None 
                 fix=f"omit {_given(holdout)}, or --tasks FILE.jsonl",
             )
         return ChosenTasks(found)
+    if split is None:
+        return ChosenTasks(kind.load(source, TRAIN), own=True)
     if split not in SPLITS:
         raise UsageError(
             f"A file has no split {split!r}.{did_you_mean(split, SPLITS)}",
