@@ -105,7 +105,7 @@ def read_answer(answer: str, names: frozenset[str] | None) -> AnswerCode:
     Raises:
         Unreadable: the answer exceeds a limit.
     """
-    asked = [answer] if names is None else [answer[:LONGEST], sorted(names)]
+    asked: list[Any] = [answer] if names is None else [answer[:LONGEST], sorted(names)]
     source, [code] = _reader.ask("read_answer", *asked)
     return AnswerCode(source, code)
 

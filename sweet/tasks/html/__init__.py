@@ -2,5 +2,5 @@
 
 `page` extracts the page from a reply, `view` reduces a rendered page to its visible parts, `compare` lists how two
 pages differ, and `words` puts the differences into sentences. `writer` is a rule-based agent that follows such
-sentences. `datasets` loads the tasks.
+sentences.
 """
