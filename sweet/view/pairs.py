@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import split_reference
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.records import Records, Summary
 from sweet.view.run_screenshots import RunScreenshots
-
-Change = Literal["solved", "lost", "better", "worse", "differs"]
 
 
 class Pair(NamedTuple):
@@ -57,7 +55,7 @@ def left_of(row: Row) -> Summary:
     return row if isinstance(row, Summary) else row.left
 
 
-CHANGES: dict[Change, tuple[str, Callable[[Pair], bool]]] = {
+CHANGES: dict[str, tuple[str, Callable[[Pair], bool]]] = {
     "solved": ("A fails, B solves", lambda pair: _changed(pair, 1) and solves(pair.right)),
     "lost": ("A solves, B fails", lambda pair: _changed(pair, -1) and solves(pair.left)),
     "better": ("B better", lambda pair: _changed(pair, 1)),

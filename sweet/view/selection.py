@@ -10,8 +10,8 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,21 @@ from pydantic import BaseModel
 from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
 from sweet.runs.jsonl import bounded_lines, is_object, parse_row
-from sweet.view.pairs import CHANGES, Change, Row, left_of
+from sweet.view.pairs import CHANGES, Pair, Row, left_of
 from sweet.view.records import Summary
 
 EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault=*  any text"
-_CONDITION = re.compile(
-    r"(?P<name>outcome|task|fault)=(?P<value>.+)|change=(?P<change>.*)|reward(?P<bound>[<>])(?P<number>.*)"
-)
+_CONDITION = re.compile(r"(?P<name>(?:outcome|task|fault)=(?=.)|change=|reward[<>])(?P<value>.*)")
+_HOLDS: dict[str, Callable[[Any, Any], bool]] = {
+    "outcome=": lambda row, names: not {left_of(row).outcome, left_of(row).ended}.isdisjoint(names.split(",")),
+    "task=": lambda row, pattern: fnmatch.fnmatchcase(left_of(row).task_id, pattern),
+    "fault=": lambda row, pattern: bool(left_of(row).fault) and fnmatch.fnmatchcase(left_of(row).fault, pattern),
+    "reward<": lambda row, bound: (reward := left_of(row).reward) is not None and reward < float(bound),
+    "reward>": lambda row, bound: (reward := left_of(row).reward) is not None and reward > float(bound),
+    "change=": lambda row, change: isinstance(row, Pair) and CHANGES[change][1](row),
+}
+"""Whether a condition with a value holds for a dialogue, or the dialogue of A in a pair. A dialogue without a fault has
+none that matches, and one without a reward is within no bound."""
 
 
 @dataclass(frozen=True)
@@ -34,38 +42,17 @@ class Filter:
     """Conditions on a dialogue. Without any, every dialogue passes.
 
     Attributes:
-        outcomes: its score or its ending is one of these; any if empty.
-        task: pattern of its task's id; * matches anything.
-        fault: pattern of its fault; a dialogue without a fault does not pass.
-        reward_below, reward_above: exclusive bounds of its reward. A dialogue without a reward passes neither.
-        change: of a pair of dialogues, how the reward of B differs from that of A.
+        conditions: their values by what their words begin with, such as `reward<`.
         text: what `search` looks for; `passes` does not.
     """
 
-    outcomes: frozenset[str] = frozenset()
-    task: str | None = None
-    fault: str | None = None
-    reward_below: float | None = None
-    reward_above: float | None = None
-    change: Change | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
 
 
 def passes(row: Row, filter: Filter) -> bool:
-    """Return whether a dialogue, or the dialogue of A in a pair, passes all conditions but the text."""
-    summary, change = left_of(row), filter.change
-    if change is not None and (isinstance(row, Summary) or not CHANGES[change][1](row)):
-        return False
-    if filter.outcomes and not {summary.outcome, summary.ended} & filter.outcomes:
-        return False
-    if filter.task is not None and not fnmatch.fnmatchcase(summary.task_id, filter.task):
-        return False
-    if filter.fault is not None and not (summary.fault and fnmatch.fnmatchcase(summary.fault, filter.fault)):
-        return False
-    below, above, reward = filter.reward_below, filter.reward_above, summary.reward
-    if below is None and above is None:
-        return True
-    return reward is not None and (below is None or reward < below) and (above is None or reward > above)
+    """Return whether all conditions but the text hold for a row."""
+    return all(_HOLDS[name](row, value) for name, value in filter.conditions.items())
 
 
 def failed(summary: Summary) -> bool:
@@ -79,50 +66,32 @@ def parse(line: str) -> Filter:
     Raises:
         UsageError: the value of a condition is wrong.
     """
-    found: dict[str, Any] = {}
+    conditions: dict[str, str] = {}
     text = []
     for word in line.split():
         match = _CONDITION.fullmatch(word)
         if match is None:
             text.append(word)
-        elif match["bound"]:
-            found["reward_below" if match["bound"] == "<" else "reward_above"] = _number(word, match["number"])
-        elif match["change"] is not None:
-            if match["change"] not in CHANGES:
-                raise UsageError(f"{word!r} is not a filter.", fix=f"change={', '.join(CHANGES)}")
-            found["change"] = match["change"]
-        elif match["name"] == "outcome":
-            found["outcomes"] = frozenset(filter(None, match["value"].split(",")))
-        else:
-            found[match["name"]] = match["value"]
-    return Filter(**found, text=" ".join(text))
+            continue
+        name, value = match["name"], match["value"]
+        if name == "change=" and value not in CHANGES:
+            raise UsageError(f"{word!r} is not a filter.", fix=f"change={', '.join(CHANGES)}")
+        if name.startswith("reward") and not _is_number(value):
+            raise UsageError(f"{word!r} needs a number.", fix=f"{name}0.5")
+        conditions[name] = value
+    return Filter(conditions, " ".join(text))
 
 
-def _number(word: str, given: str) -> float:
+def _is_number(text: str) -> bool:
     try:
-        value = float(given)
+        return not math.isnan(float(text))
     except ValueError:
-        value = math.nan
-    if math.isnan(value):
-        raise UsageError(f"{word!r} needs a number.", fix=f"{word[:7]}0.5")
-    return value
+        return False
 
 
 def describe(filter: Filter) -> str:
     """Return the line that describes a filter; empty if everything passes."""
-    words = []
-    if filter.outcomes:
-        words.append("outcome=" + ",".join(sorted(filter.outcomes)))
-    if filter.task is not None:
-        words.append(f"task={filter.task}")
-    if filter.fault is not None:
-        words.append(f"fault={filter.fault}")
-    if filter.reward_below is not None:
-        words.append(f"reward<{filter.reward_below!r}")
-    if filter.reward_above is not None:
-        words.append(f"reward>{filter.reward_above!r}")
-    if filter.change is not None:
-        words.append(f"change={filter.change}")
+    words = [name + value for name, value in filter.conditions.items()]
     return " ".join([*words, filter.text] if filter.text else words)
 
 

@@ -69,7 +69,7 @@ class ViewConfig(StageConfig):
             raise ValueError("--port requires --serve")
         if self.against is not None and self.html:
             raise ValueError("--html writes the dialogues of one rollout: leave out --against")
-        if parse(self.filter).change is not None and self.against is None:
+        if "change=" in parse(self.filter).conditions and self.against is None:
             what = "change= compares two rollouts, and --against names no other one."
             raise UsageError(what, where="--filter", fix="--against ROLLOUTS")
         return self

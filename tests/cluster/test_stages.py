@@ -222,8 +222,7 @@ def test_ray_is_refused_if_there_is_nothing_to_distribute(nodes: Any, run: Run) 
 
 
 def test_the_doctor_checks_every_node(nodes: Any) -> None:
-    from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
-    from sweet.inspection.doctor import DoctorConfig
+    from sweet.inspection.doctor import DoctorConfig, nodes_as_json, run_cluster_doctor
 
     found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
     assert len(found) == NODES

@@ -29,15 +29,13 @@ STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
     text="Exits with 1 if a requirement of the pipeline on the packaged agent and tasks is missing.",
 )
 def doctor(call: Call[DoctorConfig]) -> None:
-    from sweet.inspection.doctor import as_json, run_doctor
+    from sweet.inspection.doctor import as_json, nodes_as_json, run_cluster_doctor, run_doctor
 
     if call.config.ray is None:
         call.reporter.say("Checking this machine.")
         nodes = {"": run_doctor(call.config)}
         found = as_json(nodes[""])
     else:
-        from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
-
         call.reporter.say("Checking the nodes of the cluster.")
         nodes = run_cluster_doctor(call.config.ray, call.config, call.reporter.say)
         found = nodes_as_json(nodes)

@@ -19,7 +19,7 @@ from sweet.units import count
 from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys, Prompt, show_message
 from sweet.view.app.table_rows import Rows
-from sweet.view.pairs import CHANGES, Change, Pair, left_of
+from sweet.view.pairs import CHANGES, Pair, left_of
 from sweet.view.records import Summary
 from sweet.view.selection import EXAMPLE, Filter, describe, failed, parse, passes, search
 from sweet.view.table import outcome, sort_rows
@@ -28,7 +28,7 @@ from sweet.view.viewer import Viewer
 
 LOW = 10
 """Lines of a terminal below which only the rows are shown."""
-COUNTED: tuple[Change, ...] = ("solved", "lost")
+COUNTED = ("solved", "lost")
 """The changes whose numbers are at the top of a comparison."""
 
 
@@ -207,14 +207,14 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def action_outcome(self) -> None:
         """Filter by the outcome, or change of pairs, after the current one; after the last one remove the filter."""
-        if self.viewer.b is not None:
-            choices: list[Change | None] = [None, *CHANGES]
-            self.narrow(replace(self.filter, change=choices[(choices.index(self.filter.change) + 1) % len(choices)]))
-            return
-        existing = sorted({outcome(row) for row in self._all if isinstance(row, Summary)})
-        now = next(iter(self.filter.outcomes), "") if len(self.filter.outcomes) == 1 else ""
-        following = next((name for name in existing if name > now), None)
-        self.narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
+        name, choices = "change=", list(CHANGES)
+        if self.viewer.b is None:
+            name, choices = "outcome=", sorted({outcome(row) for row in self._all if isinstance(row, Summary)})
+        conditions = dict(self.filter.conditions)
+        now = conditions.pop(name, "")
+        for following in choices[choices.index(now) + 1 if now in choices else 0 :][:1]:
+            conditions[name] = following
+        self.narrow(replace(self.filter, conditions=conditions))
 
     def action_clear(self) -> None:
         self.narrow(Filter())
