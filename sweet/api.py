@@ -158,7 +158,7 @@ def play(
     if interface is None:
         from sweet.view.app.play import TextualInterface
 
-        interface = TextualInterface(run, f"sweet play, {run.path}")
+        interface = TextualInterface(run)
     return _call("play", run, config, reporter, interface=interface)
 
 

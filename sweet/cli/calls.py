@@ -27,7 +27,7 @@ from sweet.cli.exits import exit_code_of
 from sweet.cli.fields import resolve, settings_of
 from sweet.cli.options import Setting
 from sweet.cli.reporter import ConsoleReporter
-from sweet.cli.spec import SEPARATOR, Call, Common, Spec, words_after_separator
+from sweet.cli.spec import SEPARATOR, TAIL, Call, Common, Spec
 from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
@@ -54,7 +54,7 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     arguments = {name: context.params[name] for name in spec.arguments}
     settings = settings_of(context, spec.options)
     if spec.tail is not None:
-        arguments[spec.tail.field] = words = words_after_separator(context)
+        arguments[spec.tail.field] = words = context.meta.get(TAIL) or None
         if words:
             settings[spec.tail.field] = Setting(words, SEPARATOR)
     with collector.paused():  # the module of a configuration may import many others

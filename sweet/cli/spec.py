@@ -1,20 +1,32 @@
-"""What a command is made of, and one call of it."""
+"""What a command is made of, and one call of it.
+
+The options of a command are stored in the user's cache folder. Reading them from the fields of the configuration
+imports pydantic and what the configuration imports. `import typer, rich` and one model of pydantic already take twice
+the time of `import typer, rich` alone, which is most of what a help or a completion may take. So they are stored when
+they are first read, with the modification times of the modules that had been imported, until one of these changes.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
 from sweet.cli.options import Option, common_options, parameter
-from sweet.cli.stored_options import options_of
 from sweet.cli.summaries import SUMMARIES
+from sweet.paths import cache_folder
 
 if TYPE_CHECKING:
     from sweet.stages.base import Reporter
@@ -88,9 +100,42 @@ class Spec:
         return parameters
 
 
-def words_after_separator(context: typer.Context) -> list[str] | None:
-    """Return the words of a call after `--`, for a command with a tail; None without any."""
-    return context.meta.get(TAIL) or None
+def options_of(configuration: str, command: str) -> list[Option]:
+    """Return the options of a command, one for each field of its configuration, in their order.
+
+    Args:
+        configuration: the class, as `module:class`.
+    """
+    installation = zlib.crc32(f"{Path(__file__).parent} {configuration}".encode())
+    stored = cache_folder("options") / f"{command.replace(' ', '-')}-{installation:08x}.json"
+    is_imported = configuration.partition(":")[0] in sys.modules
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        content = {} if is_imported else json.loads(stored.read_bytes())
+        if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
+            return [Option(**option) for option in content["options"]]
+    from sweet.cli.fields import options_of_class
+
+    options = options_of_class(resolve_name(configuration), command)
+    if not is_imported:
+        _store(stored, options)
+    return options
+
+
+def _store(stored: Path, options: Iterable[Option]) -> None:
+    """Write the options of a command into the cache, unless the folder is not writable."""
+    from sweet.files import write_whole
+
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "sweet"]
+    files = sorted({file for module in modules if (file := getattr(module, "__file__", None)) is not None})
+    content = {"files": {file: _stamp(file) for file in files}, "options": [asdict(option) for option in options]}
+    with suppress(OSError):
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(stored, json.dumps(content).encode())
+
+
+def _stamp(file: str) -> list[int]:
+    status = os.stat(file)  # noqa: PTH116 (a hundred files while somebody types)
+    return [status.st_mtime_ns, status.st_size]
 
 
 @dataclass(frozen=True)

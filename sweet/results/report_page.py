@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from sweet.results import charts, pages
 from sweet.results.facts import OnlineFact, Report, ScoresFact, Series, TrainingFact
@@ -18,11 +17,6 @@ from sweet.view.comparison import Section, humans, samples
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 MARKDOWN_METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
 """The metrics of a training in the page's text, and in the table of the Markdown text."""
-
-
-def write_report(path: Path, report: Report) -> None:
-    """Write the page to `path`, which is replaced only after the page is complete."""
-    pages.write(path, report_page(report))
 
 
 def report_page(report: Report) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typer.main import get_command
 import sweet as package
 from sweet.cli.group import load
 from sweet.cli.options import given_as
-from sweet.cli.spec import words_after_separator
+from sweet.cli.spec import TAIL
 from tests.cli.conftest import Program
 from tests.cli.toy import program
 
@@ -23,9 +23,9 @@ def given(*words: str, command: Any = None) -> dict[str, Any]:
     """The values that words of a call give to the parameters of a command, of which the toy is one."""
     declared = command or get_command(program()).load("play")  # type: ignore[attr-defined]
     with declared.make_context("play", list(words)) as context:
-        tail = words_after_separator(context)
+        tail = context.meta.get(TAIL)
         values = {name: value for name, value in context.params.items() if given_as(context, name) == "COMMANDLINE"}
-        return values | ({} if tail is None else {"tail": tail})
+        return values | ({} if not tail else {"tail": tail})
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sweet.results import charts
+from sweet.results import charts, pages
 from sweet.results.collect import collect
 from sweet.results.facts import Point, Rate, Series
 from sweet.results.pages import code, line
-from sweet.results.report_page import markdown, report_page, write_report
+from sweet.results.report_page import markdown, report_page
 from sweet.results.scales import Scale, labels, short, ticks
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
@@ -151,7 +151,7 @@ def test_nothing_in_a_row_becomes_markup(run: Run) -> None:
 
 def test_a_file_is_written_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    write_report(out, collect(run))
+    pages.write(out, report_page(collect(run)))
     assert out.read_text(encoding="utf-8") == drawn(run)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["report.html"]
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def report(call: Call[ReportConfig], run: OptionalRun = None) -> None:
     from sweet.cli.stage import newest_run
     from sweet.files import check_target
-    from sweet.results import FILE
+    from sweet.results import FILE, pages
     from sweet.results.collect import collect
-    from sweet.results.report_page import markdown, write_report
+    from sweet.results.report_page import markdown, report_page
 
     config = call.config
     opened = newest_run(run, call.reporter)
@@ -39,7 +39,7 @@ def report(call: Call[ReportConfig], run: OptionalRun = None) -> None:
     for problem in found.problems:
         call.reporter.warn(problem)
     if out is not None:
-        write_report(out, found)
+        pages.write(out, report_page(found))
     if call.common.json:
         console.print_json({**found.as_json(), "run": str(opened.path)})
     elif config.markdown:

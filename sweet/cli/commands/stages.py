@@ -110,7 +110,7 @@ def _interface(run: Run, config: PlayConfig) -> Interface:
         raise UsageError("There is no terminal to play on.", where="stdin and stderr", fix="--plain")
     from sweet.view.app.play import TextualInterface
 
-    return TextualInterface(run, f"sweet play, {run.path}: the other side is being prepared")
+    return TextualInterface(run)
 
 
 @command(

@@ -51,15 +51,14 @@ class TextualInterface:
 
     Args:
         run: whose screenshots are shown.
-        title: what is shown until the first situation.
     """
 
-    def __init__(self, run: Run, title: str) -> None:
-        self._run, self._title = run, title
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._app: PlayApp | None = None
 
     def run(self, play: Play) -> None:
-        self._app = app = PlayApp(self._run, play, self._title)
+        self._app = app = PlayApp(self._run, play)
         app.run()
         if app.failure is not None:
             raise app.failure
@@ -84,10 +83,10 @@ class PlayApp(TerminalApp):
         Binding("ctrl+c", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, run: Run, play: Play, title: str) -> None:
+    def __init__(self, run: Run, play: Play) -> None:
         super().__init__()
         self.actions: asyncio.Queue[Action] = asyncio.Queue()
-        self.player_screen = PlayScreen(run, title, self.actions.put_nowait)
+        self.player_screen = PlayScreen(run, self.actions.put_nowait)
         self._play = play
         self._playing: asyncio.Task[None] | None = None
 
@@ -142,7 +141,6 @@ class PlayScreen(Screen[None]):
     The combinations have no priority: they reach the screen through the editor, after the letters before them.
 
     Args:
-        title: shown until the first situation.
         act: called with each action.
     """
 
@@ -164,9 +162,9 @@ class PlayScreen(Screen[None]):
         Binding("q", "leave", "leave", show=False, tooltip="leave; the dialogue is saved"),
     ]
 
-    def __init__(self, run: Run, title: str, act: Callable[[Action], None]) -> None:
+    def __init__(self, run: Run, act: Callable[[Action], None]) -> None:
         super().__init__()
-        self._run_directory, self._title, self._act = run, title, act
+        self._run_directory, self._act = run, act
         self.view = PartsView()
         self.situation: Situation | None = None
         self.hidden = True
@@ -181,7 +179,7 @@ class PlayScreen(Screen[None]):
     def on_mount(self) -> None:
         self.editor.display = False
         self.view.focus()
-        self.query_one(Facts).set_facts([self._title])
+        self.query_one(Facts).set_facts([f"sweet play, {self._run_directory.path}", "the other side is being prepared"])
 
     @property
     def editor(self) -> Editor:

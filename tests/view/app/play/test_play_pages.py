@@ -30,7 +30,7 @@ def test_a_person_sees_both_pages(tmp_path: Path) -> None:
 
     class Driven(TextualInterface):
         def run(self, play: Play) -> None:
-            app = self._app = PlayApp(run, play, "")
+            app = self._app = PlayApp(run, play)
             screen = app.player_screen
 
             async def work() -> None:

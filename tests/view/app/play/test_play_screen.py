@@ -51,7 +51,7 @@ def shown(
         await done.put(action)
 
     async def work() -> None:
-        app = PlayApp(Run.create(tmp_path / "run", task="code"), play, "the other side is being prepared")
+        app = PlayApp(Run.create(tmp_path / "run", task="code"), play)
         async with app.run_test(size=size, notifications=True) as pilot:
             await pilot.pause()
             await script(pilot, app, done)
@@ -163,7 +163,7 @@ def test_a_dialogue_is_played_with_keys(tmp_path: Path) -> None:
 
     class Driven(TextualInterface):
         def run(self, play: Play) -> None:
-            app = self._app = PlayApp(run, play, "")
+            app = self._app = PlayApp(run, play)
             screen = app.player_screen
 
             async def work() -> None:
