@@ -63,7 +63,7 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     flags = [
         word
         for option in spec.flags
-        if option.field in settings and settings[option.field].is_flag
+        if option.field in settings and settings[option.field].where == option.flag
         for word in option.render(settings[option.field].value)
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)

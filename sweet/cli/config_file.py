@@ -24,7 +24,8 @@ def use_config(context: typer.Context, path: str | None) -> str | None:
     """Make the settings of the file the defaults of the command that is called: the callback of `--config`."""
     if path is not None and not context.resilient_parsing:
         program: Any = context.find_root().command
-        settings = read_config(Path(path), program.name_of(context), program.names(), program.options)
+        called = context.command_path.partition(" ")[2]
+        settings = read_config(Path(path), called, program.names(), program.options)
         context.default_map = {field: setting.value for field, setting in settings.items()}
         context.meta[_SETTINGS] = settings
     return path

@@ -86,7 +86,7 @@ def _bounds(info: FieldInfo) -> str:
 def settings_of(context: typer.Context, options: Sequence[Option]) -> dict[str, Setting]:
     """Return the values of options that were given, by field."""
     return {
-        option.field: Setting(context.params[option.field], where, is_flag=where == option.flag)
+        option.field: Setting(context.params[option.field], where)
         for option in options
         if (where := source(context, option)) and context.params.get(option.field) is not None
     }

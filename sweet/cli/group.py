@@ -11,7 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sweet import collector
@@ -60,10 +59,6 @@ class Group(TyperGroup):
         """
         spec = self.load(name).spec
         return [*spec.options, *spec.common] if common else list(spec.options)
-
-    def name_of(self, context: typer.Context) -> str:
-        """Return the name of the command that is called."""
-        return context.command_path.partition(" ")[2]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, switches that are off: Typer would import pydantic to convert None."""

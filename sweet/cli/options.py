@@ -100,16 +100,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that was given, and its source.
-
-    Attributes:
-        where: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`.
-        is_flag: whether it comes from the command line.
-    """
+    """A value that was given, and its source: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`."""
 
     value: Any
     where: str
-    is_flag: bool = False
 
 
 def parameter(name: str, annotation: Any, declared: Any, **default: Any) -> inspect.Parameter:

@@ -31,8 +31,6 @@ STOP = "stop"
 COMMANDS = (*ACTIONS, STOP)
 POLL_SECONDS = 0.05
 
-_VALUES = {"concurrency": "the number of dialogues at once"}
-"""What the commands with a value need."""
 _CANNOT = {
     "pause": "{} cannot be paused: only rollout, rank, eval and a training in the process of the command can.",
     "resume": "{} cannot be paused, so it need not be resumed.",
@@ -87,10 +85,10 @@ def _checked(command: str, value: str | None) -> Action | None:
     if action is None and command != STOP:
         what = f"{command} cannot be asked of a stage.{did_you_mean(command, COMMANDS)}"
         raise UsageError(what, where=command, fix=", ".join(COMMANDS))
-    needed = _VALUES.get(command)
-    if needed is None and value is not None:
+    if command != "concurrency" and value is not None:
         raise UsageError(f"{command} has no value.", where=value, fix="leave it out")
-    if needed is not None and (not value or len(value) > LONGEST_VALUE or not value.isprintable()):
+    if command == "concurrency" and (not value or len(value) > LONGEST_VALUE or not value.isprintable()):
+        needed = "the number of dialogues at once"
         what = f"This is no value of {command}." if value else f"{command} needs {needed}."
         raise UsageError(what, where=(value or command)[:LONGEST_VALUE], fix=f"give {needed}")
     return action

@@ -66,11 +66,13 @@ class StatusConfig(StageConfig):
     """Show the progress of what is running until it ends, and exit as it does."""
 
 
-class _Plain(BaseModel):
+class Fact(BaseModel):
+    """Base of what `sweet status` and `sweet report` say of a run."""
+
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
-class AttemptStatus(_Plain):
+class AttemptStatus(Fact):
     """The line of one attempt."""
 
     id: str
@@ -90,7 +92,7 @@ class AttemptStatus(_Plain):
     """How far it is, while it runs."""
 
 
-class ArtifactStatus(_Plain):
+class ArtifactStatus(Fact):
     """The line of one artifact."""
 
     id: str
@@ -108,7 +110,7 @@ class ArtifactStatus(_Plain):
     """Why it is stale; None if it is not."""
 
 
-class DiskUse(_Plain):
+class DiskUse(Fact):
     """The disk use of a run."""
 
     bytes: int
@@ -123,7 +125,7 @@ class DiskUse(_Plain):
         return self.free < max(LOW_SPACE, self.bytes)
 
 
-class StatusReport(_Plain):
+class StatusReport(Fact):
     """The content of `sweet status`."""
 
     run: str
@@ -257,7 +259,7 @@ def _sizes_below(folder: Path) -> Iterator[tuple[Path, int]]:
             yield path, path.lstat().st_size
 
 
-class RunSummary(_Plain):
+class RunSummary(Fact):
     """The line of one run."""
 
     run: str
@@ -275,7 +277,7 @@ class RunSummary(_Plain):
     """Why the run cannot be read; None if it can."""
 
 
-class Overview(_Plain):
+class Overview(Fact):
     """The runs of a folder, the most recent first."""
 
     folder: str
@@ -311,9 +313,9 @@ def _summary(path: Path) -> RunSummary:
             touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         problem = error.what if isinstance(error, SweetError) else first_line(error)
         return RunSummary(run=str(path), bytes=size, touched=touched, problem=problem)
-    last = manifest.attempts[-1] if manifest.attempts else None
-    if last is None:
+    if not manifest.attempts:
         return RunSummary(run=str(path), bytes=size, touched=manifest.created, task=manifest.task)
+    last = manifest.attempts[-1]
     return RunSummary(
         run=str(path),
         bytes=size,

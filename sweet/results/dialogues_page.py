@@ -64,7 +64,8 @@ def write_dialogues(path: Path, viewer: Viewer) -> tuple[int, int]:
     """
     check_target(path)
     shown, records = viewer.shown(), viewer.records
-    pictures = None if viewer.a.screenshots is None else HtmlScreenshots(viewer.a.screenshots)
+    screenshots = viewer.a.options.screenshots
+    pictures = None if screenshots is None else HtmlScreenshots(screenshots)
     rates = None if records.scores is None else rates_of(records, shown)
     page = dialogues_page(
         viewer.title(), shown, records.record, viewer.options(), rates=rates, pictures=pictures,

@@ -6,9 +6,9 @@ import math
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from sweet.inspection.status import ArtifactStatus, AttemptStatus
+from sweet.inspection.status import ArtifactStatus, AttemptStatus, Fact
 from sweet.json_value import JsonValue
 from sweet.online.metrics import OnlineMetrics
 from sweet.scoring.results.metrics import ComparedMetric
@@ -32,11 +32,7 @@ def words(value: object) -> str:
     return "" if value is None else str(value)
 
 
-class _Fact(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
-
-class Rate(_Fact):
+class Rate(Fact):
     """A mean with the bounds of its 95 % interval, if it has one."""
 
     name: str
@@ -72,19 +68,19 @@ class AttemptFact(AttemptStatus):
     """The command line that repeats it; None if the stage is unknown."""
 
 
-class Point(_Fact):
+class Point(Fact):
     x: float
     y: float
     low: float | None = None
     high: float | None = None
 
 
-class Series(_Fact):
+class Series(Fact):
     name: str
     points: list[Point]
 
 
-class ScoresFact(_Fact):
+class ScoresFact(Fact):
     """One evaluation."""
 
     id: str
@@ -116,7 +112,7 @@ class ScoresFact(_Fact):
     """Share of the tasks on which this run's reward is higher than the reward of `against`."""
 
 
-class ComparisonFact(_Fact):
+class ComparisonFact(Fact):
     """The trained actor and the agent it was trained from, on the tasks that both played."""
 
     before: str
@@ -128,7 +124,7 @@ class ComparisonFact(_Fact):
     """Reasons why the comparison is unfair, in sentences."""
 
 
-class DialoguesFact(_Fact):
+class DialoguesFact(Fact):
     """The dialogues of one rollouts artifact."""
 
     rollouts: str
@@ -142,7 +138,7 @@ class DialoguesFact(_Fact):
     outcomes: dict[str, int]
 
 
-class OnlineFact(_Fact):
+class OnlineFact(Fact):
     """An online training: many steps, each of which plays its own dialogues."""
 
     algorithm: str
@@ -152,7 +148,7 @@ class OnlineFact(_Fact):
     """Reward, success and validation over the tokens that the agent had written."""
 
 
-class TrainingFact(_Fact):
+class TrainingFact(Fact):
     """The training of one model."""
 
     artifact: str
@@ -166,12 +162,12 @@ class TrainingFact(_Fact):
     """Of an actor that was trained online."""
 
 
-class Headline(_Fact):
+class Headline(Fact):
     scores: str
     rate: Rate
 
 
-class Report(_Fact):
+class Report(Fact):
     """The whole report of a run."""
 
     run: str
@@ -207,10 +203,11 @@ class Report(_Fact):
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        result = None if self.headline is None else self.result(self.headline.scores)
         metrics = ReportMetrics()
-        if self.headline is not None and result is not None:
-            metrics = ReportMetrics.of(self.headline.rate, result.trained_on_tasks)
+        if self.headline is not None and (result := self.result(self.headline.scores)) is not None:
+            rate = self.headline.rate
+            found = {rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high}
+            metrics = ReportMetrics(headline=found, trained_on_tasks=result.trained_on_tasks)
         return {"stage": "report", "metrics": metrics.as_json(), **self.model_dump(mode="json")}
 
 
@@ -227,9 +224,3 @@ class ReportMetrics(Record):
     """The rate that the page begins with."""
     trained_on_tasks: int | None = None
     """tasks of these scores that their agent was trained on; null where this is not known"""
-
-    @classmethod
-    def of(cls, rate: Rate, trained_on_tasks: int | None) -> ReportMetrics:
-        """Return the metrics of a rate and of the scores that it is from."""
-        headline = {rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high}
-        return cls(headline=headline, trained_on_tasks=trained_on_tasks)

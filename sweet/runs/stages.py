@@ -33,7 +33,6 @@ class Stage:
         name: of its command, and of its attempts in the manifest.
         makes: the kind of artifact that it writes.
         reads: the kinds that `--from` may name; the first is the default.
-        next: the stage that reads what it made; None where that depends on what else the run has.
         resumes: whether an attempt goes on with the artifact that an interrupted one with the same settings began:
             always, if asked to (`--resume`), or never, so that the work is done again.
         reopens: whether an attempt that ended well can be gone on with like an interrupted one.
@@ -46,7 +45,6 @@ class Stage:
     name: str
     makes: Kind
     reads: tuple[Kind, ...] = ()
-    next: str | None = None
     resumes: Literal["always", "if asked", "never"] = "never"
     reopens: bool = False
     config_reference: str
@@ -70,12 +68,6 @@ class Stage:
     def plan(self) -> Callable[..., Any]:
         """The function that plans it."""
         found: Callable[..., Any] = resolve_name(self.plan_reference)
-        return found
-
-    @property
-    def metrics(self) -> type[Any]:
-        """The record of its metrics."""
-        found: type[Any] = resolve_name(self.metrics_reference)
         return found
 
     def command(self, settings: Mapping[str, Any], run: str | Path) -> str:
@@ -117,7 +109,6 @@ STAGES = (
         name="label",
         makes="preferences",
         reads=("scores",),
-        next="train-critic",
         config_reference="sweet.preferences.config:LabelConfig",
         run_reference="sweet.preferences.label:run_label",
         plan_reference="sweet.preferences.label:plan_label",
@@ -128,7 +119,6 @@ STAGES = (
         makes="critic",
         resumes="if asked",
         reads=("preferences", "scores"),
-        next="rank",
         config_reference="sweet.training.config:TrainCriticConfig",
         run_reference="sweet.training.stage:run_train_critic",
         plan_reference="sweet.training.stage:plan_train_critic",
@@ -139,7 +129,6 @@ STAGES = (
         makes="candidates",
         resumes="always",
         reads=("critic",),
-        next="pair",
         config_reference="sweet.ranking.config:RankConfig",
         run_reference="sweet.ranking.stage:run_rank",
         plan_reference="sweet.ranking.plan:plan_rank",
@@ -149,7 +138,6 @@ STAGES = (
         name="pair",
         makes="pairs",
         reads=("candidates",),
-        next="train-actor",
         config_reference="sweet.preferences.config:PairConfig",
         run_reference="sweet.preferences.pair:run_pair",
         plan_reference="sweet.preferences.pair:plan_pair",

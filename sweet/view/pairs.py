@@ -14,7 +14,6 @@ from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import split_reference
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.records import Records, Summary
-from sweet.view.run_screenshots import RunScreenshots
 
 
 class Pair(NamedTuple):
@@ -97,10 +96,6 @@ class Side:
         """
         records = Records(run, rollouts)
         return cls(records, DisplayOptions.of(records, draw=draw))
-
-    @property
-    def screenshots(self) -> RunScreenshots | None:
-        return self.options.screenshots
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Callable
 
 NARROW = 64
 """Columns below which less is shown."""
@@ -50,27 +51,21 @@ def mark(char: str) -> str:
     return char
 
 
-class _Marks(dict[int, str]):
-    """The table for `str.translate`, filled on demand."""
+class _Table(dict[int, str]):
+    """A table for `str.translate`, filled on demand."""
+
+    def __init__(self, known: dict[int, str], shown: Callable[[str], str]) -> None:
+        super().__init__(known)
+        self._shown = shown
 
     def __missing__(self, code: int) -> str:
-        shown = self[code] = mark(chr(code))
+        shown = self[code] = self._shown(chr(code))
         return shown
 
 
-_MARKS = _Marks({ord("\n"): "\n", ord("\t"): "\t"})
-
-
-class _Escapes(dict[int, str]):
-    """The table for `str.translate` of JSON, filled on demand."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        shown = self[code] = char if mark(char) == char else json.dumps(char)[1:-1]
-        return shown
-
-
-_ESCAPES = _Escapes({ord("\n"): "\n", ord("\t"): "\t", 0x7F: "\\u007f"})
+_LINES = {ord("\n"): "\n", ord("\t"): "\t"}
+_MARKS = _Table(_LINES, mark)
+_ESCAPES = _Table({**_LINES, 0x7F: "\\u007f"}, lambda char: char if mark(char) == char else json.dumps(char)[1:-1])
 
 
 def printable(text: str) -> str:

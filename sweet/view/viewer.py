@@ -18,7 +18,7 @@ from sweet.units import count
 from sweet.view.dialogue_view import DisplayOptions, dialogue
 from sweet.view.pairs import Pair, Row, Side, open_side, pair_up
 from sweet.view.records import Record, Records, Summary
-from sweet.view.selection import Filter, parse, passes, search
+from sweet.view.selection import parse, passes, search
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.table import COLUMNS, PAIR_COLUMNS, Column, PrintedTable, SortKey, sort_rows
 
@@ -115,11 +115,6 @@ class Viewer:
         side.records.summaries()
         self.a = side
 
-    @property
-    def filter(self) -> Filter:
-        """The filter of the options."""
-        return parse(self.config.filter)
-
     def rows(self) -> list[Row]:
         """Return all rows: the dialogues, or the pairs with those of B."""
         every = self.records.summaries()
@@ -131,7 +126,7 @@ class Viewer:
 
     def chosen(self) -> list[Row]:
         """Return the sorted rows that pass the filters, without `limit`."""
-        config, filter = self.config, self.filter
+        config, filter = self.config, parse(self.config.filter)
         rows = [row for row in self.rows() if passes(row, filter)]
         if filter.text and self.records.summaries():
             found = set(search(self.records.path, filter.text, hidden=config.hidden))
@@ -176,7 +171,7 @@ class Viewer:
         if right is None:
             what = f"{self.b.records.rollouts.id} has no dialogue of this task beside it."
             raise UsageError(what, where=left.id, fix="--print lists the pairs")
-        return Group(*side_by_side_parts(record, self.b.records.record(right), options, self.b.screenshots))
+        return Group(*side_by_side_parts(record, self.b.records.record(right), options, self.b.options.screenshots))
 
     def options(self) -> DisplayOptions:
         """Return how dialogues of A are shown."""

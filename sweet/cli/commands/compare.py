@@ -18,7 +18,6 @@ from sweet.errors import UsageError
 
 if TYPE_CHECKING:
     from sweet.scoring.results.compare import CompareConfig
-    from sweet.stages.base import StageResult
 
 
 @command(
@@ -62,13 +61,9 @@ def compare(
     if call.config.markdown:
         sys.stdout.write(as_markdown(metrics))
     else:
-        console.print_result(result, as_json=call.common.json, draw=_show)
+        console.print_result(result, as_json=call.common.json, draw=lambda _: show_comparison(metrics))
     if (line := view_command(metrics)) is not None:
         call.reporter.say(f"next: {line}")
-
-
-def _show(result: StageResult) -> None:
-    show_comparison(result.as_json()["metrics"])
 
 
 def show_comparison(metrics: Mapping[str, Any]) -> None:

@@ -55,8 +55,6 @@ def control(
     metrics = controlling.control(opened, command, value, call.config)
     if call.common.json:
         console.print_json({"stage": "control", "run": str(opened.path), "metrics": metrics.as_json(), "artifacts": []})
-    elif metrics.answer is not None:
-        console.show(console.safe_text(metrics.answer))
     else:
-        text = f"{metrics.attempt} has not answered within {call.config.wait:g} s; it will, when it looks next."
-        console.show(console.safe_text(text))
+        unanswered = f"{metrics.attempt} has not answered within {call.config.wait:g} s; it will, when it looks next."
+        console.show(console.safe_text(unanswered if metrics.answer is None else metrics.answer))

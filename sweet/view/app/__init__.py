@@ -25,7 +25,7 @@ def browse(run: Run, config: ViewConfig, *, served: bool = False) -> None:
         from sweet.view.app.viewer_app import ViewerApp
 
         app = ViewerApp(run, config, served=served)
-        if app.viewer.a.screenshots is not None and config.screenshots and not served:
+        if app.viewer.a.options.screenshots is not None and config.screenshots and not served:
             with contextlib.suppress(ImportError):
                 import textual_image.widget  # noqa: F401, it asks the terminal for its protocol, before Textual does
         app.run()

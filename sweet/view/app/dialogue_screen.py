@@ -100,7 +100,7 @@ class DialogueScreen(Screen[None]):
 
     def _parts(self) -> list[Part]:
         if len(self.records) == 2:
-            return side_by_side_parts(*self.records, self.options, self.b.screenshots)
+            return side_by_side_parts(*self.records, self.options, self.b.options.screenshots)
         return dialogue_parts(self.records[0], self.options)
 
     async def redraw(self, *, stay: bool = False, at: str = "") -> None:

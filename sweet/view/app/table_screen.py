@@ -63,7 +63,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def __init__(self, viewer: Viewer) -> None:
         super().__init__()
         self.viewer = viewer
-        self.filter = viewer.filter
+        self.filter = parse(viewer.config.filter)
         self.sort: tuple[str, bool] = (viewer.config.sort if viewer.b is None else "order", viewer.config.reverse)
         self.found: frozenset[str] | None = None
         self._all = viewer.rows()
