@@ -80,7 +80,7 @@ def import_commands() -> None:
     from sweet.tasks.micro.family import MICRO
     from sweet.tasks.micro.generator import load
 
-    for name in group.names():  # what is made of each by its first call is kept
+    for name in group.Group.names():  # what is made of each by its first call is kept
         command = group.load(name)
         needed = [word for option in command.spec.flags if option.required for word in (option.flag, "-")]
         arguments = [one for one in command.spec.positional.values() if one.default is one.empty]

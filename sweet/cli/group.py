@@ -32,9 +32,10 @@ class Group(TyperGroup):
         """Return the command of the program with a name; None if there is none."""
         return load(name) if name in GROUPS or name in self.names() else None
 
-    def names(self) -> list[str]:
-        """Return the names of all commands of the program."""
-        return [name for members in self.summaries.values() for name in members]
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all commands of the program, in the order of the help."""
+        return [name for members in cls.summaries.values() for name in members]
 
     def panels(self) -> dict[str, dict[str, str]]:
         """Return the summary of each command of the group, by the title under which the help lists it."""
@@ -95,11 +96,6 @@ class Group(TyperGroup):
         own = ((", ".join(one.opts), one.help or "") for one in self.get_params(ctx))
         introduction, examples = GROUPS.get(self.name or "", INTRODUCTION), () if self._first_word else EXAMPLES
         formatter.write(group_help(ctx.command_path, examples, introduction, self.panels(), own))
-
-
-def names() -> list[str]:
-    """Return the names of the program's commands, in the order of the help."""
-    return [name for members in SUMMARIES.values() for name in members]
 
 
 @cache

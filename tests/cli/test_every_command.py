@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sweet.cli.group import load, names
+from sweet.cli.group import Group, load
 from sweet.cli.options import COMMON, LONG, main_options
 from sweet.cli.spec import Spec
 from sweet.units import count
 from tests.cli.conftest import Program
 from tests.cli.test_commands import imported, trajectories  # noqa: F401
 
-COMMANDS = sorted(names())
+COMMANDS = sorted(Group.names())
 PLANNED = ("eval", "label", "train-critic", "rank", "pair", "train-actor")
 """Commands whose --dry-run reads the run; that of rollout does not need one."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs.tools.commands import COMPLETIONS, completion
-from sweet.cli.group import load, names
+from sweet.cli.group import Group, load
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def sweet(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_option_has_a_help_and_every_command_an_example() -> None:
-    specs = [load(name).spec for name in names()]
+    specs = [load(name).spec for name in Group.names()]
     assert [f"{spec.name} {option.flag}" for spec in specs for option in spec.options if not option.help] == []
     assert [spec.name for spec in specs if not spec.examples] == []
 

@@ -82,9 +82,9 @@ def test_variables_of_every_command_and_setting_and_of_other_programs_are_not_wa
     sweet: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sweet.cli.errors import VARIABLES
-    from sweet.cli.group import load, names
+    from sweet.cli.group import Group, load
 
-    for option in (option for name in names() for option in (*load(name).spec.options, *load(name).spec.common)):
+    for option in (option for name in Group.names() for option in (*load(name).spec.options, *load(name).spec.common)):
         monkeypatch.setenv(option.envvar, "")
     for name in VARIABLES:
         monkeypatch.setenv(name, "x")

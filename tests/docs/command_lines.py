@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from sweet.cli.app import run
-from sweet.cli.group import load, names
+from sweet.cli.group import Group, load
 from sweet.cli.options import COMMON as COMMON_OPTIONS
 from sweet.cli.options import LONG_WORK
 from sweet.cli.spec import Spec
@@ -109,7 +109,7 @@ class Parser:
     """
 
     def __init__(self) -> None:
-        self.commands: dict[str, Spec] = {name: load(name).spec for name in names()}
+        self.commands: dict[str, Spec] = {name: load(name).spec for name in Group.names()}
         self.words = {word for name in self.commands for word in (name, name.split()[0])}
         self.flags = (
             COMMON
