@@ -109,10 +109,11 @@ def options_of(configuration: str, command: str) -> list[Option]:
     installation = zlib.crc32(f"{Path(__file__).parent} {configuration}".encode())
     stored = cache_folder("options") / f"{command.replace(' ', '-')}-{installation:08x}.json"
     is_imported = configuration.partition(":")[0] in sys.modules
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        content = {} if is_imported else json.loads(stored.read_bytes())
-        if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
-            return [Option(**option) for option in content["options"]]
+    if not is_imported:
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            content = json.loads(stored.read_bytes())
+            if all(_stamp(file) == stamp for file, stamp in content["files"].items()):
+                return [Option(**option) for option in content["options"]]
     from sweet.cli.fields import options_of_class
 
     options = options_of_class(resolve_name(configuration), command)
