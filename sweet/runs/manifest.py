@@ -212,8 +212,11 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Manifest.model_json_schema()
 
 
-def parse(data: bytes, path: Path) -> Manifest:
+def parse(data: bytes, path: Path, fix: str) -> Manifest:
     """Parse the content of a manifest file.
+
+    Args:
+        fix: how a damaged file is repaired, for errors.
 
     Raises:
         UsageError: it has another schema.
@@ -225,12 +228,12 @@ def parse(data: bytes, path: Path) -> Manifest:
     try:
         value = json.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError("The manifest is not UTF-8 text.", path=path) from error
+        raise InputError("The manifest is not UTF-8 text.", path=path, fix=fix) from error
     except json.JSONDecodeError as error:
         what = f"The manifest is damaged: {error.msg} (column {error.colno})."
-        raise InputError(what, path=path, line=error.lineno) from error
+        raise InputError(what, path=path, line=error.lineno, fix=fix) from error
     except (RecursionError, ValueError) as error:
-        raise InputError(f"The manifest is damaged: {error}.", path=path) from error
+        raise InputError(f"The manifest is damaged: {error}.", path=path, fix=fix) from error
     version = value.get("schema_version") if isinstance(value, Mapping) else None
     if isinstance(version, int) and version != SCHEMA_VERSION:
         what = f"The manifest has the schema {version}, and this version of sweet reads {SCHEMA_VERSION}."
@@ -243,7 +246,7 @@ def parse(data: bytes, path: Path) -> Manifest:
         key = ".".join(str(part) for part in first["loc"]) or "the whole"
         more = f" ({len(errors) - 1} more like it)" if len(errors) > 1 else ""
         what = f"The manifest is damaged: {key}: {first['msg'].removeprefix('Value error, ')}{more}."
-        raise InputError(what, path=path) from error
+        raise InputError(what, path=path, fix=fix) from error
 
 
 def render(manifest: Manifest) -> bytes:

@@ -70,7 +70,7 @@ class Store:
         except OSError as error:
             raise UsageError(f"The manifest cannot be read: {error.strerror}.", where=self.path) from error
         try:
-            return parse(data, self.path)
+            return parse(data, self.path, "")
         except InputError as error:  # only now: checking the backup takes as long as reading the manifest
             error.fix = self._restore_hint()
             raise
@@ -143,7 +143,7 @@ class Store:
 
     def _restore_hint(self) -> str:
         try:
-            parse(self._read(self.backup), self.backup)
+            parse(self._read(self.backup), self.backup, "")
         except (OSError, SweetError):
             return (
                 f"repair it by hand (sweet status --schema prints its form); the artifacts in {self.root} are unchanged"

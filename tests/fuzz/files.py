@@ -232,14 +232,14 @@ def check_manifest(value: dict[str, Any]) -> None:
     data, path = manifest_bytes(value), Path("run/manifest.json")
     parsed, refusal = None, ""
     try:
-        parsed = manifest.parse(data, path)
+        parsed = manifest.parse(data, path, "mend it")
     except UsageError as error:
         refusal = str(error)
     if parsed is None:
         assert str(path) in refusal, "the error names the file"
         assert len(refusal) < 2_000, "the error is short"
         return
-    again = manifest.parse(manifest.render(parsed), path)
+    again = manifest.parse(manifest.render(parsed), path, "mend it")
     assert manifest.render(again) == manifest.render(parsed), "a manifest survives its file"
     for artifact in parsed.artifacts:
         assert ".." not in Path(artifact.path).parts

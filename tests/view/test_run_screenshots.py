@@ -155,7 +155,7 @@ def test_pages_of_candidates_and_pairs_are_named(pages: Run) -> None:
 
 
 def test_a_run_of_another_kind_has_no_screenshots(run: Run) -> None:
-    assert Viewer(run, ViewConfig()).a.screenshots is None
+    assert Viewer(run, ViewConfig()).a.options.screenshots is None
     assert "screenshots" not in drawn(Viewer(run, ViewConfig()).dialogue("t001"))
 
 

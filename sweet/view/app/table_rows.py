@@ -140,8 +140,7 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         if y == 0:
             line = Text(" " * GUTTER).append_text(self._layout.header(*self.sort))
         elif position < len(self.shown):
-            cursor = "› " if position == self.cursor else "  "
-            line = Text(cursor, end="").append_text(self._layout.row(self.shown[position]))
+            line = self._line(position)
         else:
             return Strip.blank(width, self.rich_style)
         if y and position == self.cursor:
@@ -149,6 +148,11 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         else:
             strip = Strip(line.render(self.app.console)).adjust_cell_length(width)
         return strip.apply_style(self.rich_style)
+
+    def _line(self, position: int) -> Text:
+        return Text("› " if position == self.cursor else "  ", end="").append_text(
+            self._layout.row(self.shown[position])
+        )
 
     def action_move(self, rows: int) -> None:
         self.move_to(self.cursor + rows)

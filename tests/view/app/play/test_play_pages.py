@@ -51,7 +51,7 @@ def test_a_person_sees_both_pages(tmp_path: Path) -> None:
     config = PlayConfig(
         task="html", tasks="pages", split="test", num_tasks=1, max_turns=2, agent="scripted", name="ada"
     )
-    result = run_play(run, config, Silent(), Driven(run, ""))
+    result = run_play(run, config, Silent(), Driven(run))
     assert result.metrics.outcomes == {"out_of_turns": 1}
     assert "the agent's page · 1280 ×" in drawn[0]
     assert "the reference page · 1280 ×" in drawn[0]

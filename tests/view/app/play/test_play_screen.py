@@ -180,4 +180,4 @@ def test_a_dialogue_is_played_with_keys(tmp_path: Path) -> None:
             assert app.failure is None
 
     config = PlayConfig(as_="agent", num_tasks=1)
-    assert run_play(run, config, Silent(), Driven(run, "")).metrics.outcomes == {"answered": 1}
+    assert run_play(run, config, Silent(), Driven(run)).metrics.outcomes == {"answered": 1}
