@@ -56,10 +56,10 @@ TREES = {
 NOT_FOREIGN = {
     "datasets/layout.py": "a file name",
     "datasets/skeletons.py": "the name of the user's package",
+    "hf.py": "the name of the user's model",
     "learn/distributed.py": "the user's file of hosts",
     "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
     "learn/slurm.py": "a variable's name",
-    "llm/pretrained.py": "the name of the user's model",
     "plugin_code.py": "a type",
     "render/window.py": "the user's window",
     "sandbox/jail.py": "the version of the kernel",
@@ -79,6 +79,7 @@ IN_FUNCTIONS = {
     "tasks/facts.py": "words between blanks, in test_facts below",
     "tasks/html/page.py": "tags, in extract_page below",
     "tasks/html/writer.py": "words, in write below",
+    "view/app/parts_view.py": "the words that a user searches for, as they are",
     "view/safe_markdown.py": "one character",
 }
 """Files in which functions make expressions, and what of foreign texts is searched with them."""

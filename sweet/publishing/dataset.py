@@ -184,7 +184,7 @@ def _preferences(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
 def _pairs(run: Run, artifact: Artifact) -> Iterator[dict[str, Any]]:
     for row in read_jsonl(run.file(artifact), Pair):
         yield {
-            **row.model_dump(include={"id", "task_id", "trajectory_id", "turn"}),
+            **{name: getattr(row, name) for name in ("id", "task_id", "trajectory_id", "turn")},
             "prompt": chat_rows(row.observation),
             "chosen": [{"role": "assistant", "content": row.chosen.text}],
             "rejected": None if row.rejected is None else [{"role": "assistant", "content": row.rejected.text}],
