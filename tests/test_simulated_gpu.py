@@ -82,13 +82,13 @@ def test_log_probabilities_and_gradients(family: str, how: str) -> None:
 
 def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
     run = sweet.Run.create(tmp_path / "run")
-    sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=24, samples=5, device="cuda"))
+    sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=10, samples=4, device="cuda"))
     assert gpu.gpu_is_used
     sweet.evaluate(run)
     sweet.label(run)
     for variant in ("regression", "advantage"):
         sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, batch=32, device="cuda"))
-    sweet.rank(run, sweet.RankConfig(candidates=4, fraction=0.03, device="cuda"))
+    sweet.rank(run, sweet.RankConfig(candidates=3, fraction=0.05, device="cuda"))
     sweet.pair(run)
     for lora in (None, 4):
         sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", lora=lora))
