@@ -55,7 +55,7 @@ COMMANDS = (
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
 TRAINING = (
-    *("sweet.training.trainer", "sweet.online.rank", "torch._dynamo", "tokenizers"),
+    *("sweet.training.stage", "sweet.online.rank", "torch._dynamo", "tokenizers"),
     *("sweet.llm.embedded", "sweet.humans.asking", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
 )
 BELOW_RAY = ("aiohttp", "google.protobuf.descriptor_pb2", "jsonschema", "msgpack", "psutil", "requests", "wcwidth")

@@ -17,11 +17,9 @@ from sweet.errors import Interrupted
 from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.runs.stages import STAGES
+from sweet.runs.stages import STAGES, Stage
 from sweet.runs.tokens import TokensByRole, tokens_of_run
-from sweet.stages.base import Reporter, StageConfig, StageResult
-
-Function = Callable[[Run, Any, Reporter], StageResult]
+from sweet.stages.base import Reporter, StageConfig
 
 
 class StepMissing(Exception):
@@ -55,7 +53,7 @@ class StepCache:
 
     Args:
         reporter: receives a line for each step that is done.
-        stages: name and function by configuration; the real stages where None.
+        stages: those that steps are calls of.
         around: entered for each stage that is called, with the title of the step; yields its configuration, which may
             differ in options that do not change the result.
     """
@@ -64,13 +62,13 @@ class StepCache:
         self,
         run: Run,
         reporter: Reporter,
-        stages: dict[type[StageConfig], tuple[str, Function]] | None = None,
+        stages: Sequence[Stage] = STAGES,
         around: Callable[[StageConfig, str], AbstractContextManager[StageConfig]] = lambda config, _: nullcontext(
             config
         ),
     ) -> None:
         self.run, self.reporter, self.around = run, reporter, around
-        self.stages = stages or {stage.config: (stage.name, stage.run) for stage in STAGES}
+        self.stages = {stage.config: stage for stage in stages}
 
     def do(self, config: StageConfig, title: str = "", *, matching: Sequence[str] = ()) -> Step:
         """Return the finished step; do it where it is not finished.
@@ -85,10 +83,10 @@ class StepCache:
         """
         found = self.find(config, matching)
         if found is None:
-            name, stage = self.stages[type(config)]
-            self.reporter.say(title or f"{self.run.path.name}: {name} {config.digest()}")
+            stage = self.stages[type(config)]
+            self.reporter.say(title or f"{self.run.path.name}: {stage.name} {config.digest()}")
             with self.around(config, title) as served:
-                result = stage(self.run, served, self.reporter)
+                result = stage.run(self.run, served, self.reporter)
             if result.stopped:
                 raise Interrupted("Stopped. The step that was under way is finished.")
             found = self.find(config, matching)
@@ -97,7 +95,7 @@ class StepCache:
 
     def find(self, config: StageConfig, matching: Sequence[str] = ()) -> Step | None:
         """Return the finished step; None where it is not finished."""
-        name, _ = self.stages[type(config)]
+        name = self.stages[type(config)].name
         digest, wanted = config.digest(), config.model_dump(mode="json", include=set(matching))
         manifest = self.run.manifest()
         for attempt in reversed(manifest.attempts):

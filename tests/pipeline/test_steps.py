@@ -8,8 +8,10 @@ import pytest
 from pydantic import Field
 
 from sweet.errors import Interrupted, SweetError
-from sweet.pipeline.steps import Function, ReadOnlyStepCache, StepCache, StepMissing
+from sweet.pipeline.steps import ReadOnlyStepCache, StepCache, StepMissing
+from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
+from sweet.runs.stages import Stage
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.tasks.registry import task_kind
@@ -46,7 +48,20 @@ def second(run: Run, config: Second, reporter: Reporter) -> StageResult:
     return StageResult("eval", run.path, Record(), [artifact])
 
 
-TOYS: dict[type[StageConfig], tuple[str, Function]] = {First: ("rollout", first), Second: ("eval", second)}
+def toy(name: str, makes: Kind, config: str, run: str) -> Stage:
+    """Return a stage of this module."""
+    here = f"{__name__}:{{}}".format
+    return Stage(
+        name=name,
+        makes=makes,
+        config_reference=here(config),
+        run_reference=here(run),
+        plan_reference=here("none"),
+        metrics_reference="sweet.stages.record:Record",
+    )
+
+
+TOYS = (toy("rollout", "rollouts", "First", "first"), toy("eval", "scores", "Second", "second"))
 
 
 @pytest.fixture

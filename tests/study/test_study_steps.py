@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.steps import Function, StepCache
+from sweet.pipeline.steps import StepCache
 from sweet.preferences.config import PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
-from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
-from sweet.runs.stages import STAGES
+from sweet.runs.stages import STAGES, Stage
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 from sweet.stages.record import Record
 from sweet.study import study_steps
@@ -37,23 +37,23 @@ def tokens_of(config: Any) -> dict[str, int]:
 SIZES: dict[str, int] = {"best_tasks": 5, "best_replies": 8, "train_tasks": 20, "samples": 5}
 
 
-def toy(name: str, makes: Kind) -> Function:
-    def stage(run: Run, config: Any, reporter: Reporter) -> StageResult:
-        with run.attempt(name, config) as attempt:
-            draft = attempt.start_artifact(makes)
+class Toy(Stage):
+    @property
+    def run(self) -> Callable[..., StageResult]:
+        return self._write
+
+    def _write(self, run: Run, config: Any, reporter: Reporter) -> StageResult:
+        with run.attempt(self.name, config) as attempt:
+            draft = attempt.start_artifact(self.makes)
             draft.path.write_text(config.model_dump_json())
             attempt.metrics.update(tokens_of(config))
             artifact = attempt.finish_artifact(draft)
-        return StageResult(name, run.path, Record(), [artifact])
-
-    return stage
+        return StageResult(self.name, run.path, Record(), [artifact])
 
 
 @pytest.fixture
 def steps(tmp_path: Path) -> StudySteps:
-    toys: dict[type[StageConfig], tuple[str, Function]] = {
-        stage.config: (stage.name, toy(stage.name, stage.makes)) for stage in STAGES
-    }
+    toys = [Toy(**vars(stage)) for stage in STAGES]
     run = Run.create(tmp_path / "run", "code")
     return StudySteps(StepCache(run, Silent(), toys), StudySizes(**SIZES), seed=3)
 
