@@ -47,7 +47,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.model import StartingModel, starting_model
-from sweet.training.reward_model import RewardFigures, RewardModel
+from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic
 from sweet.training.starting_policy import AskedModels
 
@@ -59,8 +59,7 @@ class LiveModels(AskedModels):
         trainee: the policy, still with the weights at the start.
         engine: trains the policy and runs its forward passes.
         budget: tokens of one forward pass.
-        critic: answers for the run's critic; None where the rule asks none.
-        reward: the reward model; None for a rule that trains none.
+        critic, reward: see `AskedModels`.
     """
 
     def __init__(
@@ -73,11 +72,10 @@ class LiveModels(AskedModels):
         critic: RunCritic | None,
         reward: RewardModel | None,
     ) -> None:
-        super().__init__(encoder, budget, critic, engine if engine.world > 1 else None)
+        super().__init__(encoder, budget, critic, reward, engine if engine.world > 1 else None)
         self._network, self._policy = trainee.model, engine.scorer
         self._start = WeightAverage(engine, 0.0) if trainee.start.lora is None else None
         self._average = None if rule.average_rate is None else WeightAverage(engine, rule.average_rate)
-        self._reward = reward
 
     @contextmanager
     def open(self, model: Which) -> Iterator[Scorer]:
@@ -99,18 +97,6 @@ class LiveModels(AskedModels):
                 yield self._policy
         else:
             yield self._policy
-
-    def reward_model(self) -> RewardModel:
-        """See `AskedModels.reward_model`."""
-        if self._reward is None:
-            what = "The credit rule asks for a reward model, and none was prepared."
-            raise UsageError(what, fix="set trains_reward = True in the rule")
-        return self._reward
-
-    @property
-    def reward_figures(self) -> RewardFigures | None:
-        """What the last training of the reward model did; None where there was none."""
-        return None if self._reward is None else self._reward.figures
 
     def updated(self) -> None:
         """Follow an update of the policy's weights."""

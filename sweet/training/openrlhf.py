@@ -40,43 +40,23 @@ def check_openrlhf(config: TrainConfig) -> None:
         return
     actor = config if isinstance(config, TrainActorConfig) else None
     method, rule_option = (rule_class(actor.method).name, actor.rule_option) if actor else ("the critic", [])
-    unsupported = (
-        (
-            method != "sweet",
-            "",
-            f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {method} have none.",
-            "",
-        ),
-        (
-            rule_option,
-            option("rule_option", *rule_option[:1]),
-            "OpenRLHF has a loss of its own, which does not know the options of a credit rule.",
-            "",
-        ),
-        (
-            config.supervised != "both",
-            option("turn_tokens", config.supervised),
-            "OpenRLHF sums over all tokens of a reply, its thought included.",
-            "--turn-tokens both, or ",
-        ),
-        (config.log_to, "--log-to", "OpenRLHF does not report its metrics.", ""),
-        (
-            config.protocol == "upstream",
-            "--protocol upstream",
-            "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue.",
-            "",
-        ),
-        (config.lora, "--lora", "LoRA is not supported with OpenRLHF.", ""),
-        (
-            by_slurm(config),
-            slurm.WORD,
-            "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file.",
-            "--hostfile FILE, or ",
-        ),
-    )
-    for wrong, where, what, fix in unsupported:
+
+    def refuse(wrong: object, where: str, what: str, fix: str = "") -> None:
         if wrong:
             raise UsageError(what, where=f"{where} {ENGINE}".strip(), fix=f"{fix}{OTHERS}")
+
+    what = f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {method} have none."
+    refuse(method != "sweet", "", what)
+    what = "OpenRLHF has a loss of its own, which does not know the options of a credit rule."
+    refuse(rule_option, option("rule_option", *rule_option[:1]), what)
+    what = "OpenRLHF sums over all tokens of a reply, its thought included."
+    refuse(config.supervised != "both", option("turn_tokens", config.supervised), what, "--turn-tokens both, or ")
+    refuse(config.log_to, "--log-to", "OpenRLHF does not report its metrics.")
+    what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
+    refuse(config.protocol == "upstream", "--protocol upstream", what)
+    refuse(config.lora, "--lora", "LoRA is not supported with OpenRLHF.")
+    what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
+    refuse(by_slurm(config), slurm.WORD, what, "--hostfile FILE, or ")
 
 
 def arguments(config: TrainConfig, used: Hyperparameters, model: str, max_length: int, *, resume: bool) -> list[str]:

@@ -81,8 +81,7 @@ def prepare_actor(
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
     models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
-    figures = models.reward_model().figures if rule.trains_reward and weights else None
-    if figures is not None:
+    if (figures := models.reward_figures) is not None:
         reporter.say(f"Reward model: {figures}.")
     compared: dict[str, Any] = {}
     if rule.grouped:

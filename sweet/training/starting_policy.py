@@ -27,7 +27,7 @@ from sweet.llm.pretrained import load_model
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
-from sweet.training.reward_model import RewardModel
+from sweet.training.reward_model import RewardFigures, RewardModel
 from sweet.training.run_critic import RunCritic
 from sweet.training.token_terms import recorded_logprobs
 
@@ -38,26 +38,41 @@ class AskedModels(ABC):
     Args:
         budget: tokens of one forward pass.
         critic: answers for the run's critic; None where the rule asks none.
+        reward: the reward model; None where the rule trains none.
         engine: of the ranks that ask together, with the same dialogues; each computes a share, and all get the same
             numbers. None for one process.
     """
 
     def __init__(
-        self, encoder: DialogueEncoder, budget: int, critic: RunCritic | None = None, engine: Engine | None = None
+        self,
+        encoder: DialogueEncoder,
+        budget: int,
+        critic: RunCritic | None = None,
+        reward: RewardModel | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.encoder, self._budget, self._critic, self._engine = encoder, budget, critic, engine
+        self._reward = reward
 
     @abstractmethod
     def open(self, model: Which) -> AbstractContextManager[Scorer]:
         """Return the scorer of a model but the sampler, within a context."""
 
-    @abstractmethod
     def reward_model(self) -> RewardModel:
         """Return the reward model.
 
         Raises:
-            UsageError: the training has none.
+            UsageError: a rule asks for one although it does not say so.
         """
+        if self._reward is None:
+            what = "The credit rule asks for a reward model, and none was prepared."
+            raise UsageError(what, fix="set trains_reward = True in the rule")
+        return self._reward
+
+    @property
+    def reward_figures(self) -> RewardFigures | None:
+        """What the last training of the reward model did; None where there was none."""
+        return None if self._reward is None else self._reward.figures
 
     def logprobs(
         self, model: Which, dialogues: Sequence[Trajectory], *, informed: bool = False, top: int = 0
@@ -130,7 +145,6 @@ class StartingPolicy(AskedModels):
 
     Args:
         load: returns the scorer of the model; called when a rule first asks for probabilities.
-        load_reward: returns the reward model; called when a rule first trains it. None where the rule trains none.
     """
 
     def __init__(
@@ -139,27 +153,17 @@ class StartingPolicy(AskedModels):
         load: Callable[[], Scorer],
         budget: int,
         critic: RunCritic | None = None,
-        load_reward: Callable[[], RewardModel] | None = None,
+        reward: RewardModel | None = None,
     ) -> None:
-        super().__init__(encoder, budget, critic)
-        self._load, self._load_reward = load, load_reward
+        super().__init__(encoder, budget, critic, reward)
+        self._load = load
 
     def open(self, model: Which) -> AbstractContextManager[Scorer]:
         return nullcontext(self.reward_model().scorer if model == "reward" else self._scorer)
 
-    def reward_model(self) -> RewardModel:
-        return self._reward
-
     @cached_property
     def _scorer(self) -> Scorer:
         return self._load()
-
-    @cached_property
-    def _reward(self) -> RewardModel:
-        if self._load_reward is None:
-            what = "The credit rule asks for a reward model, and none was prepared."
-            raise UsageError(what, fix="set trains_reward = True in the rule")
-        return self._load_reward()
 
 
 class PlannedPolicy(StartingPolicy):
@@ -207,18 +211,17 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
         # The ranks hold the weights of the training; this process reads them once more.
         return Scorer(load_model(model.base, config.device, tokenizer=model.encoder.tokenizer))
 
-    def load_reward() -> RewardModel:
+    encoder, reward = basis.builder.encoder, None
+    if rule.trains_reward and not planned:
         trainee = Trainee.load(model.trainee.start, config.device, tokenizer=model.encoder.tokenizer)
         trainee.model.eval()  # with dropout, its log-ratios would not be 0 at the start
         engine = Engine(trainee.model, CLIP)
         if config.packing == "plain":
             engine.scorer.max_shared_length = 0
-        used, encoder = basis.hyperparameters, basis.builder.encoder
-        return RewardModel(engine, encoder, used.lr, token_budget=model.token_budget, seed=config.seed)
-
+        lr = basis.hyperparameters.lr
+        reward = RewardModel(engine, encoder, lr, token_budget=model.token_budget, seed=config.seed)
     models = PlannedPolicy if planned else StartingPolicy
-    reward = load_reward if rule.trains_reward else None
-    return models(basis.builder.encoder, load, 2 * model.token_budget, critic, reward)
+    return models(encoder, load, 2 * model.token_budget, critic, reward)
 
 
 def _logprobs_of(scores: SpanScores) -> TurnLogprobs:

@@ -45,8 +45,7 @@ def make_reward(encoder: DialogueEncoder, rows: int, **settings: Any) -> RewardM
 
 
 def make_models(encoder: DialogueEncoder, rows: int, reward: RewardModel | None = None) -> StartingPolicy:
-    load_reward = None if reward is None else lambda: reward
-    return StartingPolicy(encoder, partial(Scorer, build_model(rows)), 4096, load_reward=load_reward)
+    return StartingPolicy(encoder, partial(Scorer, build_model(rows)), 4096, reward=reward)
 
 
 def make_batch(tokenizer: Any, count: int = 4, without: Sequence[int] = (1, 3, 5)) -> Batch:
