@@ -216,7 +216,7 @@ class Learner:
             "lr": self.used.lr,
             "grad_norm": max(norms, default=None),
             "kl_start": divergence,
-            **({} if reward is None or reward is before else reward.as_metrics()),
+            **({} if reward is None or reward is before else reward),
         }
 
     def _update(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweet.credit.base import Hyperparameters
@@ -11,6 +11,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.loop import LoopSettings
+from sweet.learn.metrics import Record
 from sweet.learn.sequences import Pool
 from sweet.learn.zero import ZeroSettings
 from sweet.runs.manifest import Artifact
@@ -25,7 +26,6 @@ from sweet.training.hyperparameters import resolve
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
-from sweet.training.reward_model import RewardFigures
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -124,10 +124,8 @@ class Training(Basis):
         heldout: preferences to measure on.
         shuffle: the order that `settings.together` follows.
         beta: as it is recorded; `objective` has None where log-ratios are not used.
-        groups, equal_groups: tasks whose dialogues a credit rule compares, and those of equal rewards; None where it
-            compares none.
-        reward: what the training of a reward model did; None where a credit rule trains none.
-        trains_reward: whether it trains one, also where the training is only planned.
+        figures: metrics of what the credit rule did: the groups that it compared, the reward model that it trained.
+        trains_reward: whether it trains a reward model, also where the training is only planned.
     """
 
     examples: list[Example]
@@ -136,9 +134,7 @@ class Training(Basis):
     settings: LoopSettings
     shuffle: Order
     beta: float
-    groups: int | None = None
-    equal_groups: int | None = None
-    reward: RewardFigures | None = None
+    figures: Record = field(default_factory=dict)
     trains_reward: bool = False
 
     @property

@@ -14,11 +14,11 @@ from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.learn.components import Example
 from sweet.learn.job import checkpoint_path
+from sweet.learn.metrics import Record
 from sweet.learn.weights import best_files
 from sweet.regular import open_regular
 from sweet.stages.base import StageConfig, digest_of
 from sweet.training.model import StartingModel
-from sweet.training.reward_model import RewardFigures
 
 CHECKPOINT = "checkpoint.pt"
 RANKS = "ranks"
@@ -66,8 +66,8 @@ class Checkpoints:
         return self.file.exists()
 
     def examples(
-        self, examples: list[Example], reward: RewardFigures | None, digest: str, *, resume: bool
-    ) -> tuple[list[Example], RewardFigures | None]:
+        self, examples: list[Example], figures: Record, digest: str, *, resume: bool
+    ) -> tuple[list[Example], Record]:
         """Return the examples that the first attempt built; where it recorded none, record these.
 
         What a credit rule weighs by is computed: probabilities by a teacher, advantages by a critic, rewards by a model
@@ -76,7 +76,7 @@ class Checkpoints:
         an uninterrupted one. Examples without weights of tokens are computed exactly, and are not recorded.
 
         Args:
-            reward: what the training of a reward model did; recorded with the examples that it led to.
+            figures: metrics of what the credit rule did; recorded with the examples that it led to.
             digest: identifies the training.
             resume: whether an earlier attempt is continued; otherwise what it recorded is replaced.
 
@@ -84,12 +84,12 @@ class Checkpoints:
             UsageError: the file cannot be read, or is of other examples.
         """
         if not any(example.terms for example in examples):
-            return examples, reward
+            return examples, figures
         path, anew = self.folder / EXAMPLES, "train without --resume"
         if not resume or not path.exists():
-            content = _RECORD.dump_python(_Recorded(digest, examples, reward), mode="json")
+            content = _RECORD.dump_python(_Recorded(digest, examples, figures), mode="json")
             write_whole(path, json.dumps(content).encode())  # `dump_json` writes null for what is infinite
-            return examples, reward
+            return examples, figures
         try:
             with open_regular(path) as file:
                 found = _RECORD.validate_json(file.read())
@@ -98,7 +98,7 @@ class Checkpoints:
         if found.digest != digest or list(map(_made_of, found.examples)) != list(map(_made_of, examples)):
             what = "The training was started with other examples, or with other settings."
             raise UsageError(what, where=path, fix=anew)
-        return found.examples, found.reward
+        return found.examples, found.figures
 
     def remove(self) -> None:
         """Remove all files but the model."""
@@ -113,7 +113,7 @@ class _Recorded:
 
     digest: str
     examples: list[Example]
-    reward: RewardFigures | None
+    figures: Record
 
 
 _RECORD = TypeAdapter(_Recorded)

@@ -8,7 +8,6 @@ of the run's artifacts: step-level pairs without that information (`sweet`), or 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
@@ -26,7 +25,7 @@ from sweet.training.openrlhf import check_openrlhf
 from sweet.training.run_critic import RunCritic
 from sweet.training.sources import Sources
 from sweet.training.starting_policy import starting_policy
-from sweet.units import count
+from sweet.units import count, percent
 
 
 def prepare_critic(
@@ -81,20 +80,20 @@ def prepare_actor(
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
     models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
-    if (figures := models.reward_figures) is not None:
-        reporter.say(f"Reward model: {figures}.")
-    compared: dict[str, Any] = {}
+    figures = dict(models.reward_figures or {})
+    if figures:
+        learned, accuracy = count(figures["reward_preferences"], "preference"), percent(figures["reward_accuracy"])
+        reporter.say(f"Reward model: {learned}, loss {figures['reward_loss']:.4f}, accuracy {accuracy}.")
     if rule.grouped:
-        compared = {"groups": len(batch.groups()), "equal_groups": len(batch.equal_groups())}
-        if equal := compared["equal_groups"]:
-            reporter.say(f"Equal rewards: {equal:,} of {count(compared['groups'], 'group')} of dialogues.")
+        figures |= {"groups": len(batch.groups()), "equal_groups": len(batch.equal_groups())}
+        if equal := figures["equal_groups"]:
+            reporter.say(f"Equal rewards: {equal:,} of {count(figures['groups'], 'group')} of dialogues.")
     training = basis.training(
         basis.builder.credits(batch, credits, models),
         rule.objective(config.beta, basis.hyperparameters.nll, config.protocol),
         beta=config.beta,
         trains_reward=rule.trains_reward,
-        reward=figures,
-        **compared,
+        figures=figures,
     )
     meta = TrainedMeta(
         method=config.method,

@@ -9,7 +9,6 @@ weights as an uninterrupted one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +22,10 @@ from sweet.learn.components import Objective
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
-from sweet.learn.metrics import MetricSums, max_turns, rounded
+from sweet.learn.metrics import MetricSums, Record, max_turns, rounded
 from sweet.learn.rows import Preference
 from sweet.learn.sequences import Pool
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
-from sweet.units import count, percent
-
-
-@dataclass(frozen=True)
-class RewardFigures:
-    """What the last training of a reward model did.
-
-    Attributes:
-        preferences: that it learned from, in each epoch.
-        updates: of its weights.
-        loss, accuracy: means over the last epoch, each before the update that it led to.
-    """
-
-    preferences: int
-    updates: int
-    loss: float
-    accuracy: float
-
-    def as_metrics(self) -> dict[str, Any]:
-        """Return them under their names in the metrics of a training."""
-        return {
-            "reward_preferences": self.preferences,
-            "reward_loss": rounded(self.loss),
-            "reward_accuracy": rounded(self.accuracy),
-        }
-
-    def __str__(self) -> str:
-        learned = f"{count(self.preferences, 'preference')}, {count(self.updates, 'update')}"
-        return f"{learned}, loss {self.loss:.4f}, accuracy {percent(self.accuracy)}"
 
 
 class RewardModel:
@@ -70,7 +40,7 @@ class RewardModel:
     Attributes:
         engine, scorer: train it and run its forward passes.
         epochs: passes over examples so far.
-        figures: of the last training; None before the first.
+        figures: metrics of the last training, as in `sweet.training.metrics.TrainMetrics`; None before the first.
     """
 
     def __init__(
@@ -80,7 +50,7 @@ class RewardModel:
         self.scorer: Scorer = engine.scorer
         self._encoder, self._policy_lr, self._budget, self._seed = encoder, policy_lr, token_budget, seed
         self.epochs = 0
-        self.figures: RewardFigures | None = None
+        self.figures: Record | None = None
 
     def train(
         self, batch: Batch, credits: Sequence[Credit], objective: Objective, settings: RewardTraining, models: Models
@@ -98,7 +68,7 @@ class RewardModel:
         reference = sampler_reference(build.pool, credits, batch, models)
         lr = REWARD_LR * self._policy_lr if settings.lr is None else settings.lr
         pool = build.pool.sequences
-        turns, updates = max_turns(pool), 0
+        turns = max_turns(pool)
         for _ in range(settings.epochs):
             order = epoch_order(examples, self._seed, self.epochs)
             self.epochs += 1
@@ -117,10 +87,11 @@ class RewardModel:
                     fix=option("rule_option", f"reward-lr={lr / 10:g}"),
                 )
                 sums.add(found)
-                updates += 1
-            self.figures = RewardFigures(
-                len(examples), updates, sums["loss"] / len(examples), sums["right"] / len(examples)
-            )
+            self.figures = {
+                "reward_preferences": len(examples),
+                "reward_loss": rounded(sums["loss"] / len(examples)),
+                "reward_accuracy": rounded(sums["right"] / len(examples)),
+            }
 
     def state(self, folder: Path | None = None) -> dict[str, Any]:
         """Return what a checkpoint must have, and what is not written to `folder` (`Engine.state`)."""

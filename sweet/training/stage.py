@@ -108,8 +108,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                     frame.live.wait_while_paused()
 
                 resumed = config.resume and draft.resumed
-                examples, reward = checkpoints.examples(training.examples, training.reward, digest, resume=resumed)
-                training = replace(training, examples=examples, reward=reward)
+                examples, figures = checkpoints.examples(training.examples, training.figures, digest, resume=resumed)
+                training = replace(training, examples=examples, figures=figures)
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
                 summary = _train_into(checkpoints, training, digest, ranks_log, on_row, frame)
             checkpoints.remove()
@@ -118,11 +118,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
 
 
 def _metrics(training: Training, summary: Record) -> TrainMetrics:
-    compared = {} if training.groups is None else {"groups": training.groups, "equal_groups": training.equal_groups}
-    reward = {} if training.reward is None else training.reward.as_metrics()
     return TrainMetrics(
-        **compared,
-        **reward,
+        **training.figures,
         **summary,
         **vars(training.hyperparameters),
         shuffle=training.shuffle,

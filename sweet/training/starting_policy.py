@@ -21,13 +21,14 @@ from sweet.hints import option
 from sweet.learn.components import Objective
 from sweet.learn.engine import CLIP, Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Trainee
 from sweet.llm.pretrained import load_model
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
-from sweet.training.reward_model import RewardFigures, RewardModel
+from sweet.training.reward_model import RewardModel
 from sweet.training.run_critic import RunCritic
 from sweet.training.token_terms import recorded_logprobs
 
@@ -70,8 +71,8 @@ class AskedModels(ABC):
         return self._reward
 
     @property
-    def reward_figures(self) -> RewardFigures | None:
-        """What the last training of the reward model did; None where there was none."""
+    def reward_figures(self) -> Record | None:
+        """The metrics of the last training of the reward model; None where there was none."""
         return None if self._reward is None else self._reward.figures
 
     def logprobs(
