@@ -19,14 +19,15 @@ from sweet.errors import TooManyFailures
 from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
+from sweet.online.prepare import Prepared
 from sweet.rollouts.assignments import PlannedHumans
-from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
+from sweet.rollouts.dialogue import Assignment, Dialogue
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task
-from sweet.tasks.kind import TaskKind
+from sweet.tasks.kind import system_prompt
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
 
@@ -93,23 +94,15 @@ class StepPlayer:
 
     Attributes:
         human: of all dialogues, or one by each name that assignments have.
-        system: the agent's system prompt.
-        limit: dialogues at once at most. seconds: after which a dialogue fails.
-        allowed: the number of a step's dialogues that may fail: below 1 a share.
         writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         recorded: the rows that are in the file already, by the id of their dialogue.
         bar: shows the finished dialogues.
         budget: what the run may cost, at whose limit no dialogue is begun; None without prices.
     """
 
-    kind: TaskKind
-    rules: Rules
+    ready: Prepared
     agent: ChatClient
     human: Mapping[str | None, Human]
-    system: str
-    limit: int
-    seconds: float
-    allowed: float
     writer: JsonlWriter | None
     log: JsonlWriter
     live: LiveReporter
@@ -118,7 +111,8 @@ class StepPlayer:
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._places = asyncio.Semaphore(self.limit)
+        self._places = asyncio.Semaphore(self.ready.config.concurrency)
+        self._kind, self._rules = self.ready.dialogues.kind, self.ready.rules
 
     async def play(self, step: int, assignments: Sequence[Assignment]) -> PlayedStep:
         """Play the dialogues of a step that are not recorded.
@@ -134,17 +128,16 @@ class StepPlayer:
             raise self.budget.stopped(done)
         rows = [row for row in results if isinstance(row, dict)]
         failed = len(results) - len(rows)
-        if failed > (self.allowed * len(results) if self.allowed < 1 else self.allowed):
+        allowed = self.ready.config.fail_on_error  # below 1 a share
+        if failed > (allowed * len(results) if allowed < 1 else allowed):
             raise TooManyFailures(
                 f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
                 where=self.log.path,
                 fix="the log says why; the finished ones are kept. More may fail with --fail-on-error",
             )
         found = [Trajectory.model_validate(row) for row in rows]
-        dialogues = [
-            dialogue if dialogue.agent_system is not None else dialogue.model_copy(update={"agent_system": self.system})
-            for dialogue in found
-        ]
+        system = {"agent_system": system_prompt(self._kind, self.ready.config.max_turns)}
+        dialogues = [one if one.agent_system is not None else one.model_copy(update=system) for one in found]
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions)
 
@@ -160,15 +153,16 @@ class StepPlayer:
         return row
 
     async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
+        seconds = self.ready.config.deadline
         for _ in range(TRIES):
             agent, human = _Versioned(self.agent), self.human[assignment.human]
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live)
+            dialogue = Dialogue(assignment, agent, human, self._kind, self._rules, None, self.live)
             why = ""
             try:
-                async with deadline(self.seconds):
+                async with deadline(seconds):
                     row = dump(await dialogue.play()) | {"step": step, "versions": agent.versions}
             except TimeoutError:
-                why = f"not finished within {self.seconds:g} seconds"
+                why = f"not finished within {seconds:g} seconds"
             except RequestFailed as error:
                 why = str(error)
             else:

@@ -44,7 +44,6 @@ from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.plans import Plan, earlier_work, times
-from sweet.tasks.kind import system_prompt
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.training.checkpoints import Checkpoints, training_digest
 from sweet.training.loggers import MetricLogs
@@ -196,14 +195,9 @@ class _Training:
             opening = open_policy(config, model.base, model.trainee, frame.serving, folder)
             policy = await stack.enter_async_context(opening)
             player = StepPlayer(
-                kind=dialogues.kind,
-                rules=ready.rules,
+                ready=ready,
                 agent=policy,
                 human=await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path, self.renderer),
-                system=system_prompt(dialogues.kind, config.max_turns),
-                limit=config.concurrency,
-                seconds=config.deadline,
-                allowed=config.fail_on_error,
                 writer=self.dialogues,
                 log=frame.log,
                 live=frame.live,

@@ -24,7 +24,6 @@ from sweet.results.pages import code, markdown, resource, trained_on
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
-from sweet.tasks.micro import PACKAGED
 from sweet.units import percent, rate
 from sweet.view.text import printable_line
 
@@ -175,8 +174,3 @@ def measured(critic: Artifact, manifest: Manifest) -> list[Markup]:
                 f"whose worth the tasks know it orders {rate(value, low, high)} as the tasks do, chance is 50 %"
             )
     return list(map(Markup, found))
-
-
-def license_of_packaged(base: str) -> str | None:
-    """Return the license of a packaged model, which is that of this program; None for any other."""
-    return "apache-2.0" if base in PACKAGED else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from sweet.datasets.skeletons import new_folder
 from sweet.errors import UsageError
 from sweet.llm.adapter import find_adapter
-from sweet.publishing.card import Trained, critic_card, dataset_card, license_of_packaged, model_card
+from sweet.publishing.card import Trained, critic_card, dataset_card, model_card
 from sweet.publishing.config import PushConfig, PushMetrics
 from sweet.publishing.dataset import public_name, write_data
 from sweet.publishing.hub import RepoType, check_name, license_of, push_files
@@ -25,6 +25,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system, own_actor, recorded_model
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import TrainedMeta
+from sweet.tasks.micro import PACKAGED
 
 CARD = "README.md"
 _SUFFIXES = (".safetensors", ".json", ".jinja", ".model", ".txt")
@@ -128,7 +129,7 @@ def _trained(run: Run, manifest: Manifest, model: Artifact, folder: Path) -> Tra
     return Trained(
         artifact=model,
         base=public_name(base),
-        base_license=license_of_packaged(base) or license_of(base),
+        base_license="apache-2.0" if base in PACKAGED else license_of(base),  # the packaged ones have the program's
         system="" if rollouts is None else agent_system(run, rollouts),
         adapter=find_adapter(str(folder)) is not None,
     )

@@ -16,7 +16,7 @@ import asyncio
 import base64
 import json
 import subprocess
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import Any
 
@@ -56,25 +56,20 @@ class Session:
             Disconnected: nothing listens on the port.
             DriverError: Firefox refuses the session.
         """
-        http = aiohttp.ClientSession()
-        try:
+        async with AsyncExitStack() as on_error:
+            http = await on_error.enter_async_context(aiohttp.ClientSession())
             closing = aiohttp.ClientWSTimeout(ws_close=CLOSING)
             address = f"ws://127.0.0.1:{port}/session"
-            socket = await http.ws_connect(address, max_msg_size=LONGEST_ANSWER, timeout=closing)
-        except (aiohttp.ClientError, OSError) as error:
-            await http.close()
-            raise Disconnected(str(error)) from error
-        except BaseException:
-            await http.close()
-            raise
-        session = cls(http, socket)
-        try:
+            try:
+                socket = await http.ws_connect(address, max_msg_size=LONGEST_ANSWER, timeout=closing)
+            except (aiohttp.ClientError, OSError) as error:
+                raise Disconnected(str(error)) from error
+            session = cls(http, socket)
+            on_error.push_async_callback(session.close)
             capabilities = {"acceptInsecureCerts": True, "unhandledPromptBehavior": {"default": "dismiss"}}
             await session.do("session.new", capabilities={"alwaysMatch": capabilities})
-        except BaseException:
-            await session.close()
-            raise
-        return session
+            on_error.pop_all()
+            return session
 
     @property
     def ended(self) -> bool:

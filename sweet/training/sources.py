@@ -90,7 +90,8 @@ class Sources:
         if kind == "preferences":
             return Batch(dialogues, rule, preferences=self.preferences(), source=source)
         if kind == "candidates":
-            return Batch(dialogues, rule, candidates=self.candidates(), source=source)
+            candidates = list(self._learned_from(CandidateRow, "trajectory_id"))
+            return Batch(dialogues, rule, candidates=candidates, source=source)
         return Batch(dialogues, rule, rewards=self.rewards() if kind == "scores" else {}, source=source)
 
     def dialogues(self) -> dict[str, Trajectory]:
@@ -113,9 +114,6 @@ class Sources:
 
     def pairs(self) -> list[Pair]:
         return list(self._learned_from(Pair, "id", "trajectory_id"))
-
-    def candidates(self) -> list[CandidateRow]:
-        return list(self._learned_from(CandidateRow, "trajectory_id"))
 
     def _learned_from(self, row: type[Row], *ids: str) -> Iterator[Row]:
         for source in self._sources:
