@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.leaks import model_plays
-from sweet.stages.live import POLL_SECONDS, LiveReporter
+from sweet.stages.live import POLL_SECONDS
 from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
@@ -78,7 +78,7 @@ class OnlineLoop:
     """One online training.
 
     Attributes:
-        player: plays the dialogues to learn from. validator: those on validation tasks.
+        player: plays the dialogues to learn from.
         scorer: of the dialogues. scored: the scores that are recorded already, by id. scores: records them.
         checkpoint: the file. digest: identifies the training.
         on_row: called with the metrics of each step.
@@ -86,14 +86,12 @@ class OnlineLoop:
 
     ready: Prepared
     player: StepPlayer
-    validator: StepPlayer
     scorer: TrajectoryScorer
     scores: JsonlWriter
     learner: Learner | Ranks
     policy: Policy
     checkpoint: Path
     digest: str
-    live: LiveReporter
     bar: Progress
     on_row: Callable[[Record], None]
     scored: dict[str, Score] = field(default_factory=dict)
@@ -101,6 +99,8 @@ class OnlineLoop:
 
     def __post_init__(self) -> None:
         self.config, self.kind, self.humans = self.ready.config, self.ready.dialogues.kind, self.ready.dialogues.humans
+        self.live = self.player.live
+        self.validator = replace(self.player, writer=None, budget=None)  # a validation is played to its end
         self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = time.monotonic()
 

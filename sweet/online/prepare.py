@@ -198,12 +198,8 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
             raise UsageError("There are no validation tasks.", where=where, fix="--holdout-validation 0.1")
     if kind.visual and weights:
         check_rendering((), any_page=True)
-    critic, needed_by = None, f"train-online --algorithm {rule.name}"
-    if run is not None:
-        settings = CriticSettings(config.device, config.max_length)
-        critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
-    elif rule.asks_critic:
-        raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
+    settings, needed_by = CriticSettings(config.device, config.max_length), f"train-online --algorithm {rule.name}"
+    critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
     model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
     used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")

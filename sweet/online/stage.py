@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import replace
 
 from pydantic_core import to_jsonable_python
 
@@ -208,14 +207,12 @@ class _Training:
             loop = OnlineLoop(
                 ready=ready,
                 player=player,
-                validator=replace(player, writer=None, budget=None),  # a validation is played to its end
                 scorer=self.scorer,
                 scores=self.scores,
                 learner=self.learner,
                 policy=policy,
                 checkpoint=self.checkpoints.file,
                 digest=training_digest(config, model, ready.used, *inputs),
-                live=frame.live,
                 bar=self.steps,
                 on_row=self._on_row,
             )

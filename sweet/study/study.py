@@ -87,7 +87,11 @@ def run_study(
     metrics = StudyMetrics(study=results, results=str(folder / RESULTS), failed=failed, seconds=seconds)
     result = StageResult("demo", folder, metrics)
     if failed:
-        raise _failure(failed, folder, result)
+        what = f"Failed, and so missing from the results: {count(len(failed), 'part')} of the study."
+        fix = "see the logs in the folder; the same command tries them again"
+        error = TooManyFailures("\n".join([what, *failed]), where=folder, fix=fix)
+        error.result = result
+        raise error
     return result
 
 
@@ -98,16 +102,6 @@ def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] =
         SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=chosen, figures=config.figures)
         for seed in range(config.seed, config.seed + config.seeds)
     ]
-
-
-def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFailures:
-    error = TooManyFailures(
-        "\n".join([f"Failed, and so missing from the results: {count(len(failed), 'part')} of the study.", *failed]),
-        where=folder,
-        fix="see the logs in the folder; the same command tries them again",
-    )
-    error.result = result
-    return error
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class RunCritic:
     @classmethod
     def find(
         cls,
-        run: Run,
+        run: Run | None,
         rule: CreditRule,
         named: str | None,
         settings: CriticSettings,
@@ -47,16 +47,19 @@ class RunCritic:
         """Return the critic that a rule asks; None for a rule that asks none.
 
         Args:
+            run: None for one that does not exist yet.
             named: its id; None for the newest finished one.
 
         Raises:
             UsageError: there is no critic, or one is named for a rule that asks none.
         """
-        if rule.asks_critic:
-            return cls(run, run.find("critic", named, needed_by=needed_by), settings, reporter)
-        if named is not None:
-            raise UsageError(f"The rule {rule.name} asks no critic.", where=option("critic", named), fix="omit it")
-        return None
+        if not rule.asks_critic:
+            if named is not None:
+                raise UsageError(f"The rule {rule.name} asks no critic.", where=option("critic", named), fix="omit it")
+            return None
+        if run is None:
+            raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
+        return cls(run, run.find("critic", named, needed_by=needed_by), settings, reporter)
 
     @cached_property
     def _critic(self) -> Critic:
