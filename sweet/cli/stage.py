@@ -96,8 +96,16 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
         more: the attributes of `Stage`.
     """
     known = stage_named(call.spec.name)
-    with collector.paused():  # the module of a stage that computes imports torch
-        stage = Stage(**({} if known is None else {"work": known.run, "plan": known.plan}) | more)
+
+    def late(function: str) -> Callable[..., Any]:
+        def called(*given: Any) -> Any:
+            with collector.paused():  # the module of a stage that computes imports torch
+                found = getattr(known, function)
+            return found(*given)
+
+        return called
+
+    stage = Stage(**({} if known is None else {"work": late("run"), "plan": late("plan")}) | more)
     call.resuming = stage.resuming or (lambda: _resuming(call))
     if call.spec.long_work:
         call.notify = given_address(call.common.notify, call.spec.name)
