@@ -111,7 +111,7 @@ def test_a_reward_model_begins_as_the_start_and_learns_the_preferences(
         assert sums(models, "reward", dialogue) == pytest.approx(sums(models, "sampler", dialogue), abs=1e-3)
     models.train_reward(batch, couples(batch), DPO, RewardTraining(epochs=6, batch=6, lr=2e-3))
     assert reward.figures is not None
-    assert (reward.figures.preferences, reward.figures.updates, reward.figures.accuracy) == (6, 6, 1.0)
+    assert (reward.figures["reward_preferences"], reward.epochs, reward.figures["reward_accuracy"]) == (6, 6, 1.0)
     gains = [sums(models, "reward", one) - sums(models, "sampler", one) for one in batch.dialogues.values()]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 0 > gains[-1]
@@ -141,7 +141,7 @@ def test_its_first_update_is_that_of_dpo_against_the_recorded_probabilities(
     torch.optim.AdamW(expected.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0).step()
     models.train_reward(batch, credits, DPO, RewardTraining(epochs=1, batch=len(credits)))  # twice the policy's rate
     assert reward.figures is not None
-    assert reward.figures.loss == pytest.approx(loss.item(), rel=1e-4)
+    assert reward.figures["reward_loss"] == pytest.approx(loss.item(), rel=1e-4)
     own = trainable_weights(reward.scorer.model)
     for name, tensor in trainable_weights(expected).items():
         close = (own[name] - tensor).abs() < 2e-5
