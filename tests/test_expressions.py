@@ -42,7 +42,7 @@ NOTICED = 0.01
 """CPU seconds up to which the growth of the time is not examined."""
 MOST_GROWTH = 9
 """Times as long that a text of `SIZE` characters may take as one of a quarter of it: 4 is linear, 16 quadratic."""
-TRIALS = 3
+TRIALS = 6
 """Measurements at most: one that shows linear growth suffices."""
 
 FOLDER = Path(sweet.__file__).parent
@@ -75,6 +75,7 @@ IN_FUNCTIONS = {
     "runs/manifest.py": "the first two characters",
     "render/assets.py": "the whole of an address, in test_addresses below",
     "render/requirements.py": "the same expressions, in test_addresses below",
+    "tasks/code/check.py": "a word of a request",
     "tasks/code/extract.py": "tests/tasks/test_code_scoring.py",
     "tasks/facts.py": "words between blanks, in test_facts below",
     "tasks/html/page.py": "tags, in extract_page below",

@@ -195,6 +195,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         flaky=of_problem["flaky"],
         slow=of_problem["slow"],
         trivial=of_problem["trivial"],
+        unnamed=of_problem["unnamed"],
         duplicates=of_problem["duplicate"],
         leaks=of_problem["leak"],
         findings=[

@@ -171,6 +171,8 @@ class CheckMetrics(Record):
     """tasks whose reference takes half of a time limit, or more"""
     trivial: int
     """tasks that an answer passes which does nothing, or always returns the same"""
+    unnamed: int
+    """tasks whose tests use a name that the request does not have, so that a right answer fails"""
     duplicates: int
     """tasks that an earlier one is the same as, or has the same reference as"""
     leaks: int

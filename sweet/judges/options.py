@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.llm.base import Effort
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.stages.options import (
     ConcurrencyConfig,
@@ -28,7 +29,7 @@ CRITIC_JUDGES = ("critic", "untrained")
 """The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
 
 JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt", "judge_effort"), ("llm",)),
     "reference_context": ("critic",),
     **dict.fromkeys(("reference", "max_length", "turn_tokens"), CRITIC_JUDGES),
 }
@@ -52,6 +53,8 @@ class ReplyJudgeConfig(ReferenceContextConfig, SequenceConfig, ConcurrencyConfig
     judge_prompt: Path | None = Field(default=None, json_schema_extra=about("Judge"))
     """File with the prompt of --judge-model, instead of the packaged one; without {reference} in it the judge does not
     see the training-time information."""
+    judge_effort: Effort | None = Field(default=None, json_schema_extra=about("Judge"))
+    """How much --judge-model is asked to think: none, low, medium or high; default: as the model does."""
     judge_tokens: int = Field(default=512, ge=1, json_schema_extra=about("Judge"))
     """Tokens of the answer of --judge-model at most; a model that reasons first needs more."""
     reference: str | None = Field(default=None, json_schema_extra=about("Judge"))

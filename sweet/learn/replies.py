@@ -17,7 +17,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort, Reply
-from sweet.llm.template import effort_variables
+from sweet.llm.template import effort_variables, render_chat
 
 PROBE = "Zyxwv"
 """A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
@@ -55,7 +55,7 @@ class ReplyForm:
         prompt: a rendered generation prompt.
         lead: before a reply without a thought.
         opening, closing: before a thought, and between it and the reply.
-        tail: after the reply; its first token ends the turn.
+        tail: after the reply, up to the text of the next message; has the token that ends the turn.
         inline: whether the template writes no thought, so that `opening` and `closing` are the usual ones.
     """
 
@@ -102,8 +102,7 @@ def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
     variables = effort_variables(effort)
 
     def render(*messages: dict[str, str], generate: bool = False) -> str:
-        rows = list(messages)
-        return str(tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=generate, **variables))
+        return render_chat(tokenizer, messages, variables, generate=generate)
 
     asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": PROBE}
     prompt = render(asked, generate=True)
@@ -118,7 +117,9 @@ def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
         raise unmaskable(tokenizer, "a rendered reply does not begin with the generation prompt")
     if not found:
         raise unmaskable(tokenizer, "a rendered reply does not contain the text of the reply")
-    if not tail:
+    if not tail.strip():  # where the role of the next message ends a reply, or nothing does
+        tail = render(asked, said, {"role": "user", "content": THOUGHT}).partition(PROBE)[2].partition(THOUGHT)[0]
+    if not tail.strip():
         raise unmaskable(tokenizer, "nothing marks the end of a reply")
     head, thought, rest = render(asked, said | dict.fromkeys(FIELDS, THOUGHT)).partition(THOUGHT)
     between, replied, _ = rest.partition(PROBE)
@@ -186,16 +187,25 @@ class ReplyEncoder:
         prompt, lead, tail = self.form.prompt, self.form.lead, self.form.tail
         texts = [prompt, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
         prompt_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
-        self.end_of_turn = tail_ids[0]
+        self.end_of_turn = self._end_in(tail_ids)
         # SentencePiece adds a space before a text that is tokenised alone; inside the dialogue there is none.
         self._anchor, self._anchor_ids = "", 0
         if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
             self._anchor, self._anchor_ids = prompt, len(prompt_ids)
             standalone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
-        if ended[: len(standalone) + 1] != [*standalone, self.end_of_turn]:
+        if ended[: len(standalone)] != standalone:
             raise unmaskable(tokenizer, "the end of a reply is not a token of its own")
         special = {self.end_of_turn, *getattr(tokenizer, "all_special_ids", ())}
         self.ends: frozenset[int] = frozenset(special)
+
+    def _end_in(self, tail: list[int]) -> int:
+        """The id that ends a reply: the first of a tail that stands for no text. White space before it, as Llama 2's
+        template writes it, is not what its model writes. Without one it is the end of a text."""
+        marks = {*getattr(self.tokenizer, "all_special_ids", ()), *getattr(self.tokenizer, "added_tokens_decoder", ())}
+        found = next((number for number in tail if number in marks), getattr(self.tokenizer, "eos_token_id", None))
+        if found is None:
+            raise unmaskable(self.tokenizer, "nothing marks the end of a reply")
+        return int(found)
 
     def encode(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         """The ids of each reply, including its end-of-turn token (unless the reply was truncated); at least one."""

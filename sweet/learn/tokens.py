@@ -27,7 +27,7 @@ from sweet.hints import option
 from sweet.learn.replies import ReplyEncoder, ReplyIds, unmaskable
 from sweet.learn.sequences import Span, TokenSequence
 from sweet.llm.base import Effort, Reply
-from sweet.llm.template import ChatTemplate, effort_variables
+from sweet.llm.template import ChatTemplate, effort_variables, render_chat
 from sweet.tasks.base import Message, ProtocolName, TurnTokens, with_hidden
 from sweet.tasks.trajectory import Trajectory
 
@@ -117,9 +117,7 @@ class ChatEncoder:
     # The chat template ----------------------------------------------------------------------------------------
 
     def _template(self, messages: list[dict[str, str]], *, generate: bool) -> str:
-        variables = effort_variables(self.effort)
-        render = self.tokenizer.apply_chat_template
-        return str(render(messages, tokenize=False, add_generation_prompt=generate, **variables))
+        return render_chat(self.tokenizer, messages, effort_variables(self.effort), generate=generate)
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         rows: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]

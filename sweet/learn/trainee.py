@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from sweet.device import Device
@@ -23,7 +25,7 @@ from sweet.learn.head import attach_head, detached_head, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTE_THRESHOLD, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.pretrained import absolute_name, load_model, meta_model, stored_type
+from sweet.llm.pretrained import absolute_name, load_model, meta_model, model_path, stored_type
 
 LoraOutput = Literal["merged", "adapter"]
 
@@ -88,20 +90,55 @@ class Trainee:
         """
         copy_weights(trainable_weights(self.model), weights)
 
-    def write(self, tokenizer: Any, folder: Path) -> None:
-        """Write what was trained, with the tokenizer. The model cannot be trained afterwards."""
+    def write(self, tokenizer: Any, folder: Path) -> dict[str, int]:
+        """Write what was trained, with the tokenizer. The model cannot be trained afterwards.
+
+        Returns:
+            For `precision_note`: the numbers of weights that were changed, and of those that are stored with another
+            value than before; empty where they are stored in the type in which they were trained.
+        """
         if self._adapted is not None and self.start.output == "adapter":
             with _staged_folder(folder, tokenizer) as part, detached_head(self.model) as head:
                 save_adapter(self._adapted, absolute_name(self.start.base), part)
                 if head is not None:
                     save_head(head, part)
-            return
+            return {}
+        written: dict[str, int] = {}
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
         kind = stored_type(self.start.base)
         if kind is not None:
             with detached_head(model):  # the head stays fp32
+                if model.dtype.itemsize > kind.itemsize:
+                    written = _stored_changes(model, self.start.base, kind)
                 model.to(kind)
         save_model(model, tokenizer, folder)
+        return written
+
+
+def _stored_changes(model: Any, base: str, kind: torch.dtype) -> dict[str, int]:
+    """Count the weights that differ from those of the base, and those that still do in the type `kind`."""
+    changed = stored = 0
+    own = dict(model.named_parameters())
+    for file in sorted(Path(model_path(base)).glob("*.safetensors")):
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - it is no mapping
+                if name in own:
+                    before, after = weights.get_tensor(name), own[name].detach().cpu()
+                    changed += int((after != before.to(after.dtype)).sum())
+                    stored += int((after.to(kind) != before.to(kind)).sum())
+    return {"changed_weights": changed, "stored_weights": stored}
+
+
+def precision_note(written: Mapping[str, Any]) -> str | None:
+    """Return what to tell the user of the weights that `Trainee.write` counted; None if most changes are stored."""
+    changed, stored = written.get("changed_weights") or 0, written.get("stored_weights") or 0
+    if stored * 2 >= changed:
+        return None
+    return (
+        f"Of {changed:,} weights that the training changed only {stored:,} are stored with another value: the update "
+        "of the others is below the precision of the type in which the model is stored. Train longer, with a higher "
+        "--lr, or from a model that is stored as float32."
+    )
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:

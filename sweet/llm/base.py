@@ -119,6 +119,11 @@ class Reply:
         """Whether the model thought until it was cut off or stopped, and said nothing."""
         return (self.thought is not None or bool(self.thought_tokens)) and not self.text.strip()
 
+    @property
+    def says_nothing_yet(self) -> bool:
+        """Whether the reply reached the limit of its tokens before anything was said."""
+        return not self.ended and not self.text.strip()
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -155,7 +160,13 @@ class ChatClient(Protocol):
 
 
 class RequestFailed(SweetError):
-    """One request failed permanently (a 4xx, a malformed response). Its item fails, not the stage."""
+    """One request failed permanently (a 4xx, a malformed response). Its item fails, not the stage.
+
+    Attributes:
+        is_refusal: whether the server refused the request, so that it would refuse it again.
+    """
+
+    is_refusal = False
 
 
 class ContextOverflow(RequestFailed):

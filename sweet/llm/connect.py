@@ -19,7 +19,9 @@ from sweet.hf import UnknownModel
 from sweet.hints import option
 from sweet.llm.base import ChatClient, Effort, Role
 from sweet.llm.local import LocalServing
+from sweet.llm.room import RoomyClient
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
+from sweet.llm.thoughts import ALL_MARKS, Marks, given_marks
 from sweet.runs.tokens import current_meter
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ async def open_client(
     role: Role = "agent",
     device: Device = "auto",
     local: LocalServing | None = None,
+    effort: Effort | None = None,
     **settings: Unpack[RequestSettings],
 ) -> AsyncIterator[ChatClient]:
     """Open a client for `model` and close it at the end of the context.
@@ -45,6 +48,7 @@ async def open_client(
         role: the model's role, which determines the environment variable of its API key.
         device: where the embedded engine runs.
         local: decides how a model without an address is run.
+        effort: how much a model of another role than the agent's is asked to think; the agent's requests say it.
         settings: how servers are asked.
 
     Raises:
@@ -62,29 +66,31 @@ async def open_client(
         if urls:
             from sweet.llm.remote import RemoteClient
 
-            client = await RemoteClient.open(model, urls, role, **settings)
-            if local is not None:
-                client.on_deviation = partial(local.note_deviation, role)
+            noted = {} if local is None else {"on_deviation": partial(local.note_deviation, role)}
+            client = await RemoteClient.open(model, urls, role, **noted, **settings)
         else:
             try:
-                client = await _open_here(model, device, 1 if local is None else local.processes(model))
+                processes = 1 if local is None else local.processes(model)
+                client = await _open_here(model, device, processes, settings.get("marks", ALL_MARKS))
             except UnknownModel as error:
                 at_server = f"{option(URL_OPTIONS[role], 'URL')}, if a server serves it; else {error.fix or ''}"
                 raise UsageError(error.what, where=option(MODEL_OPTIONS[role], model), fix=at_server) from error
         count_tokens(client, role)
         stack.push_async_callback(client.aclose)
-        yield client
+        yield client if role == "agent" else RoomyClient(client, effort)
 
 
-async def _open_here(model: str, device: Device, processes: int) -> EmbeddedClient | EngineProcesses:
+async def _open_here(
+    model: str, device: Device, processes: int, marks: Sequence[Marks]
+) -> EmbeddedClient | EngineProcesses:
     """Open a model on this machine, in so many processes; 1 is this one."""
     if processes > 1:
         from sweet.llm.engine_processes import EngineProcesses
 
-        return await EngineProcesses.open(model, device=device, processes=processes)
+        return await EngineProcesses.open(model, device=device, processes=processes, marks=marks)
     from sweet.llm.embedded import EmbeddedClient
 
-    return EmbeddedClient.load(model, device=device)
+    return EmbeddedClient.load(model, device=device, marks=marks)
 
 
 def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[str], None]) -> None:
@@ -108,6 +114,7 @@ def settings_of(config: Any) -> RequestSettings:
         "concurrency": config.concurrency,
         "retry_timeout": config.retry_timeout,
         "request_timeout": config.request_timeout,
+        "marks": given_marks(config.thought_marks),
     }
 
 
@@ -115,7 +122,8 @@ def client_of(
     config: Any, role: Role, model: str, urls: Sequence[str], local: LocalServing | None = None
 ) -> AbstractAsyncContextManager[ChatClient]:
     """Open a client with the options of a stage; the other arguments and the errors are those of `open_client`."""
-    return open_client(model, urls, role=role, device=config.device, local=local, **settings_of(config))
+    effort = getattr(config, f"{role}_effort", None)
+    return open_client(model, urls, role=role, device=config.device, local=local, effort=effort, **settings_of(config))
 
 
 async def servers_of_models(

@@ -13,7 +13,7 @@ from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
-from sweet.llm.thoughts import Marks, marks_of, separate_ids
+from sweet.llm.thoughts import ALL_MARKS, Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
 
 with collector.paused():  # it imports torch
@@ -29,20 +29,28 @@ class EmbeddedClient:
         on_completion: called with each completion of a chat.
     """
 
-    def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any) -> None:
+    def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any, marks: Sequence[Marks] = ALL_MARKS) -> None:
         self.model = model
         self.engine, self.context = engine, engine.context
         self.tokenizer = tokenizer
-        self.template = ChatTemplate(tokenizer)
-        self._marks = marks_of(tokenizer)
+        self.template = ChatTemplate(tokenizer, marks)
+        self._known, self._marks = marks, marks_of(tokenizer, marks)
         self.on_completion: Callable[[Completion], None] = lambda _completion: None
 
     @classmethod
-    def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
+    def load(
+        cls,
+        model: str,
+        *,
+        device: Device = "auto",
+        limits: Limits | None = None,
+        marks: Sequence[Marks] = ALL_MARKS,
+    ) -> EmbeddedClient:
         """Load `model` and start its engine.
 
         Args:
             model: `micro`, a directory or a hub id.
+            marks: those that a thought may have.
 
         Raises:
             UsageError: the model cannot be used.
@@ -50,7 +58,7 @@ class EmbeddedClient:
         tokenizer = load_tokenizer(model)
         network = load_model(model, device, tokenizer=tokenizer)
         engine = EmbeddedEngine(network, end_ids(network, tokenizer), name=model_path(model), limits=limits)
-        return cls(model, engine, tokenizer)
+        return cls(model, engine, tokenizer, marks)
 
     @property
     def alive(self) -> bool:
@@ -113,7 +121,7 @@ class EmbeddedClient:
     def _reply(self, sequence: Generated, opened: Marks | bool) -> Reply:
         """The reply with its thought apart. If it is a thought alone, the id that ended it belongs to the thought."""
         body = sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
-        parts, count = separate_ids(body, lambda ids, plain: self.decode(ids, skip_special=plain), opened)
+        parts, count = separate_ids(body, lambda ids, plain: self.decode(ids, skip_special=plain), opened, self._known)
         reply = Reply(
             parts.spoken, sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
         )

@@ -5,9 +5,9 @@ which takes seconds, and forks a process for each socket that it is sent. Such a
 and ends when its socket is closed, so also when this process is killed. The program itself runs no thread, so that it
 can be forked, and ends with this process.
 
-Through a socket go pickles, each after its length: both ends are one program, started by one user. First the model and
-the device, answered by None or an error; then `(number, request)`, answered by `(number, completion or error)`. A
-request is the messages and the sampling, or None to cancel it.
+Through a socket go pickles, each after its length: both ends are one program, started by one user. First the model, the
+device and the marks of thoughts, answered by None or an error; then `(number, request)`, answered by `(number,
+completion or error)`. A request is the messages and the sampling, or None to cancel it.
 
 The packaged agent with two cores against one process with two threads, `sweet demo` in turn on a quiet machine: 53
 ranked turns a second against 30, and 12 s against 22 s for 512 dialogues.
@@ -33,6 +33,7 @@ from sweet import collector
 from sweet.device import Device
 from sweet.errors import SweetError, first_line
 from sweet.llm.base import Completion, Effort, EngineFailed, Sampling
+from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.tasks.base import Message
 
 MODULE = "sweet.llm.engine_processes"
@@ -111,10 +112,10 @@ class _Process:
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, model: str, device: Device) -> _Process:
+    async def start(cls, model: str, device: Device, marks: Sequence[Marks]) -> _Process:
         """Return a process that loads the model. Raises OSError if the program ended meanwhile."""
         process = cls(model, *await asyncio.open_connection(sock=_running_program().connect()))
-        _send(process._writer, (model, device))
+        _send(process._writer, (model, device, marks))
         return process
 
     async def loaded(self) -> None:
@@ -189,10 +190,12 @@ class EngineProcesses:
         self._process_of: dict[int, _Process] = {}
 
     @classmethod
-    async def open(cls, model: str, *, device: Device = "auto", processes: int) -> EngineProcesses:
+    async def open(
+        cls, model: str, *, device: Device = "auto", processes: int, marks: Sequence[Marks] = ALL_MARKS
+    ) -> EngineProcesses:
         """Load `model` in so many processes. Raises the errors of `EmbeddedClient.load`."""
         async with AsyncExitStack() as stack:
-            started = [await _Process.start(model, device) for _ in range(processes)]
+            started = [await _Process.start(model, device, marks) for _ in range(processes)]
             for process in started:
                 stack.push_async_callback(process.aclose)
             for process in started:
@@ -270,9 +273,9 @@ async def _serve(end: socket.socket) -> None:
     if opening is None:
         return
     torch.set_num_threads(1)  # there is a process for each core
-    model, device = opening
+    model, device, marks = opening
     try:
-        client = EmbeddedClient.load(model, device=device)
+        client = EmbeddedClient.load(model, device=device, marks=marks)
     except SweetError as error:
         _send(writer, error)
         writer.close()

@@ -38,6 +38,7 @@ from pydantic_core import from_json
 
 from sweet.errors import UsageError
 from sweet.llm.base import Role
+from sweet.llm.event_stream import is_event_stream, joined_events
 from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key, is_loopback
 from sweet.redaction import redacted
 
@@ -103,6 +104,8 @@ class StatusError(HttpError):
 
     def __init__(self, status: int, data: bytes, headers: Mapping[str, str]) -> None:
         body = _parsed(data)
+        if isinstance(body, list) and len(body) == 1:  # as Google's servers write it
+            (body,) = body
         error = body.get("error", body) if isinstance(body, dict) else None
         said = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
         self.status = status
@@ -114,7 +117,7 @@ class StatusError(HttpError):
 
     @property
     def retryable(self) -> bool:  # type: ignore[override]
-        return self.status in (408, 425, 429) or self.status >= 500
+        return self.status in (408, 425, 429) or (self.status >= 500 and self.status != 501)
 
 
 def allow_open_files(count: int) -> None:
@@ -166,7 +169,7 @@ class Channel:
         return await self._exchange("GET", path, b"", most_bytes, min(timeout, self._timeout))
 
     async def _exchange(self, method: str, path: str, body: bytes, most_bytes: int, timeout: float) -> object:
-        """Return the response's JSON; None, which no validation accepts, if it is not JSON.
+        """Return the response's JSON; its text, which no validation accepts, if it is not JSON.
 
         Raises:
             StatusError: the response has an error status, or is a redirect that is not followed.
@@ -182,7 +185,8 @@ class Channel:
                 raise StatusError(error.status_code, error.response.content, error.response.headers) from error
             except openai.APIConnectionError as error:
                 # Versions before 3 wrap every error of a transport.
-                raise error.__cause__ if isinstance(error.__cause__, HttpError) else TransportError(error) from error
+                known = isinstance(error.__cause__, HttpError | UsageError)
+                raise error.__cause__ if known and error.__cause__ else TransportError(error) from error
             except TimeoutError as error:
                 raise TransportError(error, timed_out=clock.expired()) from error
             finally:
@@ -337,6 +341,12 @@ class _Transport(httpx2.AsyncBaseTransport):
                     if target is None:
                         return _Response(answer.status, f"it redirects to {answer.headers['location']}".encode())
                     url, connection = target, _connection(target)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UsageError(
+                f"The certificate of the server is not trusted: {redacted(str(error.certificate_error))}",
+                where=self._url,
+                fix="export SSL_CERT_FILE=FILE with the certificate that it is signed by, if you know the server",
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(error) from error
         return _Response(answer.status, b"it redirects again and again")
@@ -451,10 +461,11 @@ async def _read_up_to(answer: aiohttp.ClientResponse, most_bytes: int) -> tuple[
 
 
 def _parsed(data: bytes) -> Any:
+    """Return the JSON of a response, also if it is streamed; its text if it is neither."""
     try:
-        return from_json(data)
+        return joined_events(data) if is_event_stream(data) else from_json(data)
     except ValueError:
-        return None
+        return data.decode(errors="replace")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -8,10 +8,9 @@ response has at most the bytes that the requested tokens can need (`most_bytes`)
 in a row is avoided for a cool-down period that grows.
 
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
-understand. If a server refuses such a request, it is sent again without the fields that OpenAI's interface does not
-have, then without log-probabilities, and later requests start at the level that worked. A server that does not support
-a parameter which every request has is sent another form of it (`sweet.llm.refusals`). Responses are validated before
-they are used.
+understand. Where a server refuses a request, the smallest change with which it accepts it is found out once
+(`sweet.llm.refusals`), recorded and said. A server that returns fewer replies than were requested gets a request for
+each. Of a response only the text is required (`sweet.llm.response_schema`); one that carries an error is an error.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict, Unpack
+from functools import partial
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
@@ -44,16 +45,17 @@ from sweet.llm.refusals import (
     EFFORT,
     TEMPLATE,
     Dialect,
+    is_of_the_form,
     joined,
-    overflows,
     reply_room,
     request_failed,
     retries_exhausted,
     unusable,
 )
-from sweet.llm.response_schema import ChatAnswer, Served, describe, most_bytes
+from sweet.llm.response_schema import ChatAnswer, FewReplies, describe, error_in, most_bytes, served_names
 from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
+from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.redaction import reply_redactor
 from sweet.tasks.base import Message
 from sweet.units import count
@@ -66,8 +68,22 @@ COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
 MAX_SHORTENED = 3
 """How often the reply of one request is shortened because the server says that it does not fit."""
 
+T = TypeVar("T")
+
 LIST_BYTES = 32 << 20
 """Bytes of the list of models that are accepted: more than 100,000 models need."""
+_FIRST_SAMPLING = Sampling(max_tokens=64)
+_FIRST_CHAT: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "Hello."}],
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "max_tokens": 64,
+    "n": 1,
+}
+"""The request that shows whether a server without a list of models serves one."""
+BYTES_OF_TOKEN = 3
+"""Bytes of a token where its number is estimated: in English it is about 4, and too many cost less than too few."""
+_DIGITS = re.compile(r"\d+")
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
 the sampling distribution."""
@@ -75,9 +91,15 @@ the sampling distribution."""
 
 @dataclass(eq=False)
 class _Target:
-    """One address. `extras`: which fields beyond texts are requested; 2 all, 1 those of OpenAI's interface, 0 none.
-    `dialect`: how requests are written. `opened`: whether its prompts end with the opening mark of a thought, as a
-    reply with the closing one alone has shown."""
+    """One address.
+
+    Attributes:
+        dialect: how requests are written. accepted: how the last one was written that was answered.
+        opened: whether its prompts end with the opening mark of a thought, as a reply with the closing one alone has
+            shown.
+        hopeless: refusals that no form of a request avoided.
+        finding: is held by the request that finds a form that is accepted.
+    """
 
     url: str
     channel: Channel
@@ -85,9 +107,11 @@ class _Target:
     in_flight: int = 0
     failures: int = 0
     cooldown_until: float = 0.0
-    extras: int = 2
     dialect: Dialect = field(default_factory=Dialect)
+    accepted: Dialect | None = None
     opened: bool = False
+    hopeless: set[tuple[int, str | None, str]] = field(default_factory=set)
+    finding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def fail(self) -> None:
         self.failures += 1
@@ -132,11 +156,13 @@ class RequestSettings(TypedDict, total=False):
         concurrency: maximum number of concurrent requests; by default 128.
         retry_timeout: seconds for which a failed request is retried, and for connecting; by default 20.
         request_timeout: seconds for one request and its response; by default 600.
+        marks: those that a thought in a text may have; by default `sweet.llm.thoughts.ALL_MARKS`.
     """
 
     concurrency: int
     retry_timeout: float
     request_timeout: float
+    marks: Sequence[Marks]
 
 
 class RemoteClient:
@@ -161,6 +187,7 @@ class RemoteClient:
         ]
         self._has_answered = False
         self._redacted = reply_redactor()
+        self._marks = settings.get("marks", ALL_MARKS)
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry_timeout = settings.get("retry_timeout", 20.0)
         self.role = role
@@ -171,7 +198,12 @@ class RemoteClient:
 
     @classmethod
     async def open(
-        cls, model: str, urls: Sequence[str], role: Role = "agent", **settings: Unpack[RequestSettings]
+        cls,
+        model: str,
+        urls: Sequence[str],
+        role: Role = "agent",
+        on_deviation: Callable[[str, bool], None] = lambda _sentence, _lost: None,
+        **settings: Unpack[RequestSettings],
     ) -> RemoteClient:
         """Connect, and look up the name under which each server serves `model`.
 
@@ -180,6 +212,7 @@ class RemoteClient:
             ServerError: a server cannot be reached.
         """
         self = cls(urls, role, **settings)
+        self.on_deviation = on_deviation
         try:
             for target in self.targets:
                 target.model = await self._name_at(target, model)
@@ -211,7 +244,7 @@ class RemoteClient:
             target, dropped = self._choose_target(), None
             target.in_flight += 1
             try:
-                completion = await self._post(target, body, sampling)
+                completion = await self._post(target, body, sampling, again=retries > 0)
                 dropped = False
             except HttpError as failure:
                 error, dropped = failure, True if failure.retryable else None
@@ -250,89 +283,174 @@ class RemoteClient:
             return
         await asyncio.sleep(pause)
 
-    async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> Completion:
-        extras = target.extras
-        while True:
-            fields, dialect = self._extra_fields(sampling, extras), target.dialect
-            requests = dialect.copies({"model": target.model, **body, **fields})
-            posts = [asyncio.create_task(self._send(target, request, sampling)) for request in requests]
-            try:
-                completions = await asyncio.gather(*posts)
-            except StatusError as error:
-                if (other := dialect.after(error)) is not None:
-                    # Requests at the same time find the same out; the first one decides, the others follow it.
-                    if target.dialect == dialect:
-                        target.dialect, name, phrase = other
-                        self._say_once(target, name, phrase, body)
-                    continue
-                # The server may refuse only the extra fields: request fewer, and remember the level that works.
-                smaller = [level for level in range(extras) if self._extra_fields(sampling, level) != fields]
-                if not smaller or error.status not in (400, 422) or overflows(error):
-                    raise
-                extras = max(smaller)
-            else:
-                target.extras = min(target.extras, extras)
-                return joined(completions)
-            finally:
-                for post in posts:
-                    post.cancel()
-                await asyncio.gather(*posts, return_exceptions=True)
+    async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling, again: bool) -> Completion:
+        """Send a request in the form that the server accepts.
 
-    async def _send(self, target: _Target, request: dict[str, Any], sampling: Sampling) -> Completion:
+        Args:
+            again: whether the server failed it before.
+        """
+        body = {"model": target.model, **body, **self._further_fields(sampling)}
+        while True:
+            dialect = target.dialect
+            try:
+                completion = await self._send(target, dialect, body, sampling)
+                target.accepted = dialect
+                return completion
+            except FewReplies:
+                self._adopt(target, dialect, replace(dialect, single=True), body)
+            except StatusError as error:
+                # Requests at the same time find the same out; the first one decides, the others follow it.
+                if (other := dialect.after(error, body)) is not None:
+                    self._adopt(target, dialect, other, body)
+                    continue
+                if not is_of_the_form(error, again):
+                    raise
+                async with target.finding:
+                    if target.dialect != dialect:
+                        continue
+                    return await self._find_form(target, body, sampling, error)
+
+    async def _find_form(
+        self, target: _Target, body: dict[str, Any], sampling: Sampling, error: StatusError
+    ) -> Completion:
+        """Find the smallest change with which the server accepts a request that it refused by an error, and return the
+        response. Raises the error if there is none."""
+        signature = (error.status, error.code, _DIGITS.sub("", error.message))
+        usual, completion = target.dialect, None
+        if signature in target.hopeless:
+            raise error
+        if target.accepted == usual:  # so far, and perhaps now
+            completion, found = await self._try(target, usual, body, sampling)
+            if completion is not None:
+                return completion
+        for plainer in usual.plainer(body):
+            completion, found = await self._try(target, plainer, body, sampling)
+            if completion is not None:
+                break
+        if completion is None:
+            target.hopeless.add(signature)
+            raise error
+        if not plainer.system:  # else only further fields are left out
+            for part in found.parts(usual, body):
+                accepted, other = await self._try(target, found.restored(part, usual), body, sampling)
+                if accepted is not None:
+                    self.on_completion(accepted)
+                    found = other
+        self._adopt(target, usual, found, body)
+        return completion
+
+    async def _try(
+        self, target: _Target, dialect: Dialect, body: dict[str, Any], sampling: Sampling
+    ) -> tuple[Completion | None, Dialect]:
+        """Return the response to a request in a dialect, None if it is refused; and the dialect, changed by errors that
+        named what was refused."""
+        while True:
+            try:
+                return await self._send(target, dialect, body, sampling), dialect
+            except FewReplies:
+                dialect = replace(dialect, single=True)
+            except StatusError as error:
+                if (other := dialect.after(error, body)) is not None:
+                    dialect = other
+                    continue
+                if not is_of_the_form(error, again=True):
+                    raise
+                return None, dialect
+
+    async def _send(self, target: _Target, dialect: Dialect, body: dict[str, Any], sampling: Sampling) -> Completion:
+        """Send the requests for the replies of one. Raises HttpError and RequestFailed."""
+        posts = [asyncio.create_task(self._exchange(target, copy, sampling)) for copy in dialect.copies(body)]
+        try:
+            return joined(await asyncio.gather(*posts))
+        finally:
+            for post in posts:
+                post.cancel()
+            await asyncio.gather(*posts, return_exceptions=True)
+
+    async def _exchange(self, target: _Target, request: dict[str, Any], sampling: Sampling) -> Completion:
         data = encoded(request)
         path = target.channel.chat_path(target.model)
         raw = await target.channel.post(path, data, most_bytes(request, sampling, len(data)))
+        completion, reports_usage = _completion(raw, request.get("n", 1), target, self._redacted, self._marks)
+        if not reports_usage:
+            completion = _with_estimated_usage(completion, request)
+            self._say(f"{target.model} reports no usage: its tokens are estimated by the length of the texts.", True)
         target.succeed()
         self._has_answered = True
-        return _completion(raw, request.get("n", 1), target, self._redacted)
+        return completion
 
-    def _say_once(self, target: _Target, name: str, phrase: str, body: dict[str, Any]) -> None:
-        """Say how requests to a server differ from now on."""
-        lost = target.dialect.loses(name, body)
-        used = f" (it uses its own instead of {name}={_short(body[name])})" if lost and name in body else ""
-        sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
+    def _adopt(self, target: _Target, usual: Dialect, dialect: Dialect, body: dict[str, Any]) -> None:
+        """Write the requests to a server in another way from now on, and say how they differ."""
+        if target.dialect != usual:
+            return
+        target.dialect = dialect
+        for part in dialect.parts(usual, body):
+            phrase, lost = dialect.phrase(part, body), dialect.loses(part, body)
+            if phrase is not None:
+                self._say(f"{target.model} refuses a part of the usual requests: {phrase}.", lost)
+
+    def _say(self, sentence: str, lost: bool) -> None:
+        sentence = self._redacted(sentence)  # a server may give a key as the model's name
         if sentence not in self.deviations:
             self.deviations.append(sentence)
             self.on_deviation(sentence, lost)
 
-    def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
+    def _further_fields(self, sampling: Sampling) -> dict[str, Any]:
         """The fields requested beyond texts, limited to those that are read: ids and log-probabilities make responses
         large."""
-        fields: dict[str, Any] = dict(_NEUTRAL_SAMPLING) if extras == 2 else {}
-        if extras == 2 and self.role == "agent":
+        fields: dict[str, Any] = dict(_NEUTRAL_SAMPLING)
+        if self.role == "agent":
             fields["return_token_ids"] = True
-        if extras and (sampling.logprobs or sampling.top_logprobs):
+        if sampling.logprobs or sampling.top_logprobs:
             fields["logprobs"] = True
-        if extras and sampling.top_logprobs:
+        if sampling.top_logprobs:
             fields["top_logprobs"] = sampling.top_logprobs
         return fields
 
     async def _name_at(self, target: _Target, model: str) -> str:
         """Return the name of the model at a server. Azure lists no deployments: there it is the one in the address, or
-        the model's own."""
+        the model's own. Where another server lists nothing, one request shows whether it serves the model."""
         if target.channel.azure is not None:
             return target.channel.azure.deployment or model
-        return choose_name(await self._served_names(target), model, target.url, self.role)
+        names = await self._served_names(target)
+        if names:
+            return choose_name(names, model, target.url, self.role)
+        target.model = model
+        try:
+            await self._patiently(target, lambda _: self._post(target, _FIRST_CHAT, _FIRST_SAMPLING, again=True))
+        except StatusError as error:
+            raise unusable(error, target.url, self.role, f"a chat with {model}") from error
+        return model
 
     async def _served_names(self, target: _Target) -> list[str]:
-        """Return the names of the models that a server serves."""
+        """Return the names of the models that a server lists; none if it has no list of them."""
         if target.channel.azure is not None:
             return [target.channel.azure.deployment] if target.channel.azure.deployment else []
+        try:
+            return served_names(await self._patiently(target, partial(target.channel.get, "/models", LIST_BYTES)))
+        except StatusError as error:
+            if error.status in (401, 403) or error.status < 400:
+                raise unusable(error, target.url, self.role, "/models") from error
+            return []
+        except AnswerError as error:
+            raise UsageError(
+                f"This is not an OpenAI-compatible server; for /models {error.message}.",
+                where=target.url,
+                fix="check the address (it usually ends in /v1)",
+            ) from error
+
+    async def _patiently(self, target: _Target, ask: Callable[[float], Awaitable[T]]) -> T:
+        """Ask a server, with a time limit, until it answers. Raises HttpError if that is not to be expected, and
+        ServerError if no time is left."""
         budget = _RetryBudget(self.retry_timeout)
         budget.start()
         timeout = CONNECT_TIMEOUT
         while True:
             try:
-                return Served.model_validate(await target.channel.get("/models", LIST_BYTES, timeout)).names
-            except (AnswerError, ValidationError) as error:
-                raise UsageError(
-                    "This is not an OpenAI-compatible server: /models returns no list of models.",
-                    where=target.url,
-                    fix="check the address (it usually ends in /v1)",
-                ) from error
+                return await ask(timeout)
             except HttpError as error:
-                if isinstance(error, StatusError) and not error.retryable:
-                    raise unusable(error, target.url, self.role) from error
+                if not error.retryable:
+                    raise
                 failure = error
             pause = budget.next_pause(failure.retry_after if isinstance(failure, StatusError) else None)
             if pause is None:
@@ -341,31 +459,55 @@ class RemoteClient:
             timeout = min(CONNECT_TIMEOUT, max(budget.left, FIRST_PAUSE))
 
 
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+def _completion(
+    raw: object, n: int, target: _Target, redacted: Callable[[str], str], marks: Sequence[Marks]
+) -> tuple[Completion, bool]:
+    """The replies in a response, without keys: they are written to files, and a server may repeat what it was sent. And
+    whether it reports how many tokens were read and written.
 
-
-def _completion(raw: object, n: int, target: _Target, redacted: Callable[[str], str]) -> Completion:
-    """The replies in a response, without keys: they are written to files, and a server may repeat what it was sent."""
+    Raises:
+        StatusError: the response carries an error, or no reply.
+        FewReplies: it has fewer than `n` replies.
+        RequestFailed: it cannot be read.
+    """
+    if (carried := error_in(raw)) is not None:
+        raise carried
     try:
         answer = ChatAnswer.model_validate(raw)
     except ValidationError as error:
-        raise RequestFailed(f"The server's answer is malformed: {describe(error)}.", where=target.url) from error
-    if len(answer.choices) != n:
-        raise RequestFailed(
-            f"The server returned {count(len(answer.choices), 'reply')} and not {n}, as requested.",
-            where=target.url,
-        )
-    target.opened = target.opened or answer.closes_alone
-    replies = answer.replies(redacted, opened=target.opened)
-    return Completion(
+        raise RequestFailed(f"The server's answer cannot be read: {describe(error)}.", where=target.url) from error
+    if len(answer.choices) < n:
+        raise FewReplies(f"{count(len(answer.choices), 'reply')} and not {n}")
+    target.opened = target.opened or answer.closes_alone(marks)
+    replies = answer.replies(redacted, opened=target.opened, known=marks)[:n]
+    completion = Completion(
         replies=replies,
-        prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
-        completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
         thought_tokens=answer.thought_tokens(replies),
     )
+    return completion, answer.reports_usage
+
+
+def _with_estimated_usage(completion: Completion, request: Mapping[str, Any]) -> Completion:
+    """Return a completion with the tokens that a server does not report: those of the ids that it returned, or an
+    estimate, so that a limit of tokens or of their cost holds."""
+    asked = (message["content"] for message in request["messages"])
+    texts = [text if isinstance(text, str) else "".join(part.get("text", "") for part in text) for text in asked]
+    read = len(completion.prompt_token_ids or ()) or _estimated("".join(texts))
+    replies = completion.replies
+    written = sum(len(reply.token_ids or ()) or _estimated(reply.text + (reply.thought or "")) for reply in replies)
+    return replace(
+        completion,
+        prompt_tokens=completion.prompt_tokens or read,
+        completion_tokens=completion.completion_tokens or written,
+    )
+
+
+def _estimated(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_OF_TOKEN)
 
 
 def _message(message: Message) -> dict[str, Any]:

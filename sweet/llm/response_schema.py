@@ -1,31 +1,51 @@
-"""The fields of a server's responses that are read, with bounds. Only texts are required; all optional fields are
-validated too.
+"""The fields of a server's responses that are read, with bounds. Only texts are required: an optional field that cannot
+be read, or is out of its bounds, is taken for absent, so that no other field takes a good reply away.
 
-A thought is in `reasoning_content` or `reasoning` (vLLM with a reasoning parser, DeepSeek, OpenRouter, …), or else in
-the text, from which `sweet.llm.thoughts` separates it. OpenAI's models return only its number of tokens.
+A text may come in parts. A thought is in `reasoning_content` or `reasoning` (vLLM with a reasoning parser, DeepSeek,
+OpenRouter, …), in parts of the type `thinking` (Mistral), or else in the text, from which `sweet.llm.thoughts`
+separates it. OpenAI's models return only its number of tokens. A response with the status 200 may carry an error
+(`error_in`).
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from sweet.llm.base import Alternatives, Reply, Sampling
-from sweet.llm.thoughts import CHANNELS, separate, without_thought
+from sweet.llm.http import HttpError, StatusError
+from sweet.llm.thoughts import ALL_MARKS, CHANNELS, Marks, separate, without_thought
 
+T = TypeVar("T")
+
+
+def _or_absent(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """Return what an optional field is read as; None if it cannot be read."""
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+Optional = Annotated[T | None, WrapValidator(_or_absent)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 MOST_LOGPROB = 1e5
 """Largest absolute value of a log-probability: servers send -9999 for minus infinity."""
 
+_ERROR_STATUS = re.compile(r"[45]\d\d")
 ENVELOPE_BYTES = 1 << 20
 """Bytes of a response beyond its replies: further fields, and thoughts that do not count as tokens of the reply."""
 TOKEN_BYTES = 256
 """Bytes of a token in a reply: its text in JSON, where six bytes may stand for one, and its id."""
+EVENT_BYTES = 1024
+"""Bytes of the event with a token of a streamed reply, beside the token: what repeats the response's other fields."""
 LOGPROB_BYTES = 512
 """Bytes of a log-probability with the token's text and its bytes as a list of numbers."""
 PROMPT_ID_BYTES = 12
@@ -40,7 +60,7 @@ def most_bytes(request: Mapping[str, Any], sampling: Sampling, size: int) -> int
         size: its bytes.
     """
     logprobs = 1 + int(request.get("top_logprobs") or 0) if request.get("logprobs") else 0
-    token = TOKEN_BYTES + LOGPROB_BYTES * logprobs
+    token = TOKEN_BYTES + LOGPROB_BYTES * logprobs + (EVENT_BYTES if request.get("stream") else 0)
     prompt = PROMPT_ID_BYTES * size if request.get("return_token_ids") else 0
     return ENVELOPE_BYTES + prompt + int(request.get("n", 1)) * sampling.max_tokens * token
 
@@ -54,15 +74,49 @@ class Served(BaseModel):
 
     data: list[_Model]
 
-    @property
-    def names(self) -> list[str]:
-        return [model.id for model in self.data]
+
+def served_names(raw: object) -> list[str]:
+    """Return the names of the models in the response of /v1/models, or in a list alone; none if it lists none."""
+    try:
+        return [model.id for model in Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data]
+    except ValidationError:
+        return []
 
 
 class _Message(BaseModel):
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
+    content: str | list[Any] | None = None
+    reasoning_content: Optional[str] = None
+    reasoning: Optional[str] = None
+
+    @property
+    def text(self) -> str:
+        return self._joined("text", "output_text")
+
+    @property
+    def thought(self) -> str:
+        return (
+            self.reasoning_content
+            or self.reasoning
+            or ("" if isinstance(self.content, str) else self._joined("thinking"))
+        )
+
+    def _joined(self, *kinds: str) -> str:
+        """Return the text of the parts of some kinds; a plain content is one part that is a text."""
+        if not isinstance(self.content, list):
+            return self.content or ""
+        return "".join(_text_of(part) for part in self.content if _kind_of(part) in kinds)
+
+
+def _kind_of(part: Any) -> str:
+    return str(part.get("type", "text")) if isinstance(part, dict) else "text"
+
+
+def _text_of(part: Any) -> str:
+    """Return the text of a part of a content, which may have parts itself."""
+    if isinstance(part, dict):
+        inner = part.get(_kind_of(part), part.get("text", ""))
+        return "".join(map(_text_of, inner)) if isinstance(inner, list) else _text_of(inner)
+    return part if isinstance(part, str) else ""
 
 
 class _TopLogprob(BaseModel):
@@ -73,7 +127,7 @@ class _TopLogprob(BaseModel):
 class _Token(BaseModel):
     logprob: float
     token: str = ""
-    top_logprobs: list[_TopLogprob] | None = None
+    top_logprobs: Optional[list[_TopLogprob]] = None
 
     def alternatives_of(self) -> Alternatives:
         top = self.top_logprobs or ()
@@ -83,22 +137,22 @@ class _Token(BaseModel):
 
 
 class _Logprobs(BaseModel):
-    content: list[_Token] | None = None
+    content: Optional[list[_Token]] = None
 
 
 class _Choice(BaseModel):
-    index: Count = 0
+    index: Optional[Count] = 0
     message: _Message
-    finish_reason: str | None = Field(default=None, max_length=100)
-    logprobs: _Logprobs | None = None
-    token_ids: list[Count] | None = None
-    thought_tokens: Count | None = None
+    finish_reason: Optional[Annotated[str, Field(max_length=100)]] = None
+    logprobs: Optional[_Logprobs] = None
+    token_ids: Optional[list[Count]] = None
+    thought_tokens: Optional[Count] = None
 
-    def reply(self, redacted: Callable[[str], str], opened: bool) -> Reply:
+    def reply(self, redacted: Callable[[str], str], opened: bool, known: Sequence[Marks]) -> Reply:
         """The reply, its text as `redacted` returns it.
 
         Log-probabilities are used only if they can be some and, if there are ids, one for each. `thought_tokens` is a
-        field of the embedded server. `opened` as for `ChatAnswer.replies`.
+        field of the embedded server. `opened` and `known` are those of `ChatAnswer.replies`.
         """
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
@@ -108,8 +162,7 @@ class _Choice(BaseModel):
             logprobs = None
         if logprobs is not None and not all(map(_is_logprob, logprobs)):
             logprobs = None
-        thought = redacted(self.message.reasoning_content or self.message.reasoning or "")
-        text = redacted(self.message.content or "")
+        thought, text = redacted(self.message.thought), redacted(self.message.text)
         thought_tokens = self.thought_tokens
         if thought and ids is not None:
             thought_tokens = len(ids) if not text else thought_tokens
@@ -126,8 +179,8 @@ class _Choice(BaseModel):
             thought_tokens=thought_tokens,
         )
         if thought:
-            return without_thought(reply, opened=False)
-        separated = without_thought(reply)
+            return without_thought(reply, opened=False, known=known)
+        separated = without_thought(reply, known=known)
         if opened and separated.thought is None and reply.finish_reason == "length":
             return replace(reply, text="", thought=text.strip(), thought_tokens=None if ids is None else len(ids))
         return separated
@@ -138,13 +191,13 @@ def _is_logprob(value: float) -> bool:
 
 
 class _Details(BaseModel):
-    reasoning_tokens: Count | None = None
+    reasoning_tokens: Optional[Count] = None
 
 
 class _Usage(BaseModel):
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-    completion_tokens_details: _Details | None = None
+    prompt_tokens: Optional[Count] = None
+    completion_tokens: Optional[Count] = None
+    completion_tokens_details: Optional[_Details] = None
 
     @property
     def reasoning_tokens(self) -> int | None:
@@ -155,25 +208,37 @@ class ChatAnswer(BaseModel):
     """The response of /v1/chat/completions."""
 
     choices: list[_Choice]
-    usage: _Usage | None = None
-    prompt_token_ids: list[Count] | None = None
+    usage: Optional[_Usage] = None
+    prompt_token_ids: Optional[list[Count]] = None
 
     @property
-    def closes_alone(self) -> bool:
+    def prompt_tokens(self) -> int:
+        """The tokens of the prompt; 0 if the server does not say."""
+        return (self.usage.prompt_tokens or 0) if self.usage else 0
+
+    @property
+    def completion_tokens(self) -> int:
+        """The tokens of all replies; 0 if the server does not say."""
+        return (self.usage.completion_tokens or 0) if self.usage else 0
+
+    def closes_alone(self, known: Sequence[Marks] = ALL_MARKS) -> bool:
         """Whether a reply ends a thought that it did not begin, so that the prompt ends with the opening mark."""
-        parts = (separate(choice.message.content or "") for choice in self.choices)
+        parts = (separate(choice.message.text, known=known) for choice in self.choices)
         return any(part.closing and not part.opening and part.closing != CHANNELS.closing for part in parts)
 
-    def replies(self, redacted: Callable[[str], str] = str, *, opened: bool = False) -> tuple[Reply, ...]:
+    def replies(
+        self, redacted: Callable[[str], str] = str, *, opened: bool = False, known: Sequence[Marks] = ALL_MARKS
+    ) -> tuple[Reply, ...]:
         """The replies sorted by index.
 
         Args:
             redacted: removes keys from a text.
             opened: whether the prompts of this server are known to end with the opening mark of a thought: a reply that
                 was cut off and has no mark is a thought then.
+            known: the marks that a thought may have.
         """
-        ordered = sorted(self.choices, key=lambda choice: choice.index)
-        replies = tuple(choice.reply(redacted, opened) for choice in ordered)
+        ordered = sorted(self.choices, key=lambda choice: choice.index or 0)
+        replies = tuple(choice.reply(redacted, opened, known) for choice in ordered)
         thought_tokens = None if self.usage is None else self.usage.reasoning_tokens
         if len(replies) == 1 and thought_tokens and replies[0].token_ids is None:
             return (replace(replies[0], thought_tokens=thought_tokens),)
@@ -191,10 +256,39 @@ class ChatAnswer(BaseModel):
             return sum(reply.thought_tokens or 0 for reply in replies)
         thought = sum(len(reply.thought or "") for reply in replies)
         written = thought + sum(len(reply.text) for reply in replies)
-        return round((self.usage.completion_tokens if self.usage else 0) * thought / max(written, 1))
+        return round(self.completion_tokens * thought / max(written, 1))
+
+    @property
+    def reports_usage(self) -> bool:
+        return self.usage is not None and None not in (self.usage.prompt_tokens, self.usage.completion_tokens)
 
     def prompt_ids(self) -> tuple[int, ...] | None:
         return None if self.prompt_token_ids is None else tuple(self.prompt_token_ids)
+
+
+class FewReplies(HttpError):
+    """A response with fewer replies than were requested."""
+
+
+def error_in(raw: object) -> StatusError | None:
+    """Return the error that a response with the status 200 carries, alone or for one of its replies, or because it has
+    no replies; else None. Its status is the code of the error if that is one, else 500: it may pass."""
+    choices = raw.get("choices") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict):
+        said: object = f"the response is no object: {raw}"
+    elif not choices:
+        said = raw.get("error") or raw.get("message") or raw.get("detail") or "the response has no replies"
+    elif isinstance(choices, list) and (failed := next(filter(_has_failed, choices), None)) is not None:
+        said = failed.get("error") or raw.get("error") or "a reply ended with an error"
+    else:
+        return None
+    code = said.get("code") if isinstance(said, dict) else None
+    status = int(code) if isinstance(code, int | str) and _ERROR_STATUS.fullmatch(str(code)) else 500
+    return StatusError(status, json.dumps({"error": said}).encode(), {})
+
+
+def _has_failed(choice: Any) -> bool:
+    return isinstance(choice, dict) and (bool(choice.get("error")) or choice.get("finish_reason") == "error")
 
 
 def describe(error: ValidationError) -> str:

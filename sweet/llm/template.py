@@ -7,17 +7,20 @@ passed by the variables that templates read: `enable_thinking`, `thinking`, `rea
 
 Rendering and tokenising are separate steps (the template writes the special tokens, so the tokenizer must not add any).
 If a template refuses the system role, the system text is prepended to the first user message. A template that omits
-system messages is used as is, as every server does: its model was trained without them.
+system messages is used as is, as every server does: its model was trained without them. A template that reads texts
+only as parts of a message's content (`{"type": "text", …}`) gets parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort
-from sweet.llm.thoughts import CHANNELS, TAGS, Marks, marks_of, opened_by
+from sweet.llm.thoughts import ALL_MARKS, CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message, chat_rows
 
 _PROBE = "Zyxwv"
@@ -39,11 +42,64 @@ def inline(thought: str, content: str) -> str:
     return f"{TAGS.opening}\n{thought}\n{TAGS.closing}\n\n{content}"
 
 
+def render_chat(
+    tokenizer: Any,
+    rows: Sequence[Mapping[str, Any]],
+    variables: Mapping[str, Any] | None = None,
+    *,
+    generate: bool = True,
+) -> str:
+    """Render messages by a tokenizer's chat template, with their texts as parts if it reads no others.
+
+    Args:
+        variables: of the template.
+        generate: append the generation prompt.
+
+    Raises:
+        jinja2.TemplateError: the template refuses the messages.
+        UsageError: it does not write the text of a message.
+    """
+    if tokenizer not in _READS_PARTS:
+        _READS_PARTS[tokenizer] = _reads_parts(tokenizer)
+    return _rendered(tokenizer, rows, variables or {}, generate, as_parts=_READS_PARTS[tokenizer])
+
+
+_READS_PARTS: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""Whether the template of a tokenizer reads texts only as parts of a message's content."""
+
+
+def _rendered(
+    tokenizer: Any, rows: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], generate: bool, *, as_parts: bool
+) -> str:
+    if as_parts:
+        rows = [{**row, "content": [{"type": "text", "text": row["content"]}]} for row in rows]
+    render = tokenizer.apply_chat_template
+    return str(render(list(rows), tokenize=False, add_generation_prompt=generate, **variables))
+
+
+def _reads_parts(tokenizer: Any) -> bool:
+    from jinja2.exceptions import TemplateError
+
+    is_refused = True  # in both forms: for the order of roles, perhaps, as rendering will say
+    for as_parts in (False, True):
+        with suppress(TemplateError, TypeError):
+            if _PROBE in _rendered(tokenizer, [{"role": "user", "content": _PROBE}], {}, True, as_parts=as_parts):
+                return as_parts
+            is_refused = False
+    if is_refused:
+        return False
+    raise UsageError(
+        "The chat template does not write the text of a message into the prompt.",
+        where=str(getattr(tokenizer, "name_or_path", "") or "the tokenizer"),
+        fix="use a model whose chat template renders user messages",
+    )
+
+
 class ChatTemplate:
     """The chat template of one tokenizer, with the generation prompt appended."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, marks: Sequence[Marks] = ALL_MARKS) -> None:
+        self.tokenizer, self.marks = tokenizer, marks
         self._fold_system = self._refuses_system()
         self._opened: dict[Effort | None, Marks | bool] = {}
         self._thought_form: Literal["field", "inline", "none"] | None = None
@@ -79,7 +135,7 @@ class ChatTemplate:
         """The marks of a thought whose opening one ends every prompt; False if none does."""
         if effort not in self._opened:
             prompt = self._render([{"role": "user", "content": _PROBE}], effort_variables(effort))
-            self._opened[effort] = opened_by(prompt)
+            self._opened[effort] = opened_by(prompt, self.marks)
         return self._opened[effort]
 
     def reads(self, effort: Effort) -> bool:
@@ -116,8 +172,7 @@ class ChatTemplate:
         return "inline" if _PROBE in self._render([asked, marked, asked], _PRESERVING) else "none"
 
     def _render(self, rows: list[dict[str, str]], variables: dict[str, Any] | None = None) -> str:
-        render = self.tokenizer.apply_chat_template
-        return str(render(rows, tokenize=False, add_generation_prompt=True, **(variables or {})))
+        return render_chat(self.tokenizer, rows, variables)
 
     def _refuses_system(self) -> bool:
         from jinja2.exceptions import TemplateError

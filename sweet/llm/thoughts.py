@@ -1,7 +1,7 @@
 """Separates what a model thought from what it said.
 
 A model that thinks writes its thought before its reply, between marks: `<think>` and `</think>` (Qwen3, DeepSeek-R1 and
-most others), `[THINK]` and `[/THINK]` (Magistral), or the channels analysis and final of gpt-oss. Chat templates may
+most others), the channels analysis and final of gpt-oss, or those of its family (`ALL_MARKS`). Chat templates may
 write the opening mark as the end of the prompt, and then the reply has the closing one alone. A server with a reasoning
 parser returns the thought in a field of its own (`sweet.llm.response_schema`); all other replies are separated here,
 and nowhere else: those of the embedded engine, of servers without such a parser, and of imported dialogues.
@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.llm.base import Reply
 
 
@@ -49,7 +51,25 @@ CHANNELS = Marks(
     "<|end|><|start|>assistant",
 )
 
-ALL_MARKS = (TAGS, BRACKETS, CHANNELS)
+
+def _pair(opening: str, closing: str) -> Marks:
+    return Marks(opening, closing, closing, closing)
+
+
+ALL_MARKS = (
+    TAGS,
+    BRACKETS,
+    CHANNELS,
+    _pair("<seed:think>", "</seed:think>"),  # Seed-OSS
+    _pair("<|channel>thought", "<channel|>"),  # Gemma
+    _pair("<thinking>", "</thinking>"),
+    _pair("<thought>", "</thought>"),  # Gemini, by its interface for OpenAI's clients
+    _pair("<reasoning>", "</reasoning>"),
+    _pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command
+    _pair("<|begin_of_thought|>", "<|end_of_thought|>"),  # OpenThinker
+    _pair("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    _pair("◁think▷", "◁/think▷"),  # Kimi
+)
 _LEAST_OF_MARK = 3
 """Characters of an opening mark by which one that was cut off is recognised."""
 _ENDS = ("<|return|>", "<|end|>")
@@ -85,16 +105,35 @@ class Parts:
         return next((said.removesuffix(end) for end in _ENDS if said.endswith(end)), said)
 
 
-def separate(text: str, opened: Marks | bool | None = None) -> Parts:
+def given_marks(text: str | None) -> tuple[Marks, ...]:
+    """Return the marks that a user names, before all that are known.
+
+    Args:
+        text: the opening and the closing mark, with white space between them; None for none of one's own.
+
+    Raises:
+        UsageError: it is not two marks.
+    """
+    if text is None:
+        return ALL_MARKS
+    words = text.split()
+    if len(words) != 2 or words[0] == words[1]:
+        what = "The marks around a thought are two: what opens it, and what closes it."
+        raise UsageError(what, where=option("thought_marks", text), fix=option("thought_marks", "<think> </think>"))
+    return (_pair(*words), *ALL_MARKS)
+
+
+def separate(text: str, opened: Marks | bool | None = None, known: Sequence[Marks] = ALL_MARKS) -> Parts:
     """Separate a raw reply.
 
     Args:
         opened: the marks whose opening one ended the prompt; False if none did, None if that is not known.
+        known: the marks that a thought may have.
     """
     if isinstance(opened, Marks):
         return _closed(text, 0, opened)
     lead = len(text) - len(text.lstrip())
-    for marks in ALL_MARKS:
+    for marks in known:
         if text.startswith(marks.opening, lead):
             return _closed(text, lead + len(marks.opening), marks)
         if len(text) - lead >= _LEAST_OF_MARK and marks.opening.startswith(text[lead:]):
@@ -103,7 +142,9 @@ def separate(text: str, opened: Marks | bool | None = None) -> Parts:
         end = lead + len(CHANNELS.closing)
         return Parts("", text[:lead], text[lead:end], text[end:])
     if opened is None:
-        for marks in (TAGS, BRACKETS):
+        for marks in known:
+            if marks is CHANNELS:
+                continue
             end = text.find(marks.closing)
             before = text.rfind(marks.opening, 0, max(end, 0))
             if end >= 0 and (before < 0 or not text[:before].rpartition("\n")[2].strip()):
@@ -144,20 +185,23 @@ def count_leading(length: int, count: int, decode: Callable[[int], str]) -> int:
 
 
 def separate_ids(
-    ids: Sequence[int], decode: Callable[[Sequence[int], bool], str], opened: Marks | bool | None
+    ids: Sequence[int],
+    decode: Callable[[Sequence[int], bool], str],
+    opened: Marks | bool | None,
+    known: Sequence[Marks] = ALL_MARKS,
 ) -> tuple[Parts, int | None]:
     """Separate a reply by its ids, without the id that ended it.
 
     Args:
         decode: returns the text of ids, without special tokens if its second argument is True.
-        opened: as for `separate`.
+        opened, known: as for `separate`.
 
     Returns:
         The parts of the text with its special tokens, but `said` without them; and the number of the first ids that
         write the thought and its marks, None if there is none. A token that writes the end of the closing mark and the
         beginning of what is said is one of them.
     """
-    parts = separate(decode(ids, False), opened)
+    parts = separate(decode(ids, False), opened, known)
     if parts.thought is None:
         return replace(parts, said=decode(ids, True)), None
     if not parts.closing:
@@ -167,12 +211,12 @@ def separate_ids(
     return replace(parts, said=rest + decode(ids[size:], True)), size
 
 
-def without_thought(reply: Reply, opened: Marks | bool | None = None) -> Reply:
-    """Return the reply with its thought, if its text has one, apart from the text. `opened` as for `separate`.
+def without_thought(reply: Reply, opened: Marks | bool | None = None, known: Sequence[Marks] = ALL_MARKS) -> Reply:
+    """Return the reply with its thought, if its text has one, apart from the text; arguments as for `separate`.
 
     The number of the thought's tokens is known only if the thought is all that there is.
     """
-    parts = separate(reply.text, opened)
+    parts = separate(reply.text, opened, known)
     if parts.thought is None:
         return reply
     thought = parts.thought.strip()
@@ -182,13 +226,15 @@ def without_thought(reply: Reply, opened: Marks | bool | None = None) -> Reply:
     return replace(reply, text=parts.spoken, thought=thought, thought_tokens=tokens)
 
 
-def marks_of(tokenizer: Any) -> Marks:
-    """Return the marks with which the model of a tokenizer thinks, if it does."""
+def marks_of(tokenizer: Any, known: Sequence[Marks] = ALL_MARKS) -> Marks:
+    """Return the marks with which the model of a tokenizer thinks, if it does: those of its own before the others."""
+    if known[0] not in ALL_MARKS:
+        return known[0]
     tokens = tokenizer.get_vocab()
-    return next((marks for marks in reversed(ALL_MARKS) if marks.token in tokens), TAGS)
+    return next((marks for marks in reversed(known) if marks.token in tokens), TAGS)
 
 
-def opened_by(prompt: str) -> Marks | bool:
+def opened_by(prompt: str, known: Sequence[Marks] = ALL_MARKS) -> Marks | bool:
     """Return the marks whose opening one ends a prompt; False if none does."""
     end = prompt.rstrip()
-    return next((marks for marks in ALL_MARKS if end.endswith(marks.opening)), False)
+    return next((marks for marks in known if end.endswith(marks.opening)), False)

@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 
 from sweet.errors import UsageError
 from sweet.learn.metrics import Record
-from sweet.learn.trainee import Trainee
+from sweet.learn.trainee import Trainee, precision_note
 from sweet.llm.gpus import in_use
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.dialogues import StepPlayer, rows_after
@@ -176,7 +176,8 @@ class _Training:
             self.learner.close()
             trainee = Trainee.load(trainee.start, "cpu", tokenizer=model.encoder.tokenizer)
         trainee.load_weights(weights)
-        trainee.write(model.encoder, self.actor.path)
+        if (note := precision_note(trainee.write(model.encoder, self.actor.path))) is not None:
+            live.warn(note)
         self.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")

@@ -70,6 +70,8 @@ class RankMetrics(Record):
     """mean advantage of the replies that were really given"""
     failed: int
     """turns without a ranking; the same command tries them again"""
+    failures: dict[str, int] | None = None
+    """the commonest reasons of turns that failed in this call, with their numbers; absent without any"""
     left_out: int
     """dialogues that a fault ended; their turns are not ranked"""
     known: Annotated[CreditMetrics, Flat()]
@@ -110,6 +112,7 @@ def ranking_metrics(
     failed: int,
     left_out: int,
     known: CreditMetrics,
+    failures: dict[str, int] | None = None,
     cost: float | None = None,
 ) -> RankMetrics:
     """Return the metrics of all rows.
@@ -119,6 +122,7 @@ def ranking_metrics(
         failed: turns without a row.
         left_out: dialogues that a fault ended.
         known: the metrics of the rows against the tasks' credit.
+        failures: the commonest reasons of failed turns; None without any.
         cost: of the ranking; None without prices.
     """
     turns = candidates = distinct = unjudged = 0
@@ -150,6 +154,7 @@ def ranking_metrics(
         mean_spread=round(spread / max(turns, 1), 6),
         mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
         failed=failed,
+        failures=failures,
         left_out=left_out,
         known=known,
         **({} if cost is None else {"cost": cost}),

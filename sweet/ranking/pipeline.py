@@ -17,6 +17,7 @@ from sweet.llm.base import ChatClient, Reply, RequestFailed, Sampling
 from sweet.ranking.config import RankConfig
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, digest_of
+from sweet.stages.failures import Failures
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.prices import Budget
@@ -80,15 +81,11 @@ def sampling_of(config: RankConfig, played: RolloutsMeta) -> Sampling:
 
 
 class RankingWriter:
-    """Writes judged turns as rows, and failures to the log.
+    """Writes judged turns as rows, and failures to the log; counts the failures."""
 
-    Attributes:
-        failed: turns that have no row because of an error.
-    """
-
-    def __init__(self, rows: JsonlWriter, log: JsonlWriter) -> None:
-        self._rows, self._log = rows, log
-        self.failed = 0
+    def __init__(self, rows: JsonlWriter, log: JsonlWriter, failures: Failures) -> None:
+        self._rows, self._log, self.failures = rows, log, failures
+        self.written = 0
 
     def write(self, turn: CandidateTurn, judged: Judged) -> None:
         """Write a turn; one of which fewer than `MIN_CANDIDATES` candidates were judged has failed."""
@@ -112,10 +109,11 @@ class RankingWriter:
             unjudged=len(sampled) - len(candidates),
         )
         self._rows.write(row)
+        self.written += 1
 
-    def fail(self, key: TurnKey, error: str) -> None:
-        self.failed += 1
-        self._record(key, error=error)
+    def fail(self, key: TurnKey, error: RequestFailed | str) -> None:
+        self.failures.add(error)
+        self._record(key, error=str(error))
 
     def _record(self, key: TurnKey, **entry: str) -> None:
         dialogue, turn = key
@@ -149,8 +147,8 @@ async def rank_turns(
     begun = 0
 
     def advance(bar: Progress) -> None:
-        if writer.failed:
-            bar.note(failed=writer.failed)
+        if writer.failures.count:
+            bar.note(failed=writer.failures.count)
         bar.advance()
 
     async def sample_all(bar: Progress) -> None:
@@ -165,13 +163,14 @@ async def rank_turns(
         nonlocal begun
         while True:
             await live.unpaused()
-            if (budget is not None and budget.is_spent()) or (turn := next(remaining, None)) is None:
+            is_over = (budget is not None and budget.is_spent()) or writer.failures.is_hopeless(writer.written)
+            if is_over or (turn := next(remaining, None)) is None:
                 return
             begun += 1
             try:
                 await sampled.put(await sampler.sample(turn))
             except RequestFailed as error:
-                writer.fail(turn, str(error))
+                writer.fail(turn, error)
                 advance(bar)
 
     async def judge_some(bar: Progress) -> None:
@@ -206,5 +205,5 @@ async def rank_turns(
             raise first_cause(errors) from errors
         finally:
             polling.cancel()
-    if budget is not None and begun < len(turns):
+    if budget is not None and budget.is_spent() and begun < len(turns):
         raise budget.stopped(f"Done: {count(begun, 'turn')}; missing: {len(turns) - begun:,}.")

@@ -80,6 +80,7 @@ def run_rank(
             failed=failed,
             left_out=ranking.left_out,
             known=known,
+            failures=frame.failures.reasons(),
             cost=frame.cost_of(rows.draft),
         )
         artifact = frame.finish(rows, metrics)
@@ -106,5 +107,5 @@ async def _sample_and_judge(
             sampling = sampling_of(config, RolloutsMeta.of(ranking.rollouts))
             warn_of_effort(client, sampling.effort, frame.warn)
             sampler = replace(sampler, client=client, sampling=sampling)
-        writer, limit = RankingWriter(rows, frame.log), config.concurrency
+        writer, limit = RankingWriter(rows, frame.log, frame.failures), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

@@ -75,7 +75,7 @@ ASSETS = (
     ),
 )
 
-_PICTURE = re.compile(r"picsum\.photos/(?:id/\d+/|seed/[^/]{1,80}/)?(\d{1,4})(?:/(\d{1,4}))?(?:\.(?:jpg|webp))?")
+_PICTURE = re.compile(r"picsum\.photos/(id/\d+/|seed/[^/]{1,80}/)?(\d{1,4})(?:/(\d{1,4}))?(?:\.(?:jpg|webp))?")
 
 _PHOTO = re.compile(r"picsum\.photos/id/48/.*")
 
@@ -134,7 +134,7 @@ class AssetStore:
             if self.pictures != PLACEHOLDER and _PHOTO.fullmatch(_host_and_path(address)):
                 self._photo = self._photo or Photo(self.folder, self.pictures)
                 return Served(self._photo.png(*size), "image/png")
-            return Served(placeholder(*size, seed=_host_and_path(address)), "image/png")
+            return Served(placeholder(*size, seed=_picture_name(address)), "image/png")
         return None
 
     def check(self, asset: Asset) -> bytes:
@@ -163,9 +163,15 @@ def picture_size(address: str) -> tuple[int, int] | None:
     found = _PICTURE.fullmatch(_host_and_path(address))
     if found is None:
         return None
-    width = int(found[1])
-    height = int(found[2] or width)
+    width = int(found[2])
+    height = int(found[3] or width)
     return (width, height) if 0 < width <= LARGEST_PICTURE and 0 < height <= LARGEST_PICTURE else None
+
+
+def _picture_name(address: str) -> str:
+    """Return what tells the image at an address from others: it has one look in all sizes."""
+    found = _PICTURE.fullmatch(_host_and_path(address))
+    return (found[1] if found else None) or ""
 
 
 def placeholder(width: int, height: int, seed: str) -> bytes:

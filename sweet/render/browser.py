@@ -42,6 +42,8 @@ LARGEST_SCREENSHOT = 16_000_000
 """Maximum bytes of a screenshot. Those of ordinary pages have at most hundreds of thousands, a few millions with
 photographs; only noise compresses so badly."""
 
+LOADING_TIMEOUT = 10_000
+"""Milliseconds for fonts, images and frames of a page that has loaded: all come from this machine."""
 VIRTUAL_SECOND = 1000
 """Milliseconds of the page's virtual clock for which its timers run."""
 MOST_CALLBACKS = 2000
@@ -233,6 +235,7 @@ def _scripts(settings: RenderSettings) -> Scripts:
         "length": MOST_LENGTH,
         "elements": MOST_ELEMENTS,
         "nodes": MOST_NODES,
+        "loading": LOADING_TIMEOUT,
         "virtual": VIRTUAL_SECOND,
         "callbacks": MOST_CALLBACKS,
     }

@@ -1,11 +1,14 @@
-// Measures a page that has loaded: waits until its timers have run (see `settle.js`), ends its animations, and returns, as
-// JSON, its height and its visible blocks. It runs in a world of its own, which shares the document with the page, but no
+// Measures a page that has loaded: waits until its timers have run (see `settle.js`) and what it loads lazily is there,
+// scrolls through it if it observes what is in view, ends its animations, and returns, as JSON, its height and its visible
+// blocks. It runs in a world of its own, which shares the document with the page, but no
 // object: whatever the page has done to the prototypes, to `window` or to `document`, the functions here are Firefox's
 // own. Of the page's world it calls one function, and takes a boolean from it.
 ((NAME, LIMITS) => {
   "use strict";
   const page = window.wrappedJSObject;
   const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  // Observers are told of what is in view when a frame is drawn.
+  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))));
   const atMost = (promise, milliseconds) => Promise.race([promise, pause(milliseconds)]).catch(() => {});
 
   const endAnimations = () => {
@@ -124,11 +127,28 @@
     return found;
   };
 
-  return async () => {
+  const settled = async () => {
     while (page[NAME]() !== true) await pause(1);
-    await atMost(document.fonts.ready, 2000);
+    for (const lazy of document.querySelectorAll("[loading=lazy i]")) lazy.loading = "eager";
+    await atMost(document.fonts.ready, LIMITS.loading);
     const pictures = [...document.images].slice(0, 500);
-    await atMost(Promise.all(pictures.map((image) => image.decode().catch(() => {}))), 2000);
+    await atMost(Promise.all(pictures.map((image) => image.decode().catch(() => {}))), LIMITS.loading);
+  };
+  // Shows each part of the page that the screenshot has, and runs what the page does then; and goes back to its top.
+  const show = async (top) => {
+    window.scrollTo({ left: 0, top, behavior: "instant" });
+    await atMost(frames(), LIMITS.loading);
+    await settled();
+  };
+  const scrollThrough = async () => {
+    const height = () => Math.min(LIMITS.height, document.documentElement?.scrollHeight ?? 0);
+    for (let top = 0; top < height(); top += LIMITS.window) await show(top);
+    await show(0);
+  };
+
+  return async () => {
+    await settled();
+    if (page[NAME]("observes") === true) await scrollThrough();
     window.stop(); // any navigation in progress
     // Whether a focused field has a focus ring depends on the driver.
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();

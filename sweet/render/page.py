@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import ConfigDict, Field
 
-VERSION = 2
+VERSION = 3
 """A part of `page_key`, incremented whenever the same page with the same settings renders differently than before."""
 
 PLACEHOLDER = "placeholder"

@@ -1,7 +1,8 @@
 // Runs in every page before the page's own scripts, so that the same page always renders to the same image: the clock is
 // stopped, random numbers are seeded, timers wait. The function under NAME, first called once the page has loaded, runs
-// the timers due within the first virtual second in order, and returns whether it has finished. This world belongs to the
-// page, which can change everything in it: nothing that is reported comes from here (see `measure.js`).
+// the timers due within the first virtual second in order, and returns whether it has finished; the call after that runs
+// those that have come since. With "observes" it returns whether the page observes what is in view. This world belongs to
+// the page, which can change everything in it: nothing that is reported comes from here (see `measure.js`).
 ((NAME, LIMITS) => {
   "use strict";
   const START = Date.UTC(2024, 0, 1, 12);
@@ -128,6 +129,14 @@
     define(Scheduler.prototype, "yield", () => task(() => {}));
   }
 
+  // Observers of what is in view, which may reveal it.
+  let observes = false;
+  const { observe } = IntersectionObserver.prototype;
+  define(IntersectionObserver.prototype, "observe", function (...words) {
+    observes = true;
+    return observe.apply(this, words);
+  });
+
   // A page's storage lasts until it ends, so that the next page cannot read it.
   window.name = "";
   Object.defineProperty(History.prototype, "length", { configurable: true, get: () => 1 });
@@ -191,17 +200,21 @@
   const Sheet = CSSStyleSheet;
   const { replaceSync } = Sheet.prototype;
   const adopted = Object.getOwnPropertyDescriptor(Document.prototype, "adoptedStyleSheets");
+  let still = null;
   const hideCarets = () => {
-    const still = new Sheet();
+    if (still) return;
+    still = new Sheet();
     apply(replaceSync, still, ["*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }"]);
     apply(adopted.set, document, [[...apply(adopted.get, document, []), still]]);
   };
-  let called = false;
-  const settle = () => {
-    if (!called) {
-      called = true;
+  let running = false;
+  const settle = (asked) => {
+    if (asked === "observes") return observes;
+    if (!running) {
+      [running, finished] = [true, false];
       runTimers(0);
     }
+    running = !finished;
     return finished;
   };
   Object.defineProperty(window, NAME, { value: settle });

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,12 +125,17 @@ def choose(judged: Judged) -> Choice:
     )
 
 
+class DialogueStopped(Exception):
+    """The dialogue goes on no more, by no fault of its own; it can be played again."""
+
+
 class Dialogue:
     """One dialogue.
 
     Args:
         judge: chooses the agent's replies; required if several are sampled.
         pause: of the stage, is looked at before each turn; its time does not count for the deadline.
+        is_over: is asked before each turn whether no more may be spent.
     """
 
     def __init__(
@@ -142,8 +147,9 @@ class Dialogue:
         rules: Rules,
         judge: Gathering[CandidateTurn, Judged] | None = None,
         pause: LiveReporter | None = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.pause = pause
+        self.pause, self.is_over = pause, is_over
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.judge = judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
@@ -158,11 +164,12 @@ class Dialogue:
 
         Raises:
             RequestFailed: a server failed this dialogue.
+            DialogueStopped: `is_over` returned true.
             sweet.errors.ServerError: a server could not be reached.
         """
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
-            await self._wait_while_paused()
+            await self._may_go_on()
             before = len(self.messages)
             try:
                 move = await self._agent_turn(number, last)
@@ -176,7 +183,7 @@ class Dialogue:
                 return self.finish("out_of_turns")
             if self._spent():
                 return self.finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
-            await self._wait_while_paused()
+            await self._may_go_on()
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
@@ -185,7 +192,10 @@ class Dialogue:
                 return self.finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
 
-    async def _wait_while_paused(self) -> None:
+    async def _may_go_on(self) -> None:
+        """Wait while the stage is paused; raise DialogueStopped if no more may be spent."""
+        if self.is_over():
+            raise DialogueStopped
         if self.pause is not None and self.pause.paused:
             with off_the_clock():
                 await self.pause.unpaused()

@@ -73,6 +73,8 @@ class RolloutMetrics(Record):
     """Leaks of a model that plays the human."""
     failed: int
     """dialogues of this call that ended by an error; the same command plays them again"""
+    failures: dict[str, int] | None = None
+    """the commonest reasons of these errors, with their numbers; absent without any"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None
     """The choices among several candidates."""
     thoughts: Annotated[ThoughtMetrics | None, Flat()] = None

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -26,11 +26,12 @@ from sweet.judges.base import Judge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
-from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
+from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
+from sweet.stages.failures import Failures
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.live import POLL_SECONDS, LiveReporter
 from sweet.stages.prices import Budget
@@ -112,11 +113,11 @@ class FinishedDialogues:
             counts["faults"] += bool(row.get("fault"))
             counts["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
-    def metrics(self, *, failed: int, seconds: float, cost: float | None = None) -> RolloutMetrics:
+    def metrics(self, *, failures: Failures, seconds: float, cost: float | None = None) -> RolloutMetrics:
         """Return the metrics of the rollout.
 
         Args:
-            failed: dialogues of this call that did not finish. seconds: duration of this call.
+            failures: the dialogues of this call that did not finish. seconds: duration of this call.
             cost: of the rollout; None without prices.
         """
         humans = {human: HumanDialogues.model_validate(counts) for human, counts in sorted(self.humans.items())}
@@ -129,7 +130,8 @@ class FinishedDialogues:
             outcomes=dict(sorted(self.outcomes.items())),
             human_faults=dict(sorted(self.faults.items())),
             leaks=self.leaks.metrics(),
-            failed=failed,
+            failed=failures.count,
+            failures=failures.reasons(),
             choices=self._choices(),
             thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
             seconds=round(seconds, 3),
@@ -147,7 +149,8 @@ class DialogueRunner:
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
         live: shows the progress, and what is asked of the stage.
-        failed: number of dialogues that failed.
+        failures: counts the dialogues that failed, by their reasons.
+        played: number of dialogues that finished in this call.
         running: the number of those that are played now.
         draining: whether no more dialogues are started, as the user asked.
         budget: what the run may cost; None without prices.
@@ -161,7 +164,8 @@ class DialogueRunner:
     log: JsonlWriter
     finished: FinishedDialogues
     live: LiveReporter
-    failed: int = 0
+    failures: Failures = field(default_factory=Failures)
+    played: int = 0
     running: int = 0
     draining: bool = False
     budget: Budget | None = None
@@ -194,7 +198,7 @@ class DialogueRunner:
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._missing = total
-        self._cancelled = self._is_spent = False
+        self._cancelled = self._is_spent = self._is_hopeless = False
         self._set_limit(self.limit)
         with self.live.progress("dialogues", total) as bar, self._signals():
             self._bar: Progress = bar
@@ -213,6 +217,11 @@ class DialogueRunner:
                 self._note()
         if (self.draining or self._is_spent) and self._missing:
             raise self._interrupted()
+
+    @property
+    def ended(self) -> int:
+        """Number of dialogues of this call that finished or failed."""
+        return self.played + self.failures.count
 
     def _interrupted(self) -> Interrupted:
         done = f"Done: {count(len(self.finished.ids), 'dialogue')}; missing: {self._missing:,}."
@@ -233,29 +242,42 @@ class DialogueRunner:
                 return
 
     def _over(self) -> bool:
-        """Return whether no more dialogues are started, as the user asked or as their cost has reached its limit."""
-        if not self.draining and not self._is_spent and self.budget is not None and self.budget.is_spent():
+        """Return whether no more dialogues are started: the user asked for that, their cost has reached its limit, or
+        all of them are refused."""
+        self._is_unaffordable()
+        is_hopeless = self.failures.is_hopeless(self.played)
+        if is_hopeless and not self._is_hopeless:
+            self.live.warn(f"No more dialogues are begun: {self.failures.summary()}.")
+        self._is_hopeless = is_hopeless
+        return self.draining or self._is_spent or is_hopeless
+
+    def _is_unaffordable(self) -> bool:
+        """Return whether the limit of the cost is reached, at which the dialogues that are played end at their next
+        turn: what they may still cost is then one reply each."""
+        if not self._is_spent and self.budget is not None and self.budget.is_spent():
             self._is_spent = True
             if self.running:
-                playing = count(self.running, "dialogue")
-                self.live.say(f"{self.budget.reached()} {playing} will be played to the end.")
-        return self.draining or self._is_spent
+                self.live.say(f"{self.budget.reached()} {count(self.running, 'dialogue')} will end at the next turn.")
+        return self._is_spent
 
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
         sides = self.agent, human
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live)
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live, self._is_unaffordable)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
+        except DialogueStopped:
+            return
         except TimeoutError:
             self._fail(dialogue, "deadline", f"not finished within {self.deadline:g} seconds")
         except RequestFailed as error:
-            self._fail(dialogue, type(error).__name__, str(error))
+            self._fail(dialogue, type(error).__name__, error)
         else:
             row = dump(trajectory)
             self.writer.write(row)
             self.finished.add(row)
+            self.played += 1
             self._missing -= 1
             self._bar.advance()
 
@@ -264,10 +286,10 @@ class DialogueRunner:
         self.running -= 1
         self._slot_free.set()
 
-    def _fail(self, dialogue: Dialogue, kind: str, why: str) -> None:
+    def _fail(self, dialogue: Dialogue, kind: str, why: RequestFailed | str) -> None:
         """Log a dialogue that may succeed when it is tried again: it becomes no row, so the next call plays it."""
-        self.failed += 1
-        self.log.write({"failed": kind, "error": why, **dialogue.record()})
+        self.failures.add(why)
+        self.log.write({"failed": kind, "error": str(why), **dialogue.record()})
         self._bar.advance()
 
     async def _tick(self) -> None:
@@ -295,8 +317,8 @@ class DialogueRunner:
         figures: dict[str, object] = {}
         if self.running:
             figures["running"] = self.running
-        if self.failed:
-            figures["failed"] = self.failed
+        if self.failures.count:
+            figures["failed"] = self.failures.count
         if self.finished.ids:
             figures["answered"] = self.finished.outcomes["answered"] / len(self.finished.ids)
         written = {role: tokens.completion for role, tokens in self.live.tokens.counts.items()}

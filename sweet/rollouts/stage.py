@@ -62,17 +62,25 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             frame.say(f"Finished already: {count(len(finished.ids), 'dialogue')}; missing: {len(missing):,}.")
         limits = config.concurrency, config.deadline
         runner = DialogueRunner(
-            kind, dialogues.rules(), *limits, rows, frame.log, finished, frame.live, budget=frame.budget
+            kind,
+            dialogues.rules(),
+            *limits,
+            rows,
+            frame.log,
+            finished,
+            frame.live,
+            failures=frame.failures,
+            budget=frame.budget,
         )
         if missing:
             frame.serving.replies = len(missing) * config.max_turns * (config.best_of or 1)
             asyncio.run(_play(frame, dialogues, runner, missing))
-        failed, cost = runner.failed, frame.cost_of(rows.draft)
-        metrics = finished.metrics(failed=failed, seconds=frame.seconds, cost=cost)
+        cost = frame.cost_of(rows.draft)
+        metrics = finished.metrics(failures=frame.failures, seconds=frame.seconds, cost=cost)
         artifact = frame.finish(rows, metrics)
         _warn(metrics, frame)
-        stopped, tried = runner.draining, len(missing)
-        return frame.result(metrics, artifact, failed=failed, tried=tried, items="dialogues", stopped=stopped)
+        failed, tried = frame.failures.count, runner.ended
+        return frame.result(metrics, artifact, failed=failed, tried=tried, items="dialogues", stopped=runner.draining)
 
 
 async def _play(frame: Frame, dialogues: Dialogues, runner: DialogueRunner, missing: Sequence[Assignment]) -> None:

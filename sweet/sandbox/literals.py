@@ -81,6 +81,8 @@ def _tagged(kind: str, inner: Any, limit: int) -> Iterator[str]:
         yield from _pairs("{", inner, ": ", "}", limit, names=False)
     elif kind == "dataclass":
         yield from _pairs(f"{inner[0][:limit]}(", inner[1], "=", ")", limit, names=True)
+    elif kind == "object" and inner[2] and str(inner[1]).endswith(" object>"):  # it has no form of its own
+        yield from _pairs(f"{inner[0][:limit]}(", inner[2], "=", ")", limit, names=True)
     elif kind == "exception":
         yield from _row(f"{inner[0][:limit]}(", inner[1], ")", limit)
     elif kind == "array":

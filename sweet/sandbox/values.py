@@ -1,7 +1,8 @@
 """Equality of values from the sandbox, in the canonical JSON that `sweet.sandbox.child` writes.
 
 `same` follows Python's `==` on plain values (1 == 1.0 == True, (1,) != [1], dicts and sets in any order), except that
-NaN equals NaN and floats agree within a relative tolerance; a number beyond the range of floats equals no float.
+NaN equals NaN and floats agree within a relative tolerance, or an absolute one where a difference cancels to nearly 0;
+a number beyond the range of floats equals no float.
 Objects of classes that an answer defines are compared by type name and fields. `same_as_published` is the published
 evaluator's `==`, in which such objects are never equal. A hostile program may have written anything instead of a value:
 a malformed value equals nothing, and the work is linear in the values. Entries of sets and dicts are paired by an exact
@@ -21,6 +22,8 @@ from fractions import Fraction
 from typing import Any
 
 RELATIVE_TOLERANCE = 1e-9
+ABSOLUTE_TOLERANCE = 1e-12
+"""Sums of the same amounts in another order differ by about 1e-16 of the largest amount, also if they are nearly 0."""
 
 _BY_TEXT = {"bytes", "datetime", "date", "time", "timedelta", "moment64", "range", "callable", "enum"}
 _EXACT = {int, str, bool, type(None)}
@@ -39,7 +42,8 @@ _MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, Arith
 
 
 def same(expected: Any, got: Any, tolerance: float = RELATIVE_TOLERANCE) -> bool:
-    """Return whether two canonical values are equal; `tolerance` 0 requires equal floats (with -0.0 == 0.0)."""
+    """Return whether two canonical values are equal; `tolerance` is relative, and 0 requires equal floats (with -0.0
+    == 0.0); with another one a difference of `ABSOLUTE_TOLERANCE` is none."""
     if type(expected) is type(got) and type(expected) in _EXACT:  # most values
         return bool(expected == got)
     try:
@@ -207,7 +211,9 @@ class _Comparison:
         if not self.tolerance or not (isinstance(a, float) or isinstance(b, float)):
             return False
         x, y = _near(a), _near(b)
-        return x is not None and y is not None and math.isclose(x, y, rel_tol=self.tolerance)
+        return (
+            x is not None and y is not None and math.isclose(x, y, rel_tol=self.tolerance, abs_tol=ABSOLUTE_TOLERANCE)
+        )
 
     def _complex(self, a: Any, b: Any) -> bool:
         """Compare two numbers of which one is complex: as a whole, or part by part if a part is NaN."""
@@ -219,7 +225,7 @@ class _Comparison:
         x, y = _near(real_a), _near(real_b)
         if not self.tolerance or x is None or y is None:
             return False
-        return cmath.isclose(complex(x, imag_a), complex(y, imag_b), rel_tol=self.tolerance)
+        return cmath.isclose(complex(x, imag_a), complex(y, imag_b), rel_tol=self.tolerance, abs_tol=ABSOLUTE_TOLERANCE)
 
 
 def _number(value: Any) -> Any:

@@ -36,7 +36,8 @@ class EvalConfig(
     defects; both reports the two side by side, with strict's as the rewards. Pages: strict, or upstream for the
     published code's window, photograph and way to find the page."""
     tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1, json_schema_extra=about("Scoring"))
-    """Code: relative difference up to which strict treats floats as equal; 0 requires them to be equal bit for bit."""
+    """Code: relative difference up to which strict treats floats as equal, beside an absolute one of 1e-12; 0 requires
+    them to be equal bit for bit."""
     from_: str | None = Field(default=None, json_schema_extra=about("Data"))
     """The rollouts to score; default: the newest."""
     compare: str | None = Field(default=None, json_schema_extra=about("Comparison", OPERATIONAL))

@@ -106,6 +106,7 @@ class EvalMetrics(Record):
                 "window": "window in which pages were rendered (html)",
                 "pictures": "what was shown for images (html)",
                 "tolerance": "relative difference of floats taken for equal (code)",
+                "absolute_tolerance": "absolute difference of floats taken for equal (code)",
                 "sandbox": "jail that ran the code (code)",
                 "nodes": "with --ray: what each node did",
             }

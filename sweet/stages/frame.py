@@ -19,7 +19,8 @@ What the frame does, in this order:
                          also to the file that `sweet status` reads; `sweet control` can pause and stop
                          (`sweet.stages.live`). Artifacts are continued or begun again as the table of stages says
                          (`sweet.runs.stages`). Models are opened under their role (`client`), counted, and recorded
-                         in the environment. `budget` is what the run may cost; it is None without prices.
+                         in the environment. `budget` is what the run may cost; it is None without prices. `failures`
+                         counts the items that failed, by their reasons.
     at the end           `finish` records the metrics with the artifact, and `result` raises TooManyFailures if more
                          items failed than `--fail-on-error` allows. Files are closed, then the attempt is ended.
 
@@ -48,6 +49,7 @@ from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
 from sweet.runs.tokens import tokens_of_run
 from sweet.stages.base import PlannedConfig, Progress, Reporter, StageResult
+from sweet.stages.failures import Failures
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget, PricedConfig, given_prices
 from sweet.stages.record import Meta, Record, RecordedRecord
@@ -116,6 +118,7 @@ class Frame:
     Attributes:
         attempt: exists within the block, like `live` and `budget`.
         clients: the models that were opened.
+        failures: the items that failed.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class Frame:
         self._models, self._computed, self._controls = models, computed, controls
         self._environment = dict(environment or {})
         self.clients: list[ChatClient] = []
+        self.failures = Failures()
 
     @cached_property
     def serving(self) -> LocalServing:
@@ -282,11 +286,15 @@ class Frame:
         result = StageResult(self.stage, self.run.path, metrics, [*artifacts], stopped=stopped)
         allowed = getattr(self._config, "fail_on_error", 0)
         if failed > (allowed * tried if allowed < 1 else allowed):
-            error = TooManyFailures(
-                f"{failed} of {tried} {items} failed; those that finished are kept.",
-                where=self.attempt.metrics_path,
-                fix="run the same command again for the failed ones, or raise --fail-on-error",
-            )
+            why, fix = "", "run the same command again for the failed ones, or raise --fail-on-error"
+            if self.failures.count:
+                why = f" The reasons: {self.failures.summary()}."
+            if self.failures.permanent == failed:
+                fix = "change what the server refuses: the model, its name, the key or the options"
+            what = f"{failed:,} of {tried:,} {items} failed; those that finished are kept.{why}"
+            error = TooManyFailures(what, where=self.attempt.metrics_path, fix=fix)
             error.result = result
             raise error
+        if self.failures.count:
+            self.warn(f"{failed:,} of {tried:,} {items} failed: {self.failures.summary()}.")
         return result

@@ -105,6 +105,7 @@ class ScoresMeta(Meta):
             {
                 "scorer": "name of the scorer: rewards under different names are never compared",
                 "tolerance": "relative difference of floats taken for equal (code)",
+                "absolute_tolerance": "absolute difference of floats taken for equal (code)",
                 "sandbox": "jail that ran the code (code)",
                 "similarity": "what compared screenshots (html)",
                 "window": "window in which pages were rendered, WIDTHxHEIGHT (html)",

@@ -128,6 +128,9 @@ class DialogueConfig(
     persona_file: Path | None = Field(default=None, json_schema_extra=about("Simulated human"))
     """TOML file of personas, each a line name = "text" that is added to the human's prompt. Without --persona it is all
     of them."""
+    sim_effort: Effort | None = Field(default=None, json_schema_extra=about("Simulated human"))
+    """How much a model that plays the human and can think is asked to: none, low, medium or high; default: as the model
+    does."""
     num_tasks: int | None = Field(default=None, ge=1, json_schema_extra=about("Data"))
     """Play only the first N tasks."""
     skip_invalid: bool = Field(default=False, json_schema_extra=about("Data"))
@@ -185,6 +188,8 @@ class RequestConfig(StageConfig):
     """Seconds to keep trying a server that cannot be reached."""
     request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """Seconds for one request to a server, until all of its answer has come."""
+    thought_marks: str | None = Field(default=None, json_schema_extra=about("Servers"))
+    """The two marks around the thoughts of models, such as "<a> </a>", beside those that are known."""
 
 
 class DeviceConfig(StageConfig):

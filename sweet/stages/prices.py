@@ -39,7 +39,8 @@ class PricedConfig(StageConfig):
     of a solved task."""
     max_cost: float | None = Field(default=None, gt=0, json_schema_extra=about("Servers", OPERATIONAL))
     """With --prices: begin nothing more once the tokens, those of earlier calls and of the run's other stages included,
-    cost so much, and stop when what is under way has ended, as Ctrl-C does."""
+    cost so much: dialogues end at their next turn, and the stage as by Ctrl-C. Where a server reports no usage, tokens
+    are estimated."""
 
 
 class Price(BaseModel):

@@ -92,6 +92,7 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
     def wrong(what: str, fix: str) -> InputError:
         return InputError(what, path=path, line=line, fix=fix)
 
+    row = {key: value for key, value in row.items() if value is not None}  # as data frames write what is missing
     for key in ("problem_description", "ground_truth"):
         if key not in row:
             near = nearest(key, row)

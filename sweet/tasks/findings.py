@@ -10,10 +10,11 @@ from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.scores import RewardRule, Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory, Turn
 
-Problem = Literal["invalid", "flaky", "slow", "trivial", "duplicate", "leak"]
+Problem = Literal["invalid", "flaky", "slow", "trivial", "unnamed", "duplicate", "leak"]
 """`invalid`: the reference or a test fails. `flaky`: the reference gives other values when it runs again. `slow`: it
-takes so long that the time limit is near, or exceeded. `trivial`: an answer that does nothing passes. `duplicate`:
-another task is the same, or has the same reference. `leak`: the request that the agent reads contains the reference."""
+takes so long that the time limit is near, or exceeded. `trivial`: an answer that does nothing passes. `unnamed`: the
+tests use a name that the request does not have. `duplicate`: another task is the same, or has the same reference.
+`leak`: the request that the agent reads contains the reference."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The splits of a user's task file: which of its tasks are for training, validation and testing.
 
 Rows of a file may name their split in the field `split`. Otherwise shares of the tasks can be held out, by a hash of
-what makes a task this problem (`TaskKind.problem`): not of its id, nor of its place in the file. A task therefore keeps
-its split when rows are added, removed or reordered, and rows that are the same problem are in the same split. A file
+what makes a task this problem (`TaskKind.problem`): not of its id, nor of its place in the file. A task of a large file
+therefore keeps its split when rows are added, removed or reordered; of a small one the shares are exact, and tasks at
+their borders may move. Rows that are the same problem are in the same split. A file
 with neither has one set of tasks, all of which belong to the split that is asked for. Named datasets have splits of
 their own.
 """
@@ -31,6 +32,11 @@ TEST = "test"
 SPLITS = (TRAIN, VALIDATION, TEST)
 """The splits of a file."""
 
+FEW = 500
+"""Problems below which a share of them is exact: the hash alone gives 28, 1 and 1 of 30 where a fifth each is asked."""
+LEAST_TEST = 20
+"""Test tasks below which a result says little, and that is said."""
+
 
 @dataclass(frozen=True)
 class Holdout:
@@ -47,16 +53,29 @@ class Holdout:
     def given(self) -> bool:
         return self.test is not None or self.validation is not None
 
-    def split_of(self, digest: str) -> str:
-        """Return the split of a task by its `problem_digest`.
+    def splits(self, digests: Sequence[str]) -> list[str]:
+        """Return the split of each task by its `problem_digest`.
 
-        Digests, as fractions of the largest, are uniform between 0 and 1. Test tasks are the lowest, validation tasks
-        the highest, so that a change of one share does not move tasks in or out of the other.
+        Test tasks have the lowest digests, validation tasks the highest, so that a change of one share does not move
+        tasks in or out of the other. Digests, as fractions of the largest, are uniform between 0 and 1: of many tasks
+        those below the share are taken, and a task keeps its split whatever is added. Of fewer than `FEW` problems
+        that would be another number than was asked for: there the share is exact, and at least one.
         """
-        place = int(digest, 16) / 16 ** len(digest)
-        if place < (self.test or 0.0):
-            return TEST
-        return VALIDATION if place >= 1 - (self.validation or 0.0) else TRAIN
+        problems = sorted({*digests})
+        size = len(problems)
+        test, validation = self.test or 0.0, self.validation or 0.0
+        if size >= FEW:
+            place = {digest: int(digest, 16) / 16 ** len(digest) for digest in problems}
+            low, high = test, 1 - validation
+        else:
+            place = {digest: float(rank) for rank, digest in enumerate(problems)}
+            low = min(_exact(test, size), size - 1)
+            high = max(size - _exact(validation, size), low + 1)  # one is left for training
+        return [TEST if place[one] < low else VALIDATION if place[one] >= high else TRAIN for one in digests]
+
+
+def _exact(share: float, size: int) -> int:
+    return max(1, round(share * size)) if share else 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +140,7 @@ def load_split(kind: TaskKind, source: str, split: str | None, holdout: Holdout 
     if named is None and not holdout.given:
         note = f"{path} has no splits: all of its tasks ({len(tasks)}) count as {split}."
         return ChosenTasks(tasks, own=True, note=None if split == TRAIN else note)
-    splits = named or [holdout.split_of(problem_digest(kind, task)) for task in tasks]
+    splits = named or holdout.splits([problem_digest(kind, task) for task in tasks])
     return _of_split(path, tasks, splits, split, holdout)
 
 
@@ -177,7 +196,10 @@ def _of_split(path: Path, tasks: Sequence[Task], splits: Sequence[str], split: s
             where=option("split", split),
             fix=_more_of(split, holdout),
         )
-    return ChosenTasks(chosen, own=True, note=f"Tasks of {path}: {numbers}. These are those of the split {split}.")
+    note = f"Tasks of {path}: {numbers}. These are those of the split {split}."
+    if split == TEST and len(chosen) < LEAST_TEST:
+        note += f" A rate on fewer than {LEAST_TEST} tasks says little."
+    return ChosenTasks(chosen, own=True, note=note)
 
 
 def _more_of(split: str, holdout: Holdout) -> str:

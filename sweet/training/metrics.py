@@ -59,6 +59,10 @@ class TrainMetrics(TrainCounts):
     """model FLOPs utilisation of tokens_computed: what the device did"""
     seconds: float | None = None
     """duration of the training"""
+    changed_weights: int | None = None
+    """weights that the training changed, where they are stored in a type of less precision"""
+    stored_weights: int | None = None
+    """those of them that are stored with another value than before"""
     heldout_accuracy: float | None = None
     """share of the held-out preferences in order, by the weights that were kept"""
     best_step: int | None = None

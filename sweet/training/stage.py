@@ -21,6 +21,7 @@ from sweet.hints import option
 from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
+from sweet.learn.trainee import precision_note
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
@@ -168,6 +169,8 @@ def _train_into(
             summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
     if summary["mfu"] is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
+    if (note := precision_note(summary)) is not None:
+        reporter.warn(note)
     return summary
 
 
@@ -204,5 +207,4 @@ def _train_here(
     weights = loop.final_weights()
     assert weights is not None
     model.trainee.load_weights(weights)
-    model.trainee.write(model.encoder, checkpoints.folder)
-    return summary
+    return summary | model.trainee.write(model.encoder, checkpoints.folder)

@@ -124,6 +124,44 @@ def test_tests_that_a_constant_passes_are_found(tmp_path: Path) -> None:
     assert {name: problem for name, (problem, _, _) in found.items()} == {"constant": "trivial", "single": "trivial"}
 
 
+def test_tests_that_do_not_call_the_reference_are_found(tmp_path: Path) -> None:
+    """Most benchmarks write call -> expected value: any answer passed such tests."""
+    source = body("return 3 * h")
+    path = write(
+        tmp_path,
+        row("swapped", source, test_cases={"fee(1)": "3", "fee(2)": "6"}),
+        row("other", body("return 4 * h"), test_cases={"one": "cost(1)", "two": "len('ab')"}),
+        row("some", body("return 5 * h"), test_cases={"one": "fee(1)", "two": "fee(2) + 1"}),
+    )
+    found = {one.task: one for one in run_data_check(str(path), DataCheckConfig(repeats=1), Silent()).metrics.findings}
+    assert {name: (one.problem, one.unusable) for name, one in found.items()} == {
+        "swapped": ("invalid", True),
+        "other": ("invalid", True),
+    }
+    assert '"test1": "fee(1)"' in found["swapped"].fix
+    with pytest.raises(InputError, match="any answer passes"):
+        plan_rollout(None, RolloutConfig(tasks=str(path), agent="scripted", task="code"), Silent())
+
+
+def test_names_that_a_right_answer_cannot_know_are_found(tmp_path: Path) -> None:
+    imports = "from decimal import Decimal\n"
+    found = checked(
+        tmp_path,
+        row("unsaid", body("return 3 * h"), request="I need a function for parking."),
+        row("part", body("return 4 * h"), request="What about feeding fees?"),
+        row("imported", imports + body("return h * 5"), "fee(Decimal(2))", "fee(Decimal(3))"),
+        row("own", imports + body("return Decimal(h) * 6")),
+        row("signature", body("return 7 * h"), request="The signature is: def fee(h)"),
+        repeats=1,
+    )
+    assert {name: (problem, unusable) for name, (problem, unusable, _) in found.items()} == {
+        "unsaid": ("unnamed", False),
+        "part": ("unnamed", False),
+        "imported": ("unnamed", False),
+    }
+    assert "Decimal, which only the reference imports" in found["imported"][2]
+
+
 def test_duplicates_and_leaks_are_found(tmp_path: Path) -> None:
     secret = "Write a fee: total = base + 3 * h then return total. def fee(h)"
     found = checked(

@@ -17,6 +17,7 @@ from sweet.stages.base import Silent
 from sweet.tasks.files import downloaded_file
 from sweet.tasks.registry import task_kind
 from tests.datasets.test_published import row
+from tests.stages.heard import Heard
 
 
 class LocalHub:
@@ -69,6 +70,20 @@ def test_what_is_not_the_dataset_is_refused(hub: LocalHub) -> None:
     assert "line 1" in str(caught.value.where)
     assert not downloaded_file("colbench", "test").exists()
     assert downloaded_file("colbench", "train").exists(), "valid files stay"
+
+
+def test_one_bad_row_does_not_cost_the_others(hub: LocalHub) -> None:
+    """They keep the ids that their places in the file give them."""
+    file, listening = hub.folder / "backend_tasks" / "train.jsonl", Heard()
+    task = json.dumps(row()["task"])
+    file.write_text(f'{task}\n{{"problem_description": "x"}}\nnot json\n{task}\n')
+    assert run_data_colbench(ColBenchConfig(), listening, hub).metrics.train == 2
+    assert [one.id for one in task_kind("code").load("colbench", "train")] == ["train-0000", "train-0003"]
+    (warning,) = listening.warnings
+    assert "2 rows" in warning
+    assert "line 2" in warning
+    assert "line 3" in warning
+    assert run_data_colbench(ColBenchConfig(), Silent(), hub).metrics.train == 2
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_what_fails_is_written_again_and_told_why(tmp_path: Path, first: str, wh
 
 def test_a_task_that_cannot_be_described_is_listed_and_keeps_its_row(tmp_path: Path) -> None:
     file, heard = tasks(tmp_path), Heard()
-    scripts: dict[int, Any] = {0: [reference(0)] * 9, 2: None, 3: [refused(400, "no")] * 9}
+    scripts: dict[int, Any] = {0: [reference(0)] * 9, 2: None, 3: [refused(400, "no")] * 99}
     metrics = described(file, Writer(scripts), heard, tries=3)
     assert (metrics.described, metrics.failed, metrics.tries) == (1, 3, 3 + 1 + 3 + 1)
     found = {one.task: (one.problem, one.what) for one in metrics.undescribed}

@@ -183,10 +183,10 @@ def test_temporary_errors_are_retried_and_others_are_not() -> None:
     assert replies(server, dialogue(FIRST)) == HumanReply(SEEN, 10, 4, retries=2)
     assert [shown(body) for body in server.asked] == [shown(server.asked[0])] * 3
 
-    server = ChatServer("eyes", Failing(*[refused(400, "broken picture")] * 9))
+    server = ChatServer("eyes", Failing(*[refused(400, "broken picture")] * 99))
     with pytest.raises(RequestFailed, match=r"400.*broken picture"):
         replies(server, dialogue(FIRST))
-    assert len(server.asked) == 2, "once, and once without what only vllm understands"
+    assert len(server.asked) <= 9, "once in each form of a request"
 
 
 def tries(server: ChatServer, retry_timeout: float = 5.0) -> None:
@@ -217,7 +217,7 @@ def test_a_model_without_vision_is_refused_with_the_servers_message(message: str
     assert "blind cannot play" in error.value.what
     assert error.value.where == server.url
     assert "serve-sim --task html" in str(error.value.fix)
-    assert len(server.asked) <= 2
+    assert len(server.asked) <= 9, "once in each form of a request"
 
 
 def test_an_unreachable_server_is_not_a_model_without_vision() -> None:

@@ -106,13 +106,13 @@ def test_what_a_model_that_reasons_refuses_is_found_out_once() -> None:
     assert [message["content"] for message in ended(server)["messages"]] == ["Ask first.", "What is the rate?"]
     assert noted == [
         ("m refuses a part of the usual requests: max_tokens is sent as max_completion_tokens.", False),
-        ("m refuses a part of the usual requests: top_p is not sent.", False),
         ("m refuses a part of the usual requests: the system message is sent in the role developer.", False),
         (
             "m refuses a part of the usual requests: temperature is not sent (it uses its own instead of "
             "temperature=0).",
             True,
         ),
+        ("m refuses a part of the usual requests: top_p is not sent.", False),
     ]
 
 

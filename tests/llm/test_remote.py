@@ -32,7 +32,8 @@ Answer = Callable[[dict[str, Any]], Response | Awaitable[Response]]
 
 
 def good(body: dict[str, Any]) -> Response:
-    return JSONResponse({"choices": [{"message": {"content": "It is 5."}, "finish_reason": "stop"}]})
+    choice = {"message": {"content": "It is 5."}, "finish_reason": "stop"}
+    return JSONResponse({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
 
 
 def error(status: int, message: str, **more: Any) -> Response:
@@ -161,12 +162,21 @@ def test_transient_errors_are_retried(status: int) -> None:
     assert len(server.asked) == 3
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
-def test_permanent_errors_are_not_retried(status: int) -> None:
-    server = Server(*[error(status, "bad words")] * 3)
-    with pytest.raises(RequestFailed, match=f"{status}.*bad words"):
-        run(ask, server)
-    assert len(server.asked) <= 2, "once, and once without the fields that a strict server refuses"
+@pytest.mark.parametrize(("status", "most"), [(400, 9), (403, 1), (404, 9), (409, 1), (422, 9)])
+def test_permanent_errors_are_not_retried(status: int, most: int) -> None:
+    """Other forms of a request that may have been refused for its form are tried once."""
+    server = Server(*[error(status, "bad words")] * 99)
+
+    async def twice(client: RemoteClient) -> int:
+        counts = []
+        for _ in range(2):
+            with pytest.raises(RequestFailed, match=f"{status}.*bad words"):
+                await ask(client)
+            counts.append(len(server.asked))
+        return counts[1] - counts[0]
+
+    assert run(twice, server) == 1
+    assert len(server.asked) - 1 == most
 
 
 def test_retries_end_after_the_time_out() -> None:
@@ -303,26 +313,75 @@ def test_a_reply_longer_than_the_context_is_shortened() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        Response("<html>", media_type="text/html"),
+        JSONResponse({"choices": [{"message": {"content": 5}}]}),
+        JSONResponse({"choices": [{"message": None}]}),
+        JSONResponse({"choices": 5}),
+    ],
+)
+def test_a_response_that_cannot_be_read_fails_its_request(raw: Response) -> None:
+    with pytest.raises(RequestFailed, match="cannot be read"):
+        run(ask, Server(raw))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"choices": [{"message": {"content": "It is 5."}}] * 2},
+        {"token_ids": [-1]},
+        {"token_ids": "1 2", "logprobs": 5, "index": -3, "finish_reason": 7, "thought_tokens": "many"},
+        {"usage": {"prompt_tokens": "many"}},
+        {"usage": {"prompt_tokens": 5, "completion_tokens": None}},
+        {"usage": {"prompt_tokens": 5, "completion_tokens": -1}},
+        {"usage": 7, "prompt_token_ids": {}, "error": None},
+    ],
+)
+def test_no_other_field_takes_a_good_reply_away(more: dict[str, Any]) -> None:
+    choice = {"message": {"content": "It is 5.", "reasoning": 5}}
+    whole = {"choices": [{**choice, **more}], **more}
+    completion = run(ask, Server(JSONResponse(whole)))
+    assert [reply.text for reply in completion.replies] == ["It is 5."]
+    assert completion.replies[0].token_ids is None
+    assert completion.completion_tokens == 3, "estimated by 8 bytes"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        Response("<html>Bad gateway</html>", media_type="text/html"),
         Response("{", media_type="application/json"),
         JSONResponse([]),
         JSONResponse({"choices": []}),
-        JSONResponse({"choices": [{"message": {"content": 5}}]}),
-        JSONResponse({"choices": [{"message": {"content": "a"}}] * 2}),
-        JSONResponse({"choices": [{"message": {"content": "a"}, "token_ids": [-1]}]}),
-        JSONResponse({"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": "many"}}),
+        JSONResponse({"id": None, "choices": None}),
+        JSONResponse({"error": {"message": "the limit of this provider", "code": 429}}),
+        JSONResponse({"error": "no capacity", "choices": None}),
+        JSONResponse({"object": "error", "message": "no capacity", "code": 503}),
+        JSONResponse({"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}),
+        Response('data: {"choices": [{"delta": {"content": "It is"}}]}\n\n', media_type="text/event-stream"),
+        Response('data: {"error": {"message": "no capacity"}}\n\n', media_type="text/event-stream"),
     ],
 )
-def test_a_malformed_response_fails_its_request(raw: Response) -> None:
-    with pytest.raises(RequestFailed):
-        run(ask, Server(raw))
+def test_an_error_in_a_response_is_retried(raw: Response) -> None:
+    server = Server(raw, raw)
+    assert run(ask, server).replies[0].text == "It is 5."
+    assert len(server.asked) >= 3
+
+
+def test_the_reason_of_an_error_in_a_response_is_the_provider_s() -> None:
+    busy = JSONResponse({"error": {"message": "the limit of this provider", "code": 429}})
+    with pytest.raises(RequestFailed, match=r"429 the limit of this provider"):
+        run(ask, Server(*[busy] * 99), retry_timeout=0.3)
+    with pytest.raises(RequestFailed, match=r"<html>Log in"):
+        run(ask, Server(*[Response("<html>Log in</html>", media_type="text/html")] * 99), retry_timeout=0.3)
+    wrong = JSONResponse({"error": {"message": "no such deployment", "code": "404"}})
+    with pytest.raises(RequestFailed, match=r"404.*no such deployment"):
+        run(ask, Server(*[wrong] * 99))
 
 
 def test_optional_fields_may_be_missing() -> None:
     bare = JSONResponse({"choices": [{"message": {"content": None}}], "usage": None})
     completion = run(ask, Server(bare))
     assert completion.replies[0].text == ""
-    assert completion.prompt_tokens == completion.completion_tokens == 0
+    assert (completion.prompt_tokens > 0, completion.completion_tokens) == (True, 0), "estimated by the texts"
     short = {"message": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [{"logprob": -1.0}]}}
     reply = run(ask, Server(JSONResponse({"choices": [short]}))).replies[0]
     assert reply.token_ids == (1, 2)
@@ -353,7 +412,7 @@ def test_a_server_that_is_not_openai_compatible() -> None:
     async def secret(request: Request) -> Response:
         return error(401, "wrong key")
 
-    with pytest.raises(UsageError, match="not an OpenAI-compatible server"):
+    with pytest.raises(UsageError, match=r"not an OpenAI-compatible server.*404 for a chat with m"):
         asyncio.run(open_at(Starlette()))
     with pytest.raises(UsageError, match="not an OpenAI-compatible server"):
         asyncio.run(open_at(Starlette(routes=[Route("/v1/models", page)])))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.errors import UsageError
 from sweet.llm.base import Reply
 from sweet.llm.thoughts import (
     ALL_MARKS,
@@ -15,6 +16,7 @@ from sweet.llm.thoughts import (
     Marks,
     Parts,
     count_leading,
+    given_marks,
     opened_by,
     separate,
     separate_ids,
@@ -68,6 +70,15 @@ def test_a_marker_in_a_thought_is_not_read(marks: Marks, inside: str, said: str,
         ("hm\n</think>\n\nWhat?", TAGS, "hm", "What?"),
         ("hm\n</think>\n\nWhat?", False, None, "hm\n</think>\n\nWhat?"),
         ("\n<think>hm", None, "hm", ""),
+        ("<seed:think>hm. I WANT TO ANSWER</seed:think>What?", None, "hm. I WANT TO ANSWER", "What?"),
+        ("<|channel>thought\nhm<channel|>What?", None, "hm", "What?"),
+        ("<thinking>hm</thinking>\n\nWhat?", None, "hm", "What?"),
+        ("<thought>hm</thought>What?", False, "hm", "What?"),
+        ("◁think▷hm◁/think▷What?", None, "hm", "What?"),
+        ("<|START_THINKING|>hm<|END_THINKING|>What?", None, "hm", "What?"),
+        ("hm</seed:think>What?", None, "hm", "What?"),
+        ("<reasoning>hm", None, "hm", ""),
+        ("The tag <thinking> is closed by </thinking>.", None, None, "The tag <thinking> is closed by </thinking>."),
         ("hm, I", TAGS, "hm, I", ""),
         ("hm, I", None, None, "hm, I"),
         ("<thin", None, "", ""),
@@ -149,6 +160,19 @@ def test_counting_finds_the_first_token_that_completes_a_length() -> None:
 )
 def test_a_template_may_open_the_thought(prompt: str, marks: Marks | bool) -> None:
     assert opened_by(prompt) == marks
+
+
+def test_marks_that_a_user_names_are_known_before_others() -> None:
+    known = given_marks("<[plan]> <[/plan]>")
+    parts = separate("<[plan]>hm<[/plan]>What?", None, known)
+    assert (parts.thought, parts.said) == ("hm", "What?")
+    assert separate("<[plan]>hm<[/plan]>What?").thought is None
+    assert separate("<think>hm</think>What?", None, known).thought == "hm"
+    assert opened_by("assistant\n<[plan]>\n", known) == known[0]
+    assert given_marks(None) == ALL_MARKS
+    for wrong in ("<a>", "<a> </a> <b>", "<a> <a>", ""):
+        with pytest.raises(UsageError, match="are two"):
+            given_marks(wrong)
 
 
 def test_a_thought_in_the_text_joins_one_in_a_field() -> None:

@@ -157,4 +157,4 @@ def test_a_pause_does_not_count_for_the_deadline(run: Run) -> None:
                 *(CodeKind(), rules(3), 1, 1.0, writer, failures, FinishedDialogues(), live),
             )
             asyncio.run(runner.play(ASSIGNMENTS[:1], 1, Agent(say), ScriptedHuman(CodeKind())))
-    assert (rows(run), runner.failed) == (IDS[:1], 0)
+    assert (rows(run), runner.failures.count) == (IDS[:1], 0)

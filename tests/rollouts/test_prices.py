@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from sweet.errors import InputError, Interrupted, UsageError
 from sweet.rollouts.config import RolloutConfig
@@ -16,10 +16,11 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
-from sweet.stages.prices import read_prices
+from sweet.stages.prices import read_prices, spending
 from sweet.tasks.code.kind import CodeKind
 from tests import programs
 from tests.stages.chat_server import ChatServer, said
+from tests.stages.heard import Heard
 
 TASKS = 6
 PRICES = "[agent]\nprompt = 50000\ncompletion = 125000\n"
@@ -66,6 +67,33 @@ def test_a_rollout_stops_at_its_limit_and_goes_on_with_a_higher_one(
     scored = run_eval(run, EvalConfig(), Silent()).metrics
     assert scored.cost_per_solved_task == 3.0, "6 for the 2 tasks that were solved"
     assert scored.as_json()["cost_per_solved_task"] == 3.0
+
+
+def test_dialogues_that_are_played_at_the_limit_end_at_their_next_turn(prices: Path, tmp_path: Path) -> None:
+    """What is spent beyond the limit is one reply for each dialogue, and they are played again later."""
+    server = ChatServer("agent", lambda body: said("What is the rate?"))
+    with server.running() as url:
+        many = {"agent_url": [url], "prices": prices, "concurrency": 6, "max_turns": 9}
+        run = Run.create(tmp_path / "run")
+        with pytest.raises(Interrupted, match=r"limit is 2\. Done: 0 dialogues; missing: 6"):
+            run_rollout(run, options(server, max_cost=2, **many), Silent())
+        spent = spending(run, run.manifest()).cost
+        assert spent is not None
+        assert 2 <= spent <= 2 + 6
+        metrics = run_rollout(run, options(server, max_cost=99, **many), Silent()).metrics
+    assert (metrics.episodes, metrics.turns) == (6, 54)
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": None, "completion_tokens": None}, {}])
+def test_tokens_that_a_server_does_not_report_are_estimated(prices: Path, tmp_path: Path, usage: Any) -> None:
+    choice = {"message": {"content": "I WANT TO ANSWER:\n" + "x = 1\n" * 50}, "finish_reason": "stop"}
+    server = ChatServer("agent", lambda body: JSONResponse({"choices": [choice], "usage": usage}))
+    listening = Heard()
+    with server.running() as url:
+        config = options(server, agent_url=[url], prices=prices, max_cost=1)
+        with pytest.raises(Interrupted, match="limit is 1"):
+            run_rollout(Run.create(tmp_path / "run"), config, listening)
+    assert any("agent reports no usage" in text for text in listening.warnings)
 
 
 def test_without_prices_there_is_no_cost(server: ChatServer, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_shares_keep_training_and_test_tasks_apart(run: Run, file: Path) -> None
     assert len(train | test) == COUNT
     notes = [text for text in heard.said if text.startswith("Tasks of")]
     assert notes == [
-        f"Tasks of {file}: {len(train)} train, {len(test)} test. These are those of the split {split}."
-        for split in ("train", "test")
+        f"Tasks of {file}: {len(train)} train, {len(test)} test. These are those of the split {split}.{more}"
+        for split, more in (("train", ""), ("test", " A rate on fewer than 20 tasks says little."))
     ]
     metas = [RolloutsMeta.of(one) for one in run.manifest().of_kind("rollouts")]
     assert [(meta.split, meta.holdout, meta.holdout_validation) for meta in metas] == [

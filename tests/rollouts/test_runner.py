@@ -23,6 +23,7 @@ from sweet.rollouts.runner import FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.failures import Failures
 from sweet.units import count
 from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, task_row
@@ -200,7 +201,7 @@ def test_what_a_dialogue_cost_and_how_it_was_drawn_is_recorded(tmp_path: Path, t
 def test_a_row_is_counted_once() -> None:
     row = {"id": "a", "dialogue_history": [{"role": "user"}, {"role": "assistant"}], "usage": {"prompt_tokens": 3}}
     finished = FinishedDialogues([row, row, {**row, "id": "b", "outcome": "human_error", "fault": "echo"}])
-    metrics = finished.metrics(failed=0, seconds=1.0)
+    metrics = finished.metrics(failures=Failures(), seconds=1.0)
     assert (metrics.episodes, metrics.turns, metrics.prompt_tokens) == (2, 2, 6)
     assert metrics.outcomes == {"answered": 1, "human_error": 1}
     assert metrics.human_faults == {"echo": 1}

@@ -44,6 +44,44 @@ def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     assert ast.literal_eval(format_value(canonical(value), 10**6)) == value
 
 
+class Account:
+    def __init__(self, owner: str, balance: float) -> None:
+        self.owner, self.balance = owner, balance
+
+
+class Slotted:
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = (Account("b", 1),)
+
+
+class Own(Account):
+    def __repr__(self) -> str:
+        return "an account"
+
+
+class Empty:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Account("a", 2.5), "Account(owner='a', balance=2.5)"),
+        ([Account("a", 1), Account("b", 1)], "[Account(owner='a', balance=1), Account(owner='b', balance=1)]"),
+        (Slotted(), "Slotted(left=(Account(owner='b', balance=1),))"),
+        (Own("a", 1), "an account"),
+    ],
+)
+def test_an_object_is_shown_by_its_attributes_unless_it_has_a_form_of_its_own(value: object, text: str) -> None:
+    assert format_value(canonical(value), 1000) == text
+
+
+def test_an_object_without_attributes_is_shown_by_its_class() -> None:
+    assert "Empty object" in format_value(canonical(Empty()), 1000)
+
+
 @given(JSON, st.integers(1, 50))
 def test_malformed_values_are_formatted_within_the_limit(value: Any, limit: int) -> None:
     text = format_value(value, limit)

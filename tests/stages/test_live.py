@@ -28,6 +28,7 @@ from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import _scored, run_eval
 from sweet.stages.base import Progress, Silent, StageConfig
+from sweet.stages.failures import Failures
 from sweet.stages.live import PAUSE, LiveReporter
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
@@ -202,7 +203,7 @@ def test_a_ranking_samples_and_judges_nothing_in_a_pause(tmp_path: Path, monkeyp
             return list(turns)
 
     class Writer:
-        failed = 0
+        failures, written = Failures(), 0
 
         def write(self, turn: Any, judged: Any) -> None:
             calls.append("written")

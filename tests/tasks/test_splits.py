@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.splits import SPLITS, Holdout, load_split, named_splits, problem_digest
+from sweet.tasks.splits import FEW, SPLITS, Holdout, load_split, named_splits, problem_digest
 
 KIND = CodeKind()
 SHARES = Holdout(0.3, 0.2)
@@ -50,33 +52,54 @@ def placed(path: Path, rows: list[dict[str, Any]], holdout: Holdout = SHARES) ->
     return found
 
 
-@given(
-    before=st.lists(st.integers(0, 60), min_size=1, max_size=12, unique=True),
-    after=st.lists(st.integers(0, 60), min_size=1, max_size=12, unique=True),
-)
-def test_a_task_keeps_its_split_when_rows_are_added_removed_and_reordered(
-    tmp_path_factory: pytest.TempPathFactory, before: list[int], after: list[int]
-) -> None:
-    folder = tmp_path_factory.mktemp("tasks")
-    first = placed(folder / "one.jsonl", [row(number) for number in before])
-    second = placed(folder / "two.jsonl", [row(number, id=f"renamed-{number}") for number in after])
-    assert len(first) == len(before)
-    assert len(second) == len(after)
-    assert all(second[task] == split for task, split in first.items() if task in second)
+def digests(count: int, first: int = 0) -> list[str]:
+    """As uniform as those of tasks."""
+    return [hashlib.sha256(str(number).encode()).hexdigest()[:16] for number in range(first, first + count)]
 
 
-@given(st.integers(0, 10**6), st.floats(0.05, 0.5), st.floats(0.05, 0.4))
-def test_a_larger_share_moves_no_other_task(number: int, test: float, validation: float) -> None:
-    digest = problem_digest(KIND, Task(id="t", **row(number)))
-    small = Holdout(test, validation).split_of(digest)
-    assert Holdout(test / 2, validation).split_of(digest) in {small, *(["train"] if small == "test" else [])}
-    assert Holdout(test, validation / 2).split_of(digest) in {small, *(["train"] if small == "validation" else [])}
+def test_a_task_of_a_large_file_keeps_its_split_when_rows_are_added_removed_and_reordered() -> None:
+    many, more = digests(FEW), digests(2 * FEW, 100)
+    first = dict(zip(many, SHARES.splits(many), strict=True))
+    second = dict(zip(reversed(more), SHARES.splits(more[::-1]), strict=True))
+    both = first.keys() & second.keys()
+    assert len(both) == FEW - 100
+    assert all(first[digest] == second[digest] for digest in both)
+
+
+@given(st.integers(5, FEW - 1), st.floats(0.05, 0.4), st.floats(0.05, 0.4), st.randoms())
+def test_a_small_file_has_the_exact_shares_in_any_order(count: int, test: float, validation: float, order: Any) -> None:
+    some, holdout = digests(count), Holdout(test, validation)
+    found = dict(zip(some, holdout.splits(some), strict=True))
+    counts = Counter(found.values())
+    assert counts["test"] == max(1, round(test * count))
+    assert counts["validation"] == max(1, round(validation * count))
+    mixed = order.sample(some, count)
+    assert dict(zip(mixed, holdout.splits(mixed), strict=True)) == found
+    twice = holdout.splits([*some, *mixed])
+    assert [found[digest] for digest in [*some, *mixed]] == twice, "equal problems are in one split"
+
+
+@given(st.integers(5, 2 * FEW), st.floats(0.05, 0.5), st.floats(0.05, 0.4))
+def test_a_larger_share_moves_no_other_task(count: int, test: float, validation: float) -> None:
+    some = digests(count)
+    whole = Holdout(test, validation).splits(some)
+    for less, moved in ((Holdout(test / 2, validation), "test"), (Holdout(test, validation / 2), "validation")):
+        pairs = zip(whole, less.splits(some), strict=True)
+        assert all(after in {before, *(["train"] if before == moved else [])} for before, after in pairs)
+
+
+def test_thirty_tasks_are_split_as_asked(tmp_path: Path) -> None:
+    """By the hash alone they became 28, 1 and 1."""
+    found = Counter(placed(tmp_path / "tasks.jsonl", [row(number) for number in range(30)], Holdout(0.2, 0.1)).values())
+    assert found == {"train": 21, "validation": 3, "test": 6}
+    note = load_split(KIND, str(tmp_path / "tasks.jsonl"), "test", Holdout(0.2, 0.1)).note
+    assert note is not None
+    assert note.endswith("A rate on fewer than 20 tasks says little.")
 
 
 def test_the_shares_converge_to_what_is_asked_for() -> None:
     size = 4000
-    digests = [problem_digest(KIND, Task(id="t", **row(number))) for number in range(size)]
-    splits = [SHARES.split_of(digest) for digest in digests]
+    splits = SHARES.splits([problem_digest(KIND, Task(id="t", **row(number))) for number in range(size)])
     for split, share in (("test", 0.3), ("validation", 0.2), ("train", 0.5)):
         deviation = (share * (1 - share) / size) ** 0.5
         assert abs(splits.count(split) / size - share) < 4 * deviation
@@ -84,9 +107,14 @@ def test_the_shares_converge_to_what_is_asked_for() -> None:
 
 def test_the_split_of_a_task_is_the_same_in_every_version() -> None:
     assert problem_digest(KIND, Task(id="t", **row(1))) == "d46c36f4862d40de"
-    assert SHARES.split_of("4" * 16) == "test"  # 0.267
-    assert SHARES.split_of("d46c36f4862d40de") == "validation"  # 0.830
-    assert SHARES.split_of("c0" + "0" * 14) == "train"  # 0.75
+    asked = ["4" * 16, "d46c36f4862d40de", "c0" + "0" * 14]  # 0.267, 0.830, 0.75
+    assert SHARES.splits([*asked, *digests(FEW)])[:3] == ["test", "validation", "train"]
+
+
+def test_what_data_frames_write_for_a_missing_value_is_none(tmp_path: Path) -> None:
+    empty = dict.fromkeys(("id", "hidden_information", "specification", "facts", "part_lines", "split"))
+    (task,) = load_split(KIND, write(tmp_path / "tasks.jsonl", [row(1, **empty)]), "train").tasks
+    assert (task.id, task.hidden_information, task.facts, task.part_lines) == ("tasks-0000", "", (), 0)
 
 
 def test_the_same_problem_under_other_ids_requests_and_spaces_is_in_one_split(tmp_path: Path) -> None:
@@ -117,7 +145,8 @@ def test_rows_may_name_their_split(tmp_path: Path) -> None:
     found = {split: [task.id for task in load_split(KIND, source, split).tasks] for split in SPLITS}
     assert found == {"train": ["tasks-0000", "tasks-0002"], "validation": ["tasks-0003"], "test": ["tasks-0001"]}
     note = load_split(KIND, source, "test").note
-    assert note == f"Tasks of {source}: 2 train, 1 validation, 1 test. These are those of the split test."
+    assert note is not None
+    assert note.startswith(f"Tasks of {source}: 2 train, 1 validation, 1 test. These are those of the split test.")
 
 
 def test_a_row_without_a_split_among_rows_with_one_is_an_error(tmp_path: Path) -> None:

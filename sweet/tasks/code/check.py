@@ -9,6 +9,8 @@ would fail such a task. A reference that may be slow is run again call by call, 
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -34,19 +36,41 @@ _FIXES: dict[Problem, str] = {
 
 
 def code_faults(tasks: Sequence[Task]) -> list[Finding]:
-    """Return the tasks whose reference or tests do not compile."""
+    """Return the tasks whose reference or tests do not compile, or whose tests do not call the reference."""
     found = []
     for task in tasks:
-        source, calls = read_faults(task)
-        bad = next(((name, why) for name, why in zip(task.test_cases, calls, strict=False) if why is not None), None)
-        if source is not None:
-            found.append(
-                _finding(task, "invalid", f"the reference does not compile: {source}", "correct 'ground_truth'")
-            )
+        read = read_faults(task)
+        bad = next(((name, why) for name, why in zip(task.test_cases, read.calls, strict=False) if why), None)
+        if read.source is not None:
+            what, fix = f"the reference does not compile: {read.source}", "correct 'ground_truth'"
         elif bad is not None:
-            what = f"the test {bad[0]!r} is not a Python expression: {bad[1]}"
-            found.append(_finding(task, "invalid", what, "correct 'test_cases'"))
+            what, fix = f"the test {bad[0]!r} is not a Python expression: {bad[1]}", "correct 'test_cases'"
+        elif read.uses is not None and not read.uses:
+            what, fix = "no test calls what the reference defines, so any answer passes", "calls in 'test_cases'"
+            if read.swapped:
+                first = next(iter(task.test_cases))
+                fix = (
+                    f'write "test_cases": {{"test1": {json.dumps(first)}, …}}: the reference computes what is expected'
+                )
+        else:
+            continue
+        found.append(_finding(task, "invalid", what, fix))
     return found
+
+
+def unnamed(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Yield a finding for each task whose tests use names that an agent cannot know, so that a right answer fails."""
+    for task in tasks:
+        read = read_faults(task)
+        hidden = [
+            name for name in read.uses or () if not re.search(rf"\b{re.escape(name)}\b", task.problem_description)
+        ]
+        if read.imports:
+            what = f"the tests use {', '.join(read.imports)}, which only the reference imports"
+            yield Finding(task.id, "unnamed", what, "import it within the calls of 'test_cases'")
+        elif hidden:
+            what = f"the tests use {', '.join(hidden)}, which the request does not name"
+            yield Finding(task.id, "unnamed", what, "add the signature to 'problem_description'")
 
 
 def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
@@ -56,8 +80,10 @@ def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> 
         SweetError: no sandbox works on this machine.
     """
     broken = {finding.task_id: finding for finding in code_faults(tasks)}
+    named = {finding.task_id: finding for finding in unnamed([task for task in tasks if task.id not in broken])}
     with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
-        yield from _Checks(box, repeats).of(tasks, broken)
+        for task, findings in _Checks(box, repeats).of(tasks, broken):
+            yield task, [*findings, *([named[task.id]] if task.id in named else [])]
 
 
 class _Checks:

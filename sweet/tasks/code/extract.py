@@ -1,9 +1,11 @@
 """Extract the code from an answer. Standard library only: it runs in the reader's process (sweet.tasks.code.reader).
 
-`extract_code`, for the strict scorer, accepts fenced code with any label, of several fences the one with the function
-that is tested (with the definitions from other fences that it needs), or unfenced code surrounded by prose. The text
-that it parses is bounded: 20 times the answer plus a constant. `published_code` extracts code exactly as the published
-evaluator does.
+`extract_code`, for the strict scorer, accepts fenced code with any label, or unfenced code surrounded by prose. Of
+several fences it takes the last of those that implement a tested name best (`_implements`: a definition that returns
+something before a stub, and that before an assignment, an import or a usage), with the definitions from other fences
+that it needs. Lines that are not Python (`!pip install x`) are left out of code, and `from __future__` comes first. The
+text that it parses is bounded: 20 times the answer plus a constant. `published_code` extracts code exactly as the
+published evaluator does.
 """
 
 from __future__ import annotations
@@ -41,16 +43,14 @@ _PARSED_TIMES, _PARSED_MORE = 20, 200_000
 _INLINE_FENCE = re.compile(r"```(?:[a-zA-Z0-9+]*[ \t]*\n)?(?P<code>.*?)(?:```|\Z)", re.S)
 _QUOTE = " \t>"
 _CODE_LINE = re.compile(r"(?:async[ \t]+)?def\b|class\b|@|import\b|from\b|[A-Za-z_][\w.]*[ \t]*(?::[^=\n]+)?=(?!=)")
-_STATEMENT_LINE = re.compile(r"^[^\S\n]*(?:async\s+)?(?:def|class|import|from)\b", re.M)
-_DEFINITIONS = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.Assign,
-    ast.AnnAssign,
+_COMPOUND_LINE = re.compile(
+    r"\s|(?:async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b|[@)\]}\"']|\Z"
 )
+"""A line that code cannot do without: one of a block, of a bracket or of a text, or the first line of one."""
+_FUTURE_LINE = re.compile(r"^from[ \t]+__future__[ \t]+import[ \t]+[^\n(;]+$", re.M)
+_STATEMENT_LINE = re.compile(r"^[^\S\n]*(?:async\s+)?(?:def|class|import|from)\b", re.M)
+_BLOCKS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_DEFINITIONS = _BLOCKS | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign
 
 
 def extract_code(answer: str, names: Collection[str]) -> str | None:
@@ -61,14 +61,16 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
         names: the functions or classes that the tests use.
     """
     answer = answer[:LONGEST].replace("\r\n", "\n")
-    fenced = _parsable(_fenced(answer))
-    for blocks in (fenced, _parsable(match["code"] for match in _INLINE_FENCE.finditer(answer))):
-        defining = [index for index, code in enumerate(blocks) if _defines(code, names)]
-        if defining:
-            return _with_helpers(blocks, defining[-1])
-    bare = _unfenced(answer, names)
+    search = _Search(names, _PARSED_TIMES * len(answer) + _PARSED_MORE)
+    fenced = search.compilable(_fenced(answer))
+    for blocks in (fenced, search.compilable(match["code"] for match in _INLINE_FENCE.finditer(answer))):
+        ranks = [_implements(code, names) for code in blocks]
+        if any(ranks):
+            best = max(range(len(blocks)), key=lambda index: (ranks[index], index))
+            return _without_prose(_with_helpers(blocks, best, names))
+    bare = search.unfenced(answer.split("\n")[:_MOST_LINES])
     if bare is not None:
-        return bare
+        return _without_prose(bare)
     if fenced:
         return fenced[-1]
     return answer if _looks_like_code(answer) else None
@@ -88,7 +90,7 @@ def published_code(answer: str) -> str | None:
 def defined_names(source: str) -> set[str]:
     """Return the names that the source defines at its top level; none if it does not parse."""
     tree = parsed(source)
-    return set() if tree is None else {name for node in tree.body for name in _bound(node)}
+    return set() if tree is None else {name for node in tree.body for name in bound_names(node)}
 
 
 @functools.lru_cache(maxsize=2)
@@ -151,44 +153,91 @@ def _fence(line: str) -> str | None:
     return text[:length] if length >= 3 and "`" not in label else None
 
 
-def _parsable(blocks: Iterator[str]) -> list[str]:
-    """Return the blocks that compile as Python, without the indentation that their lines share."""
-    return [code for block in blocks if compiled(code := textwrap.dedent(block).strip("\n"), "exec") is not None]
+def _implements(source: str, names: Collection[str]) -> int:
+    """Return how well a source implements one of `names`: 4 as a class, or a function that returns something, 3 as
+    another function, 2 as a stub, 1 as a value or an import, 0 not at all."""
+    tree = parsed(source)
+    if tree is None:  # it compiles, but is nested too deeply for a tree
+        code = compiled(source, "exec")
+        functions = [] if code is None else [c.co_name for c in code.co_consts if isinstance(c, CodeType)]
+        return 3 if any(name in names for name in functions) else 0
+    return max((_rank(node, names) for node in _statements(tree) if not bound_names(node).isdisjoint(names)), default=0)
 
 
-def _defines(source: str, names: Collection[str]) -> bool:
-    code = compiled(source, "exec")
-    functions = [] if code is None else [c.co_name for c in code.co_consts if isinstance(c, CodeType)]
-    return any(name in names for name in functions) or not defined_names(source).isdisjoint(names)
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, and those inside of branches and loops, but none of functions and classes."""
+    waiting: list[ast.AST] = [*tree.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, _BLOCKS | ast.expr):
+            waiting += ast.iter_child_nodes(node)
 
 
-def _bound(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+def _rank(node: ast.stmt, names: Collection[str]) -> int:
+    """Return what `_implements` returns for a statement that binds one of the names."""
+    if isinstance(node, _BLOCKS):
+        if all(map(_does_nothing, node.body)):
+            return 2
+        return 4 if isinstance(node, ast.ClassDef) or any(map(_gives_a_value, ast.walk(node))) else 3
+    value = getattr(node, "value", None)
+    if isinstance(value, ast.Lambda):
+        return 4
+    return 0 if value is not None and _names_in(value) & set(names) else 1
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    """Return whether it is `pass`, `...`, a docstring, or `raise NotImplementedError`."""
+    if isinstance(node, ast.Raise):
+        return "NotImplementedError" in _names_in(node)
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _gives_a_value(node: ast.AST) -> bool:
+    if isinstance(node, ast.Return):
+        return node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+    return isinstance(node, ast.Yield | ast.YieldFrom)
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def bound_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds: a definition, an import, or an assignment."""
+    if isinstance(node, _BLOCKS):
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return set().union(*map(_names_in, targets))
 
 
-def _with_helpers(blocks: list[str], chosen: int) -> str:
-    """Return the chosen block after the definitions of other blocks that it needs, directly or indirectly."""
+def _with_helpers(blocks: list[str], chosen: int, names: Collection[str]) -> str:
+    """Return the chosen block after the definitions of other blocks that it, they or the tests need."""
     tree = parsed(blocks[chosen]) if len(blocks) > 1 else None
     if tree is None:
         return blocks[chosen]
-    wanted = _missing(tree)
     have = defined_names(blocks[chosen])
+    wanted = _missing(tree) | set(names)
     helpers: list[str] = []
     for block in [*reversed(blocks[:chosen]), *blocks[chosen + 1 :]]:
         tree = parsed(block)
         lines = source_lines(block)
         for node in reversed(tree.body if tree else []):
-            names = _bound(node) - have
-            if isinstance(node, _DEFINITIONS) and names & wanted:
+            found = bound_names(node) - have
+            if isinstance(node, _DEFINITIONS) and found & wanted:
                 helpers.append(segment(lines, node))
-                have |= names
+                have |= found
                 wanted |= _missing(node)
-    return "\n".join([*reversed(helpers), blocks[chosen]])
+    return _future_first("\n".join([*reversed(helpers), blocks[chosen]])) if helpers else blocks[chosen]
+
+
+def _future_first(source: str) -> str:
+    """Return the source with its imports from `__future__` before all else."""
+    found = _FUTURE_LINE.findall(source)
+    return "\n".join([*found, _FUTURE_LINE.sub("", source)]) if found else source
 
 
 def _missing(tree: ast.AST) -> set[str]:
@@ -200,49 +249,66 @@ def _missing(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
         elif isinstance(node, ast.stmt):
-            bound |= _bound(node)
+            bound |= bound_names(node)
     return read - bound
 
 
-def _unfenced(answer: str, names: Collection[str]) -> str | None:
-    """Return the lines that parse and define one of `names`, without the prose before and after them."""
-    lines = answer.split("\n")[:_MOST_LINES]
-    named = "|".join(re.escape(name) for name in sorted(names))
-    definition = re.compile(rf"\s*(?:(?:async\s+)?def|class)\s+(?:{named})\b|(?:{named})\s*=" if named else r"(?!)")
-    first = next((i for i, line in enumerate(lines) if definition.match(line)), None)
-    if first is None:
-        return None
-    search = _Search(_PARSED_TIMES * len(answer) + _PARSED_MORE)
-    for start in [*(i for i in range(first) if _CODE_LINE.match(lines[i])), first]:
-        if search.left < 0:
-            return None
-        source = search.longest_parsable(lines[start:])
-        if source is not None and search.may_parse(source) and _defines(source, names):
-            return _without_prose(source)
-    return None
-
-
 class _Search:
-    """Searches for lines that parse; `left` is the number of characters that it may still parse."""
+    """Searches for text that parses and defines one of `names`; `left` is how many characters it may still parse."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, names: Collection[str], left: int) -> None:
+        self.names, self.left = names, left
+        any_name = "|".join(re.escape(name) for name in sorted(names))
+        definition = rf"[^\S\n]*(?:(?:async\s+)?(?:def|class)\s+(?:{any_name})\b|(?:{any_name})\s*=)"
+        self._definition = re.compile(f"^{definition}" if names else r"(?!)", re.M)
 
-    def may_parse(self, text: str) -> bool:
-        self.left -= len(text)
-        return self.left >= 0
+    def compilable(self, blocks: Iterator[str]) -> list[str]:
+        """Return the blocks that compile as Python, without the indentation that their lines share; of one that
+        defines a name, but does not compile, what does."""
+        found = []
+        for block in blocks:
+            code = textwrap.dedent(block).strip("\n")
+            if compiled(code, "exec") is None and self._definition.search(code):
+                lines = _future_first(code).split("\n")
+                code = self.parsable(lines, len(lines)) or code
+            if compiled(code, "exec") is not None:
+                found.append(code)
+        return found
 
-    def longest_parsable(self, lines: list[str]) -> str | None:
-        """Return the longest prefix of the lines that parses, found by cutting at each syntax error."""
-        end = len(lines)
-        while end > 0:
-            source = textwrap.dedent("\n".join(lines[:end]))
-            if not self.may_parse(source):
+    def unfenced(self, lines: list[str]) -> str | None:
+        """Return the lines that parse and define a name, without the prose before and after them."""
+        first = next((i for i, line in enumerate(lines) if self._definition.match(line)), None)
+        if first is None:
+            return None
+        for start in [*(i for i in range(first) if _CODE_LINE.match(lines[i])), first]:
+            source = self.parsable(lines[start:], first - start)
+            if self.left < 0:
+                return None
+            if source is not None and _implements(source, self.names):
+                return _future_first(source)
+        return None
+
+    def parsable(self, lines: list[str], droppable: int) -> str | None:
+        """Return the text of the lines up to where it does not parse.
+
+        Args:
+            droppable: so many lines at the beginning are left empty instead if they do not parse, unless they belong
+                to a block.
+        """
+        lines = textwrap.dedent("\n".join(lines)).split("\n")
+        while lines:
+            source = "\n".join(lines)
+            self.left -= len(source)
+            if self.left < 0:
                 return None
             try:
                 ast.parse(source)
             except SyntaxError as error:
-                end = min(end - 1, max((error.lineno or end) - 1, 0))
+                at = min((error.lineno or len(lines)), len(lines)) - 1
+                if 0 <= at < droppable and not _COMPOUND_LINE.match(lines[at]):
+                    lines[at] = ""
+                else:
+                    del lines[max(at, 0) :]
             except (ValueError, RecursionError, MemoryError):
                 return None
             else:
@@ -252,9 +318,9 @@ class _Search:
 
 def _without_prose(source: str) -> str:
     """Return the source without bare names and tuples at its top level: prose that happens to parse."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     lines = source_lines(source)
-    for node in tree.body:
+    for node in tree.body if tree else []:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Name | ast.Tuple | ast.Attribute | ast.Compare):
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -124,13 +125,31 @@ def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
     return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
 
 
-def read_faults(task: Task) -> tuple[str | None, list[str | None]]:
-    """Return why a task's reference does not compile, None if it does, and the same for each of its calls."""
+@dataclass(frozen=True)
+class TextFaults:
+    """What the texts of a task show.
+
+    Attributes:
+        source: why the reference does not compile; None if it does. calls: the same for each call.
+        uses: the names of the reference that the calls use, None if it could not be parsed.
+        imports: those of them that the reference imports.
+        swapped: whether the names of the tests use some of its names.
+    """
+
+    source: str | None = None
+    calls: Sequence[str | None] = ()
+    uses: Sequence[str] | None = None
+    imports: Sequence[str] = ()
+    swapped: bool = False
+
+
+def read_faults(task: Task) -> TextFaults:
+    """Return what the texts of a task show, without running any."""
+    calls, names = list(task.test_cases.values()), list(task.test_cases)
     try:
-        source, *calls = _reader.ask("read_faults", task.ground_truth, list(task.test_cases.values()))[0]
+        return TextFaults(**_reader.ask("read_faults", task.ground_truth, calls, names)[0])
     except Unreadable as unreadable:
-        return str(unreadable), []
-    return source, calls
+        return TextFaults(str(unreadable))
 
 
 @functools.lru_cache(maxsize=4096)

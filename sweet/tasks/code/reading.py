@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from sweet.tasks.code.extract import (
     LONGEST,
+    bound_names,
     compiled,
     defined_names,
     extract_code,
@@ -62,9 +63,21 @@ def read_task(reference: str, calls: list[str]) -> Reply:
     return value, [code_of(reference), *(code_of(call, "eval") for call in calls)]
 
 
-def read_faults(reference: str, calls: list[str]) -> Reply:
-    """Return why the reference does not compile, or null; and the same for each call."""
-    return [_error_of(reference, "exec"), *(_error_of(call.strip(), "eval") for call in calls)], []
+def read_faults(reference: str, calls: list[str], names: list[str]) -> Reply:
+    """Return why the reference does not compile, or null, and the same for each call; the names of the reference that
+    the calls use, and those of them that it imports; and whether the names of the tests use some, where no call does.
+    """
+    used = set().union(*(_names(call.strip()) for call in calls))
+    defined, tree = defined_names(reference), parsed(reference)
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)] if tree else []
+    imported = set().union(*map(bound_names, imports))
+    return {
+        "source": _error_of(reference, "exec"),
+        "calls": [_error_of(call.strip(), "eval") for call in calls],
+        "uses": None if tree is None else sorted(used & defined),
+        "imports": sorted(used & imported),
+        "swapped": any(_names(name.strip()) & defined for name in names),
+    }, []
 
 
 def _error_of(source: str, mode: Literal["exec", "eval"]) -> str | None:

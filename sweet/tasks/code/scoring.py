@@ -24,7 +24,7 @@ from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Code, Execution, Program, Result
 from sweet.sandbox.tiers import open_sandbox
-from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
+from sweet.sandbox.values import ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import BoundedCache, Reference, References, Scorer
 from sweet.tasks.code.reader import Unreadable, read_answer
@@ -246,7 +246,9 @@ class CodeEvaluation:
         self._both = request.scorer == "both"
         self.name: Scorer = "upstream" if request.scorer == "upstream" else "strict"
         self.option = f"--scorer {self.name}"
-        self.meta: dict[str, Any] = {"scorer": self.name, "tolerance": request.tolerance, "sandbox": box.tier}
+        absolute = ABSOLUTE_TOLERANCE if request.tolerance else 0.0
+        tolerances = {"tolerance": request.tolerance, "absolute_tolerance": absolute}
+        self.meta: dict[str, Any] = {"scorer": self.name, **tolerances, "sandbox": box.tier}
         self.environment: dict[str, Any] = self.meta | {"scorer": request.scorer}
         self.metrics = {**METRICS, **(UPSTREAM_METRICS if self._both else {})}
 

@@ -1,0 +1,82 @@
+"""Reads a streamed response, events of `data: {…}` lines, as the response that the server would have sent whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import from_json
+
+_END = "[DONE]"
+_TEXTS = ("content", "reasoning_content", "reasoning")
+_JOINED = ("delta", "message", "logprobs", "token_ids")
+_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+def is_event_stream(data: bytes) -> bool:
+    """Return whether a response consists of events, as far as its beginning tells."""
+    return data.lstrip().startswith(_BEGINNINGS)
+
+
+def joined_events(data: bytes) -> dict[str, Any]:
+    """Return the response that events are the parts of; one that carries an error if they do, or were cut off."""
+    whole: dict[str, Any] = {}
+    choices: dict[Any, _Choice] = {}
+    is_ended = False
+    for event in _events(data):
+        if event == _END:
+            is_ended = True
+        elif isinstance(event, dict):
+            whole |= {key: value for key, value in event.items() if key != "choices" and value is not None}
+            parts = event.get("choices")
+            for part in parts if isinstance(parts, list) else ():
+                if isinstance(part, dict):
+                    index = part.get("index")
+                    choices.setdefault(index if isinstance(index, int) else 0, _Choice()).add(part)
+    if not is_ended and "error" not in whole and not any(choice.is_ended for choice in choices.values()):
+        return {"error": {"message": "the streamed response ended in its middle"}}
+    return {**whole, "choices": [choice.whole() for choice in choices.values()]}
+
+
+def _events(data: bytes) -> Iterator[Any]:
+    for line in data.decode(errors="replace").splitlines():
+        text = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if text == _END:
+            yield _END
+        elif text:
+            try:
+                yield from_json(text)
+            except ValueError:
+                yield {"error": {"message": "an event of the streamed response is not JSON"}}
+
+
+class _Choice:
+    """One reply, joined of its parts."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, list[Any]] = {"token_ids": [], "logprobs": []}
+
+    @property
+    def is_ended(self) -> bool:
+        return bool(self._fields.get("finish_reason"))
+
+    def add(self, part: dict[str, Any]) -> None:
+        said, logprobs = part.get("delta") or part.get("message"), part.get("logprobs")
+        self._fields |= {key: value for key, value in part.items() if key not in _JOINED and value is not None}
+        for key in _TEXTS:
+            if isinstance(said, dict) and isinstance(text := said.get(key), str):
+                self._texts.setdefault(key, []).append(text)
+        content = logprobs.get("content") if isinstance(logprobs, dict) else None
+        for key, values in (("token_ids", part.get("token_ids")), ("logprobs", content)):
+            self._lists[key] += values if isinstance(values, list) else ()
+
+    def whole(self) -> dict[str, Any]:
+        ids, logprobs = self._lists["token_ids"], self._lists["logprobs"]
+        return {
+            **self._fields,
+            "message": {key: "".join(texts) for key, texts in self._texts.items()},
+            "token_ids": ids or None,
+            "logprobs": {"content": logprobs} if logprobs else None,
+        }

@@ -1,0 +1,56 @@
+"""The items of a stage that failed, and why: the commonest reasons, and whether it is of use to go on.
+
+Reasons that differ only in numbers count as one. A server that refuses the first `HOPELESS` items for one reason,
+before any item succeeded, refuses them all: the stage tries no more of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from sweet.errors import SweetError
+from sweet.llm.base import RequestFailed
+
+HOPELESS = 20
+MOST_REASONS = 3
+"""Reasons that are shown."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+class Failures:
+    """Counts the items that failed in one call of a stage.
+
+    Attributes:
+        count: of the failed items.
+        permanent: those of them that a server refused, which it would do again.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.permanent = 0
+        self._counts: Counter[str] = Counter()
+        self._texts: dict[str, str] = {}
+
+    def add(self, error: SweetError | str) -> None:
+        """Count an item, by its error or by what it lacks."""
+        text = error.what if isinstance(error, SweetError) else str(error)
+        kind = _NUMBER.sub("#", text)
+        self.count += 1
+        self.permanent += isinstance(error, RequestFailed) and error.is_refusal
+        self._counts[kind] += 1
+        self._texts.setdefault(kind, text)
+
+    def is_hopeless(self, succeeded: int) -> bool:
+        """Return whether all items have been refused so far, for one reason, and often enough."""
+        return not succeeded and self.permanent == self.count >= HOPELESS and len(self._counts) == 1
+
+    def reasons(self) -> dict[str, int] | None:
+        """Return the commonest reasons with their counts; None where nothing failed."""
+        return {self._texts[kind]: count for kind, count in self._counts.most_common(MOST_REASONS)} or None
+
+    def summary(self) -> str:
+        """Return the commonest reasons in one line."""
+        shown = [f"{count:,} × {text}" for text, count in (self.reasons() or {}).items()]
+        left = len(self._counts) - len(shown)
+        return "; ".join([*shown, f"{left:,} other reasons"] if left else shown)
