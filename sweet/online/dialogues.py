@@ -19,15 +19,15 @@ from sweet.errors import TooManyFailures
 from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
-from sweet.online.prepare import Prepared
+from sweet.online.config import TrainOnlineConfig
 from sweet.rollouts.assignments import PlannedHumans
-from sweet.rollouts.dialogue import Assignment, Dialogue
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task
-from sweet.tasks.kind import system_prompt
+from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
 
@@ -100,7 +100,9 @@ class StepPlayer:
         budget: what the run may cost, at whose limit no dialogue is begun; None without prices.
     """
 
-    ready: Prepared
+    config: TrainOnlineConfig
+    kind: TaskKind
+    rules: Rules
     agent: ChatClient
     human: Mapping[str | None, Human]
     writer: JsonlWriter | None
@@ -111,8 +113,7 @@ class StepPlayer:
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._places = asyncio.Semaphore(self.ready.config.concurrency)
-        self._kind, self._rules = self.ready.dialogues.kind, self.ready.rules
+        self._places = asyncio.Semaphore(self.config.concurrency)
 
     async def play(self, step: int, assignments: Sequence[Assignment]) -> PlayedStep:
         """Play the dialogues of a step that are not recorded.
@@ -128,7 +129,7 @@ class StepPlayer:
             raise self.budget.stopped(done)
         rows = [row for row in results if isinstance(row, dict)]
         failed = len(results) - len(rows)
-        allowed = self.ready.config.fail_on_error  # below 1 a share
+        allowed = self.config.fail_on_error  # below 1 a share
         if failed > (allowed * len(results) if allowed < 1 else allowed):
             raise TooManyFailures(
                 f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
@@ -136,7 +137,7 @@ class StepPlayer:
                 fix="the log says why; the finished ones are kept. More may fail with --fail-on-error",
             )
         found = [Trajectory.model_validate(row) for row in rows]
-        system = {"agent_system": system_prompt(self._kind, self.ready.config.max_turns)}
+        system = {"agent_system": system_prompt(self.kind, self.config.max_turns)}
         dialogues = [one if one.agent_system is not None else one.model_copy(update=system) for one in found]
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions)
@@ -153,10 +154,10 @@ class StepPlayer:
         return row
 
     async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
-        seconds = self.ready.config.deadline
+        seconds = self.config.deadline
         for _ in range(TRIES):
             agent, human = _Versioned(self.agent), self.human[assignment.human]
-            dialogue = Dialogue(assignment, agent, human, self._kind, self._rules, None, self.live)
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live)
             why = ""
             try:
                 async with deadline(seconds):

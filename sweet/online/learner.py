@@ -48,8 +48,7 @@ from sweet.tasks.trajectory import Trajectory
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
 from sweet.training.model import StartingModel, starting_model
 from sweet.training.reward_model import RewardModel
-from sweet.training.run_critic import RunCritic
-from sweet.training.starting_policy import AskedModels
+from sweet.training.starting_policy import AskedModels, RunCritic
 
 
 class LiveModels(AskedModels):

@@ -42,7 +42,7 @@ from sweet.training.checkpoints import adapter_meta
 from sweet.training.hyperparameters import resolve
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
-from sweet.training.run_critic import RunCritic
+from sweet.training.starting_policy import RunCritic
 
 
 @dataclass(frozen=True, repr=False)

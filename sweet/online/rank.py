@@ -32,7 +32,7 @@ with collector.paused():
     from sweet.stages.base import Silent
     from sweet.stages.critics import CriticSettings
     from sweet.tasks.trajectory import Trajectory
-    from sweet.training.run_critic import RunCritic
+    from sweet.training.starting_policy import RunCritic
 
 
 class Noting(Silent):

@@ -16,8 +16,6 @@ from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD
 from sweet.llm.base import Role
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.plan import walk
-from sweet.pipeline.recipe import Recipe
 from sweet.pipeline.servers import Servers
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
@@ -51,20 +49,6 @@ def serving(servers: Servers, config: StageConfig) -> Iterator[StageConfig]:
         return
     with servers.running(phase.models, computes=phase.computes) as urls:
         yield config.model_copy(update={f"{role}_url": addresses for role, addresses in urls.items()})
-
-
-def check_phases(servers: Servers, recipe: Recipe) -> None:
-    """Check that there are GPUs for the servers of every stage, before the first of them is started.
-
-    Raises:
-        UsageError: there are too few for one of them.
-    """
-    for _, config, _ in walk(None, recipe).steps:
-        if isinstance(config, RankConfig):  # the dialogues whose agent replies are not played yet
-            config = config.model_copy(update={"agent": config.agent or recipe.train.agent})
-        phase = phase_of(servers.run, config, servers.tables)
-        if phase is not None:
-            servers.place(phase.models, phase.computes)
 
 
 def phase_of(run: Run, config: StageConfig, served: Collection[Role]) -> Phase | None:

@@ -23,7 +23,9 @@ from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
+from sweet.pipeline.phases import phase_of
 from sweet.pipeline.recipe import Recipe, read_run, resolve
+from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
@@ -95,6 +97,20 @@ def changes(before: Recipe, now: Recipe) -> list[str]:
     """Return the settings that differ, with both values; not those of stages that only one of the recipes has."""
     old, new = before.outcome(), now.outcome()
     return [f"{name} was {old[name]!r} and is {new[name]!r}" for name in new if name in old and old[name] != new[name]]
+
+
+def check_phases(servers: Servers, recipe: Recipe) -> None:
+    """Check that there are GPUs for the servers of every stage, before the first of them is started.
+
+    Raises:
+        UsageError: there are too few for one of them.
+    """
+    for _, config, _ in walk(None, recipe).steps:
+        if isinstance(config, RankConfig):  # the dialogues whose agent replies are not played yet
+            config = config.model_copy(update={"agent": config.agent or recipe.train.agent})
+        phase = phase_of(servers.run, config, servers.tables)
+        if phase is not None:
+            servers.place(phase.models, phase.computes)
 
 
 def repeated(run: Run, before: Recipe, walked: Walk) -> list[str]:

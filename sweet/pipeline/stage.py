@@ -9,8 +9,8 @@ from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopMetrics
-from sweet.pipeline.phases import check_phases, serving
-from sweet.pipeline.plan import check_changes, check_file, check_online_training
+from sweet.pipeline.phases import serving
+from sweet.pipeline.plan import check_changes, check_file, check_online_training, check_phases
 from sweet.pipeline.recipe import Recipe, resolve, write_run
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache

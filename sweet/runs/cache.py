@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sweet.files import write_whole
 from sweet.paths import cache_folder
-from sweet.runs.content import file_sha256
 
 _SETTLED = 2.0
 """Seconds after which a file's modification time identifies its content: a later change within the resolution of the
@@ -41,8 +40,11 @@ def prune(folder: Path, max_bytes: int, ours: Callable[[Path], bool]) -> None:
                 return
 
 
-def cached_sha256(path: Path) -> str:
+def cached_sha256(path: Path, read: Callable[[Path], str]) -> str:
     """Return the sha256 of a file, which is read once for each (path, size, modification time, inode).
+
+    Args:
+        read: returns the sha256 of a file.
 
     Raises:
         OSError: it cannot be read.
@@ -55,7 +57,7 @@ def cached_sha256(path: Path) -> str:
         digest, check = memo.read_text(encoding="ascii").split()
         if check == _check(digest):
             return digest
-    found = file_sha256(resolved)
+    found = read(resolved)
     if time.time() - stat.st_mtime > _SETTLED:
         with contextlib.suppress(OSError):
             write_whole(memo, f"{found} {_check(found)}\n".encode())

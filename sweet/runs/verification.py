@@ -29,7 +29,7 @@ def check_size(path: Path, artifact: Artifact, again: str) -> None:
         InputError: it has another size, or is not a regular file, or a folder of these.
     """
     check_any(path)
-    if artifact.sha256 is None or not artifact.bytes:  # manifests of early versions have no sizes
+    if artifact.sha256 is None or not artifact.bytes:
         return
     if (size := size_of(path)) != artifact.bytes:
         _check_rows(path, artifact, again)
@@ -68,7 +68,7 @@ def _check_rows(path: Path, artifact: Artifact, again: str) -> None:
 
 def _sum(file: Path) -> str:
     check_file(file)
-    return cached_sha256(file) if file.stat().st_size >= _WORTH_CACHING else file_sha256(file)
+    return cached_sha256(file, file_sha256) if file.stat().st_size >= _WORTH_CACHING else file_sha256(file)
 
 
 def _changed(path: Path, artifact: Artifact, how: str, again: str) -> InputError:

@@ -22,9 +22,8 @@ from sweet.training.basis import Basis, Training
 from sweet.training.config import TrainActorConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import draw, hold_out
 from sweet.training.openrlhf import check_openrlhf
-from sweet.training.run_critic import RunCritic
 from sweet.training.sources import Sources
-from sweet.training.starting_policy import starting_policy
+from sweet.training.starting_policy import RunCritic, starting_policy
 from sweet.units import count, percent
 
 

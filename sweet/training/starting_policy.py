@@ -1,4 +1,5 @@
-"""The models that a credit rule may ask: of any training (`AskedModels`), and of one on recorded dialogues.
+"""The models that a credit rule may ask: the critic of a run (`RunCritic`), found before a training and loaded when a
+rule first asks it, and those of any training (`AskedModels`), and of one on recorded dialogues.
 
 A training on recorded dialogues computes all weights before its first step. Policy, start and average are then the same
 model, and a reward model is trained on all dialogues before it is asked.
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -25,12 +26,75 @@ from sweet.learn.metrics import Record
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.trainee import Trainee
 from sweet.llm.pretrained import load_model
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter
+from sweet.stages.critics import CriticSettings, load_critic, warn_dropped_turns, warn_if_at_chance
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.basis import Basis
 from sweet.training.examples import DialogueEncoder
 from sweet.training.reward_model import RewardModel
-from sweet.training.run_critic import RunCritic
 from sweet.training.token_terms import recorded_logprobs
+
+if TYPE_CHECKING:
+    from sweet.learn.critic import Critic
+
+
+class RunCritic:
+    """Answers for a critic; see `sweet.stages.critics.load_critic` for the errors of loading.
+
+    Args:
+        artifact: the critic.
+        reporter: gets what it could not read.
+    """
+
+    def __init__(self, run: Run, artifact: Artifact, settings: CriticSettings, reporter: Reporter) -> None:
+        self.artifact = artifact
+        self._run, self._settings, self._reporter = run, settings, reporter
+        self._warned = False
+
+    @classmethod
+    def find(
+        cls,
+        run: Run | None,
+        rule: CreditRule,
+        named: str | None,
+        settings: CriticSettings,
+        reporter: Reporter,
+        *,
+        needed_by: str,
+    ) -> RunCritic | None:
+        """Return the critic that a rule asks; None for a rule that asks none.
+
+        Args:
+            run: None for one that does not exist yet.
+            named: its id; None for the newest finished one.
+
+        Raises:
+            UsageError: there is no critic, or one is named for a rule that asks none.
+        """
+        if not rule.asks_critic:
+            if named is not None:
+                raise UsageError(f"The rule {rule.name} asks no critic.", where=option("critic", named), fix="omit it")
+            return None
+        if run is None:
+            raise UsageError(f"{needed_by} needs a critic, and there is no run yet.", fix="sweet train-critic")
+        return cls(run, run.find("critic", named, needed_by=needed_by), settings, reporter)
+
+    @cached_property
+    def _critic(self) -> Critic:
+        self._reporter.say(f"Advantages by {self.artifact.id}.")
+        warn_if_at_chance(self._run, self.artifact, self._reporter)
+        return load_critic(self._run, self.artifact, self._reporter, self._settings)
+
+    def advantages(self, dialogues: Sequence[Trajectory]) -> dict[str, dict[int, float]]:
+        """See `sweet.credit.base.Models.advantages`."""
+        scores = self._critic.turn_scores(dialogues, None)
+        if not self._warned:  # an online training asks at each step
+            reader = self._critic.reader
+            warn_dropped_turns(reader.dropped, reader.max_length, self._reporter)
+            self._warned = reader.dropped > 0
+        return {dialogue.id: of_turns for dialogue, of_turns in zip(dialogues, scores, strict=True)}
 
 
 class AskedModels(ABC):

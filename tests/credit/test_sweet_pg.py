@@ -28,9 +28,8 @@ from sweet.tasks.base import Message
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.run_critic import RunCritic
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
-from sweet.training.starting_policy import PlannedPolicy
+from sweet.training.starting_policy import PlannedPolicy, RunCritic
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import _StoppedError, _Stopper, weights

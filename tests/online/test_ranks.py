@@ -30,9 +30,10 @@ from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, policy_to_train
+from sweet.online.plan import plan_train_online
 from sweet.online.prepare import loading
 from sweet.online.ranks import RankJob
-from sweet.online.stage import plan_train_online, run_train_online
+from sweet.online.stage import run_train_online
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.stages.critics import CriticSettings
@@ -40,8 +41,7 @@ from sweet.tasks.trajectory import dump
 from sweet.training.checkpoints import RANKS
 from sweet.training.examples import DialogueEncoder
 from sweet.training.hyperparameters import resolve
-from sweet.training.run_critic import RunCritic
-from sweet.training.starting_policy import StartingPolicy
+from sweet.training.starting_policy import RunCritic, StartingPolicy
 from tests import programs
 from tests.credit.test_token_terms import with_ids
 from tests.learn.builders import build_model, build_trajectory

@@ -10,7 +10,8 @@ import pytest
 from sweet.errors import UsageError
 from sweet.llm.gpus import Gpu
 from sweet.online.config import TrainOnlineConfig
-from sweet.pipeline.phases import Phase, check_phases, phase_of
+from sweet.pipeline.phases import Phase, phase_of
+from sweet.pipeline.plan import check_phases
 from sweet.pipeline.servers import Servers
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweet.runs.cache import cached_sha256, prune
+from sweet.runs.content import file_sha256
 
 
 def test_pruning_starts_with_the_oldest(tmp_path: Path) -> None:
@@ -26,13 +27,13 @@ def test_a_digest_is_cached_and_a_damaged_cache_is_ignored(tmp_path: Path, monke
     monkeypatch.setenv("SWEET_CACHE", str(cache))
     file = tmp_path / "weights"
     file.write_bytes(b"a")
-    young = cached_sha256(file)
+    young = cached_sha256(file, file_sha256)
     assert not list(cache.glob("sums/*"))  # too recent to rely on its modification time
     os.utime(file, (1000, 1000))
-    assert cached_sha256(file) == young
+    assert cached_sha256(file, file_sha256) == young
     (memo,) = cache.glob("sums/*.sum")
     file.write_bytes(b"b")
     os.utime(file, (1000, 1000))  # the same path, size and time: considered unchanged by design
-    assert cached_sha256(file) == young
+    assert cached_sha256(file, file_sha256) == young
     memo.write_text(memo.read_text().replace(young[:4], "0000"))
-    assert cached_sha256(file) != young
+    assert cached_sha256(file, file_sha256) != young
