@@ -14,6 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,11 @@ from sweet.files import UNFINISHED, replaced
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
 from sweet.regular import read_regular
+from sweet.render.page import Renderer
+from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.play.typed import Role
+from sweet.rollouts.prepare import Dialogues
+from sweet.stages.frame import Frame
 from sweet.tasks.base import Message, Task
 
 LARGEST = 1 << 26
@@ -234,3 +239,22 @@ class RecordedHuman:
             reply = await self.inner.reply(task, dialogue)
         self.saved.add(Step(side="human", reply=reply, typed=text, seconds=time.monotonic() - began))
         return reply
+
+
+async def open_other_side(
+    frame: Frame, dialogues: Dialogues, stack: AsyncExitStack, *, is_human: bool
+) -> tuple[ChatClient | None, dict[str | None, Human], Renderer | None]:
+    """Return the agent, if the person is the human, else the humans; and what renders the pages that a person sees."""
+    if not is_human:
+        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
+        frame.attempt.environment["human"] = ", ".join(human.name for human in humans.values())
+        return None, humans, None
+    renderer: Renderer | None = None
+    agent = await dialogues.open_agent(frame.client, frame, stack)
+    if dialogues.kind.visual:
+        from sweet.render.on_ray import open_renderer
+
+        opening = open_renderer(frame.run.path / SCREENSHOTS, 1, say=frame.say, settings=dialogues.rendering)
+        renderer = await stack.enter_async_context(opening)
+    frame.attempt.environment["agent_model"] = agent.model
+    return agent, {}, renderer

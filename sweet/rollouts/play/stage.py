@@ -11,16 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from sweet.hints import stage
-from sweet.humans.base import Human
-from sweet.llm.base import ChatClient
 from sweet.llm.scripted import SCRIPTED
-from sweet.render.page import Renderer
-from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.play.config import PlayConfig, PlayMetrics, PlayWork
 from sweet.rollouts.play.interface import Actions, Interface, Session
 from sweet.rollouts.play.player import Player
-from sweet.rollouts.play.sides import Saved
+from sweet.rollouts.play.sides import Saved, open_other_side
 from sweet.rollouts.prepare import Dialogues, check_rendering, load_dialogues
 from sweet.rollouts.runner import FinishedDialogues
 from sweet.rollouts.sides import check_agent, check_human, check_vision
@@ -69,7 +65,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
 
         async def play(actions: Actions) -> None:
             async with AsyncExitStack() as stack:
-                other = await _open_other_side(frame, dialogues, stack, is_human=is_human)
+                other = await open_other_side(frame, dialogues, stack, is_human=is_human)
                 rules = dialogues.rules()
                 session = Session(
                     config.as_, config.name, dialogues.kind, rules.protocol, rules.max_turns, dialogues.rendering
@@ -125,25 +121,6 @@ def _meta(dialogues: Dialogues, config: PlayConfig) -> RolloutsMeta:
         return dialogues.meta(person(config.name))
     human = {"sim": person(config.name), "humans": [config.name]}
     return dialogues.meta(config.agent).model_copy(update=human)
-
-
-async def _open_other_side(
-    frame: Frame, dialogues: Dialogues, stack: AsyncExitStack, *, is_human: bool
-) -> tuple[ChatClient | None, dict[str | None, Human], Renderer | None]:
-    """Return the agent, if the person is the human, else the humans; and what renders the pages that a person sees."""
-    if not is_human:
-        humans = await dialogues.open_simulated_humans(frame.client, frame, stack, frame.run.path)
-        frame.attempt.environment["human"] = ", ".join(human.name for human in humans.values())
-        return None, humans, None
-    renderer: Renderer | None = None
-    agent = await dialogues.open_agent(frame.client, frame, stack)
-    if dialogues.kind.visual:
-        from sweet.render.on_ray import open_renderer
-
-        opening = open_renderer(frame.run.path / SCREENSHOTS, 1, say=frame.say, settings=dialogues.rendering)
-        renderer = await stack.enter_async_context(opening)
-    frame.attempt.environment["agent_model"] = agent.model
-    return agent, {}, renderer
 
 
 class _Shown:
