@@ -56,6 +56,10 @@ def roles(body: dict[str, Any]) -> list[str]:
     return [message["role"] for message in body["messages"]]
 
 
+def in_turn(found: list[str]) -> bool:
+    return found == (["user", "assistant"] * len(found))[: len(found)]
+
+
 def bound(body: dict[str, Any]) -> int:
     return int(body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"])
 
@@ -82,7 +86,7 @@ HABITS: dict[str, tuple[Habit, dict[str, Any], list[str]]] = {
         ["the system message is sent as the beginning of the first message"],
     ),
     "wants roles in turn": (
-        refusing(lambda body: roles(body) != ["user"], "Conversation roles must alternate user/assistant/…", 500),
+        refusing(lambda body: not in_turn(roles(body)), "Conversation roles must alternate user/assistant/…", 500),
         {"messages": [{"role": "user", "content": "Ask first.\n\nWhat is the rate?"}]},
         ["the system message is sent as the beginning of the first message"],
     ),
