@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def _load(model: str) -> tuple[Any, Any]:
 
     library: Any = transformers
     path = locate_model(model, model, where="--similarity", fix=_KNOWN)
-    with loading_errors(model, where="--similarity", fix=_COMPLETE):
+    with _without_warnings(), loading_errors(model, where="--similarity", fix=_COMPLETE):
         config = library.AutoConfig.from_pretrained(path, trust_remote_code=False)
         if config.model_type == "clip":
             vision, tower = config.vision_config, library.CLIPVisionModelWithProjection
@@ -141,3 +142,16 @@ def _digest(tower: Any, processor: Any) -> str:
 
 def _short(model: str) -> str:
     return Path(model).expanduser().resolve().name if Path(model).expanduser().is_dir() else model.rsplit("/", 1)[-1]
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    from transformers.utils import logging as library
+
+    logging: Any = library
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
