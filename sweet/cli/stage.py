@@ -115,6 +115,9 @@ def run_stage(call: Call[Any], run: Path | None, **more: Any) -> None:
         with _opened(call, run, stage) as opened:
             _detach(call, opened)
     else:
+        if known is not None and _creates(call, run, stage):  # an interrupt while it is imported leaves no run
+            with collector.paused():
+                _ = known.run
         with notifying(call) if call.spec.long_work else nullcontext(), _opened(call, run, stage) as opened:
             _work(call, opened, stage)
 
