@@ -124,7 +124,7 @@ def test_a_large_file_is_summed_once(run: Run, rollouts: Artifact, monkeypatch: 
         read.append(path)
         return rollouts.sha256 or ""
 
-    monkeypatch.setattr("sweet.runs.cache.file_sha256", sum_of)
+    monkeypatch.setattr(verification, "file_sha256", sum_of)
     for _ in range(3):
         run.verify(rollouts)
     assert read == [run.file(rollouts)]
