@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweet.llm.base import ChatClient, Completion, Effort, Sampling
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
 
 ROOM = 4096
@@ -22,11 +23,15 @@ class RoomyClient:
 
     Args:
         effort: how much the model is asked to think, where a request does not say.
+
+    Attributes:
+        limiter: of a client of servers, which a rollout bounds; None for others.
     """
 
     def __init__(self, client: ChatClient, effort: Effort | None = None) -> None:
         self.client, self.effort, self._room = client, effort, 0
         self.model = client.model
+        self.limiter: AdaptiveLimiter | None = getattr(client, "limiter", None)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies; see `ChatClient.chat`. The tokens are those of all requests."""

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from sweet.humans.asking import LLMHuman
 from sweet.llm.base import Completion, Effort, Role, Sampling
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.connect import open_client
 from sweet.llm.room import ROOM
 from sweet.llm.server import listening
@@ -81,6 +82,23 @@ def test_the_effort_of_a_role_is_sent(effort: Effort | None, sent: dict[str, str
     asked("judge", server, 1, effort)
     assert {key: server.asked[0].get(key) for key in sent} == sent
     assert ("reasoning_effort" in server.asked[0]) == bool(sent)
+
+
+@pytest.mark.parametrize("role", ["agent", "sim"])
+def test_the_requests_of_each_role_can_be_bounded(role: Role) -> None:
+    """As `sweet control` does for the clients of both sides."""
+    server = Server()
+
+    async def work() -> None:
+        async with (
+            listening(server.app, "127.0.0.1", 0) as (url, _),
+            open_client("m", [url], role=role, concurrency=9) as client,
+        ):
+            limiter = getattr(client, "limiter", None)
+            assert isinstance(limiter, AdaptiveLimiter)
+            assert limiter.max_limit == 9
+
+    asyncio.run(work())
 
 
 def test_a_human_who_thinks_replies() -> None:
