@@ -63,14 +63,13 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
     answer = answer[:LONGEST].replace("\r\n", "\n")
     search = _Search(names, _PARSED_TIMES * len(answer) + _PARSED_MORE)
     fenced = search.compilable(_fenced(answer))
-    for blocks in (fenced, search.compilable(match["code"] for match in _INLINE_FENCE.finditer(answer))):
-        ranks = [_implements(code, names) for code in blocks]
-        if any(ranks):
-            best = max(range(len(blocks)), key=lambda index: (ranks[index], index))
-            return _without_prose(_with_helpers(blocks, best, names))
-    bare = search.unfenced(answer.split("\n")[:_MOST_LINES])
-    if bare is not None:
-        return _without_prose(bare)
+    found = (
+        _best(fenced, names)
+        or _best(search.compilable(match["code"] for match in _INLINE_FENCE.finditer(answer)), names)
+        or search.unfenced(answer.split("\n")[:_MOST_LINES])
+    )
+    if found is not None:
+        return _without_prose(found)
     if fenced:
         return fenced[-1]
     return answer if _looks_like_code(answer) else None
@@ -153,6 +152,14 @@ def _fence(line: str) -> str | None:
     return text[:length] if length >= 3 and "`" not in label else None
 
 
+def _best(blocks: list[str], names: Collection[str]) -> str | None:
+    """Return the last of the blocks that implement one of `names` best, with what it needs; None if none does."""
+    ranks = [_implements(code, names) for code in blocks]
+    if not any(ranks):
+        return None
+    return _with_helpers(blocks, max(range(len(blocks)), key=lambda index: (ranks[index], index)), names)
+
+
 def _implements(source: str, names: Collection[str]) -> int:
     """Return how well a source implements one of `names`: 4 as a class, or a function that returns something, 3 as
     another function, 2 as a stub, 1 as a value or an import, 0 not at all."""
@@ -215,7 +222,7 @@ def bound_names(node: ast.stmt) -> set[str]:
 
 
 def _with_helpers(blocks: list[str], chosen: int, names: Collection[str]) -> str:
-    """Return the chosen block after the definitions of other blocks that it, they or the tests need."""
+    """Return the chosen block after what it or the tests need, directly or indirectly, of the other blocks."""
     tree = parsed(blocks[chosen]) if len(blocks) > 1 else None
     if tree is None:
         return blocks[chosen]
