@@ -37,40 +37,35 @@ _FIXES: dict[Problem, str] = {
 
 def code_faults(tasks: Sequence[Task]) -> list[Finding]:
     """Return the tasks whose reference or tests do not compile, or whose tests do not call the reference."""
-    found = []
-    for task in tasks:
-        read = read_faults(task)
-        bad = next(((name, why) for name, why in zip(task.test_cases, read.calls, strict=False) if why), None)
-        if read.source is not None:
-            what, fix = f"the reference does not compile: {read.source}", "correct 'ground_truth'"
-        elif bad is not None:
-            what, fix = f"the test {bad[0]!r} is not a Python expression: {bad[1]}", "correct 'test_cases'"
-        elif read.uses is not None and not read.uses:
-            what, fix = "no test calls what the reference defines, so any answer passes", "calls in 'test_cases'"
-            if read.swapped:
-                first = next(iter(task.test_cases))
-                fix = (
-                    f'write "test_cases": {{"test1": {json.dumps(first)}, …}}: the reference computes what is expected'
-                )
-        else:
-            continue
-        found.append(_finding(task, "invalid", what, fix))
-    return found
+    return [found for task in tasks if (found := finding_of_texts(task)) is not None and found.unusable]
 
 
-def unnamed(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Yield a finding for each task whose tests use names that an agent cannot know, so that a right answer fails."""
-    for task in tasks:
-        read = read_faults(task)
-        hidden = [
-            name for name in read.uses or () if not re.search(rf"\b{re.escape(name)}\b", task.problem_description)
-        ]
-        if read.imports:
-            what = f"the tests use {', '.join(read.imports)}, which only the reference imports"
-            yield Finding(task.id, "unnamed", what, "import it within the calls of 'test_cases'")
-        elif hidden:
-            what = f"the tests use {', '.join(hidden)}, which the request does not name"
-            yield Finding(task.id, "unnamed", what, "add the signature to 'problem_description'")
+def finding_of_texts(task: Task) -> Finding | None:
+    """Return what is wrong with the texts of a task, without running any: it cannot be scored, or its tests use names
+    that an agent cannot know, so that a right answer fails."""
+    read = read_faults(task)
+    bad = next(((name, why) for name, why in zip(task.test_cases, read.calls, strict=False) if why), None)
+    if read.source is not None:
+        return _finding(task, "invalid", f"the reference does not compile: {read.source}", "correct 'ground_truth'")
+    if bad is not None:
+        what = f"the test {bad[0]!r} is not a Python expression: {bad[1]}"
+        return _finding(task, "invalid", what, "correct 'test_cases'")
+    if read.uses is not None and not read.uses:
+        fix = "calls in 'test_cases'"
+        if read.swapped:
+            call = json.dumps(next(iter(task.test_cases)))
+            fix = f'write "test_cases": {{"test1": {call}, …}}: the reference computes what is expected'
+        what = "no test calls what the reference defines, so any answer passes"
+        return _finding(task, "invalid", what, fix)
+    if read.imports:
+        what = f"the tests use {', '.join(read.imports)}, which only the reference imports"
+        return Finding(task.id, "unnamed", what, "import it within the calls of 'test_cases'")
+    request = task.problem_description
+    hidden = [name for name in read.uses or () if not re.search(rf"\b{re.escape(name)}\b", request)]
+    if not hidden:
+        return None
+    what = f"the tests use {', '.join(hidden)}, which the request does not name"
+    return Finding(task.id, "unnamed", what, "add the signature to 'problem_description'")
 
 
 def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> Iterator[Checked]:
@@ -79,11 +74,12 @@ def check_code(tasks: Sequence[Task], request: ScoringRequest, repeats: int) -> 
     Raises:
         SweetError: no sandbox works on this machine.
     """
-    broken = {finding.task_id: finding for finding in code_faults(tasks)}
-    named = {finding.task_id: finding for finding in unnamed([task for task in tasks if task.id not in broken])}
+    texts = [found for task in tasks if (found := finding_of_texts(task)) is not None]
+    broken = {found.task_id: found for found in texts if found.unusable}
+    hidden = {found.task_id: [found] for found in texts if not found.unusable}
     with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
         for task, findings in _Checks(box, repeats).of(tasks, broken):
-            yield task, [*findings, *([named[task.id]] if task.id in named else [])]
+            yield task, [*findings, *hidden.get(task.id, ())]
 
 
 class _Checks:
