@@ -24,6 +24,7 @@ from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
+from sweet.stages.failures import are_too_many
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task
@@ -129,8 +130,7 @@ class StepPlayer:
             raise self.budget.stopped(done)
         rows = [row for row in results if isinstance(row, dict)]
         failed = len(results) - len(rows)
-        allowed = self.config.fail_on_error  # below 1 a share
-        if failed > (allowed * len(results) if allowed < 1 else allowed):
+        if are_too_many(failed, len(results), self.config.fail_on_error):
             raise TooManyFailures(
                 f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
                 where=self.log.path,

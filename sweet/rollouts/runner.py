@@ -197,7 +197,7 @@ class DialogueRunner:
         )
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
-        self._missing = total
+        self._total = total
         self._cancelled = self._is_spent = self._is_hopeless = False
         self._set_limit(self.limit)
         with self.live.progress("dialogues", total) as bar, self._signals():
@@ -217,6 +217,10 @@ class DialogueRunner:
                 self._note()
         if (self.draining or self._is_spent) and self._missing:
             raise self._interrupted()
+
+    @property
+    def _missing(self) -> int:
+        return self._total - self.played
 
     @property
     def ended(self) -> int:
@@ -278,7 +282,6 @@ class DialogueRunner:
             self.writer.write(row)
             self.finished.add(row)
             self.played += 1
-            self._missing -= 1
             self._bar.advance()
 
     def _ended(self, _: asyncio.Task[None]) -> None:

@@ -19,6 +19,11 @@ MOST_REASONS = 3
 _NUMBER = re.compile(r"\d+")
 
 
+def are_too_many(failed: int, tried: int, allowed: float) -> bool:
+    """Return whether more items failed than `--fail-on-error` allows: a share of those that were tried, or a number."""
+    return failed > (allowed * tried if allowed < 1 else allowed)
+
+
 class Failures:
     """Counts the items that failed in one call of a stage.
 

@@ -49,7 +49,7 @@ from sweet.runs.run import Run
 from sweet.runs.stages import stage_named
 from sweet.runs.tokens import tokens_of_run
 from sweet.stages.base import PlannedConfig, Progress, Reporter, StageResult
-from sweet.stages.failures import Failures
+from sweet.stages.failures import Failures, are_too_many
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget, PricedConfig, given_prices
 from sweet.stages.record import Meta, Record, RecordedRecord
@@ -285,7 +285,7 @@ class Frame:
         """
         result = StageResult(self.stage, self.run.path, metrics, [*artifacts], stopped=stopped)
         allowed = getattr(self._config, "fail_on_error", 0)
-        if failed > (allowed * tried if allowed < 1 else allowed):
+        if are_too_many(failed, tried, allowed):
             why, fix = "", "run the same command again for the failed ones, or raise --fail-on-error"
             if self.failures.count:
                 why = f" The reasons: {self.failures.summary()}."
