@@ -116,7 +116,7 @@ class _Suggestions:
         """Return whether all that an attempt read is there as it was, its actors too."""
         inputs = [self.manifest.artifact(ref.id) for ref in attempt.inputs]
         fresh = [one for one in inputs if one is not None and one.id not in self.stale]
-        named = [own_actor(self.manifest, attempt.config.get(name), attempt.started) for name in ("agent", "model")]
+        named = [own_actor(self.manifest, attempt.config.get(name), attempt) for name in ("agent", "model")]
         ranked = [one for one in fresh if one.kind == "rollouts" and attempt.stage == "rank"]
         asked = [actor_of(self.manifest, one) for one in ranked]
         same = [one.ref() for one in fresh] == attempt.inputs
@@ -223,7 +223,7 @@ class _Suggestions:
         played = [one for one in current if actor_of(self.manifest, one) == actor and self._evaluates(one)]
         others = sorted((one for one in current if actor_of(self.manifest, one) is None), key=self._rank_of_split)
         first = min(
-            (one for one in ancestors(self.manifest, actor) if one.kind == "rollouts"), key=lambda one: one.created
+            (one for one in ancestors(self.manifest, actor) if one.kind == "rollouts"), key=self.manifest.position
         )
         agent = {"agent": str(self.run / actor.path), "agent_url": []}
         if not played:

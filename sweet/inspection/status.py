@@ -214,7 +214,11 @@ def attempt_to_follow(run: Run) -> str:
     if not manifest.attempts:
         fix = shlex.join(["sweet", "status", str(run.path)])
         raise UsageError("Nothing has been begun in this run.", where=run.path, fix=fix)
-    ended_last = max(manifest.attempts, key=lambda attempt: attempt.finished or attempt.started)
+    last = manifest.attempts[-1]
+    of_last = [
+        one for one in manifest.attempts if (one.pid, one.host, one.process) == (last.pid, last.host, last.process)
+    ]
+    ended_last = max(of_last, key=lambda attempt: attempt.finished or attempt.started)  # a loop ends after its stages
     return (_running(manifest) or [ended_last])[0].id
 
 

@@ -119,7 +119,7 @@ def _model(
 def _trained(run: Run, manifest: Manifest, model: Artifact, folder: Path) -> Trained:
     """Return what the card says of a model's origin; of an actor that was trained from another one the first base."""
     first, seen = model, {model.id}
-    while (before := own_actor(manifest, TrainedMeta.of(first).base, first.created)) is not None:
+    while (before := own_actor(manifest, TrainedMeta.of(first).base, first)) is not None:
         if before.id in seen:
             break
         first = before

@@ -22,7 +22,7 @@ def bases(manifest: Manifest, actor: Artifact) -> Iterator[str]:
     base: Artifact | None = actor
     while base is not None:
         name = base.meta.get("base")
-        base = own_actor(manifest, name, base.created)
+        base = own_actor(manifest, name, base)
         yield words(name) if base is None else base.id
 
 
@@ -53,7 +53,7 @@ def attempt_fact(status: AttemptStatus, attempt: Attempt, manifest: Manifest) ->
 def _portable(attempt: Attempt, manifest: Manifest) -> dict[str, JsonValue]:
     """Return the settings with the actors of the run as RUN/…, independent of the run's path."""
     config = attempt.config
-    actors = {name: own_actor(manifest, config.get(name), attempt.started) for name in MODELS}
+    actors = {name: own_actor(manifest, config.get(name), attempt) for name in MODELS}
     return config | {name: f"{RUN}/{actor.path}" for name, actor in actors.items() if actor is not None}
 
 

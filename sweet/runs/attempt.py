@@ -192,6 +192,7 @@ class ActiveAttempt:
             artifact.rows, artifact.sha256, artifact.bytes = rows, content.sha256, content.bytes
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
             artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
+            manifest.artifacts.append(manifest.artifacts.pop(manifest.artifacts.index(artifact)))  # now the newest
             self._record(manifest)
         self._drafts.pop(draft.id).lock.release()
         return artifact.model_copy(deep=True)

@@ -111,10 +111,11 @@ class Staleness:
                 return f"its input {ref.id} was changed since"
             if self(found) is not None:
                 return f"its input {ref.id} is stale"
+        order = [one.id for one in self._manifest.artifacts]
         for ref in artifact.inputs:
             found = self._manifest.artifact(ref.id)
             newer = self._replacement(found) if found else None
-            if newer is not None and newer.finished and artifact.finished and newer.finished > artifact.finished:
+            if newer is not None and order.index(newer.id) > order.index(artifact.id):
                 return f"{newer.id} is newer than its input {ref.id}"
         return None
 
@@ -127,7 +128,7 @@ class Staleness:
         """Return the newest finished artifact of the same role, if its content is different."""
         done = self._manifest.of_kind(artifact.kind, "done")
         same = [found for found in done if self._role(found) == self._role(artifact)]
-        return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
+        return same[-1] if same and same[-1].sha256 != artifact.sha256 else None
 
     def _role(self, artifact: Artifact) -> tuple[str, str]:
         if artifact.id not in self._roles:

@@ -150,7 +150,11 @@ class Attempt(_Record):
 
 
 class Manifest(_Record):
-    """The contents of a run. Attempts and artifacts are in the order in which they were started."""
+    """The contents of a run.
+
+    Attempts are in the order in which they were started. Artifacts are too, but one that is finished becomes the last:
+    which is newer is said by their order alone, because the clock of a machine may be set back.
+    """
 
     schema_version: Literal[1] = 1
     sweet_version: str
@@ -188,9 +192,13 @@ class Manifest(_Record):
         return [one for one in self.attempts if (one.pid, one.host) == (pid, host) and one.started >= since]
 
     def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
-        """Return the artifacts of a kind, the one that was finished last at the end."""
-        found = [a for a in self.artifacts if a.kind == kind and (status is None or a.status == status)]
-        return sorted(found, key=lambda a: (a.finished or a.created, a.number))
+        """Return the artifacts of a kind, the newest at the end."""
+        return [a for a in self.artifacts if a.kind == kind and (status is None or a.status == status)]
+
+    def position(self, record: Artifact | Attempt) -> int:
+        """Return the position of an attempt among the attempts, of an artifact that of the attempt that began it."""
+        wanted = {record.id, record.attempt if isinstance(record, Artifact) else record.id}
+        return next(index for index, one in enumerate(self.attempts) if wanted & {one.id, *one.outputs})
 
 
 def now() -> datetime:

@@ -17,7 +17,7 @@ from sweet.hints import option
 from sweet.json_value import JsonValue
 from sweet.llm.scripted import has_model
 from sweet.regular import read_regular
-from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.runs.store import LARGEST
 from sweet.runs.store import NAME as MANIFEST
@@ -45,20 +45,21 @@ def is_model(name: str) -> bool:
     return name != IMPORTED and name.partition(":")[0] != PERSON and has_model(name)
 
 
-def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifact | None:
+def own_actor(manifest: Manifest, name: JsonValue, record: Artifact | Attempt) -> Artifact | None:
     """Return the actor of the run that a recorded name means; None where it means another model.
 
     Args:
-        recorded: when the name was recorded.
+        record: the artifact or attempt in which the name was recorded.
     """
     if not isinstance(name, str):
         return None
     named = PurePosixPath(name.replace("\\", "/"))
+    recorded = manifest.position(record)
     for actor in manifest.of_kind("actor"):
-        if name == actor.id and actor.created < recorded:
+        if name == actor.id and manifest.position(actor) < recorded:
             return actor
         parts = PurePosixPath(actor.path).parts
-        if named.parts[-len(parts) :] == parts and actor.created < recorded:
+        if named.parts[-len(parts) :] == parts and manifest.position(actor) < recorded:
             run = Path(*named.parts[: -len(parts)])
             return None if named.is_absolute() and _is_another_run(run, manifest.created) else actor
     return None
@@ -75,7 +76,7 @@ def _is_another_run(folder: Path, created: datetime) -> bool:
 
 def actor_of(manifest: Manifest, rollouts: Artifact) -> Artifact | None:
     """Return the actor of the run that played dialogues; None for another agent."""
-    return own_actor(manifest, rollouts.meta.get("agent"), rollouts.created)
+    return own_actor(manifest, rollouts.meta.get("agent"), rollouts)
 
 
 def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
@@ -100,7 +101,7 @@ def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
     manifest = run.manifest()
     if manifest.artifact(name) is None and Path(name).expanduser().is_dir():
         return name
-    actor = own_actor(manifest, name, artifact.created)
+    actor = own_actor(manifest, name, artifact)
     return name if actor is None else str(run.file(actor))
 
 

@@ -7,17 +7,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
+from sweet.runs import attempt as attempts
 from sweet.runs.content import measure
 from sweet.runs.environment import recordable
 from sweet.runs.jsonl import JsonlWriter
-from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.manifest import Artifact, Manifest, now
 from sweet.runs.run import Run
+from sweet.stages.artifacts import actor_of
 from tests.runs.conftest import Settings, make
 
 
@@ -94,6 +97,20 @@ class TestFinding:
             draft.path.write_text("{}\n{}\n")
             attempt.finish_artifact(draft, rows=2)
         assert run.find("rollouts", needed_by="eval").id == "rollouts-1"
+
+    def test_the_order_is_that_of_the_manifest_where_the_clock_was_set_back(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = make(run, "rollout", "rollouts", text="{}\n")
+        scores = make(run, "eval", "scores", first)
+        actor = make(run, "train-actor", "actor", scores)
+        monkeypatch.setattr(attempts, "now", lambda: now() - timedelta(days=365))
+        second = make(run, "rollout", "rollouts", text='{"other": 1}\n')
+        played = make(run, "rollout", "rollouts", meta={"agent": actor.id}, seed=1)
+        assert second.finished < first.finished, "a year before"  # type: ignore[operator]
+        assert run.find("rollouts", needed_by="eval") == played
+        assert run.stale(scores) == "rollouts-2 is newer than its input rollouts-1"
+        assert actor_of(run.manifest(), played) == actor
 
     def test_what_is_missing_names_the_stage_that_makes_it(self, run: Run) -> None:
         with pytest.raises(UsageError, match="label needs scores, and the run has none") as error:

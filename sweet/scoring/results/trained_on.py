@@ -120,7 +120,7 @@ class _History:
     def __init__(self, run: Run, rollouts: Artifact) -> None:
         manifest = run.manifest()
         agent = RolloutsMeta.of(rollouts).agent
-        actor = _actor(run, manifest, agent, rollouts.created)
+        actor = _actor(run, manifest, agent, rollouts)
         self.dialogues: list[_Model] = []
         self.known = actor is not None or (agent is not None and _is_untrained(agent))
         self._root = _Model(run, manifest, rollouts)
@@ -141,7 +141,7 @@ class _History:
                 yield _Model(run, manifest, one)
             elif one.kind in ("critic", "actor"):
                 base = TrainedMeta.of(one).base
-                start = _actor(run, manifest, base, one.created)
+                start = _actor(run, manifest, base, one)
                 if start is not None:
                     yield start
                 elif base is not None and _ACTOR.search(base):
@@ -157,15 +157,15 @@ def _place(model: _Model) -> tuple[Path, str]:
     return model.run.path.absolute(), model.artifact.id
 
 
-def _actor(run: Run, manifest: Manifest, name: str | None, recorded: datetime) -> _Model | None:
+def _actor(run: Run, manifest: Manifest, name: str | None, record: Artifact) -> _Model | None:
     """Return the actor that a recorded name means, of this run or of another; None if it means no known actor."""
     if name is None or _is_untrained(name):
         return None
-    found = None if Path(name).is_absolute() else _elsewhere(run, name, recorded)
+    found = None if Path(name).is_absolute() else _elsewhere(run, name, record.created)
     if found is not None:  # also in this run; a relative path may end as an actor of this run, and lead to another
         return found
-    own = own_actor(manifest, name, recorded)
-    return _elsewhere(run, name, recorded) if own is None else _Model(run, manifest, own)
+    own = own_actor(manifest, name, record)
+    return _elsewhere(run, name, record.created) if own is None else _Model(run, manifest, own)
 
 
 def _elsewhere(run: Run, name: str, recorded: datetime) -> _Model | None:
