@@ -218,8 +218,8 @@ def _work(call: Call[Any], run: Run, stage: Stage) -> None:
     except TooManyFailures as error:
         if error.result is not None and call.common.json:
             error.found = error.result.as_json()
-        elif error.result is not None:
-            stage.show(error.result)
+        elif error.result is not None:  # of the command, or of a stage that it called
+            (stage.show if error.result.stage == call.spec.name else console.show_result)(error.result)
         raise
     console.print_result(result, as_json=call.common.json, draw=stage.show)
     if isinstance(call.reporter, ConsoleReporter):

@@ -134,7 +134,7 @@ class StepPlayer:
             raise TooManyFailures(
                 f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
                 where=self.log.path,
-                fix="the log says why; the finished ones are kept. More may fail with --fail-on-error",
+                fix="the log says why; run the same command again for them, or raise --fail-on-error",
             )
         found = [Trajectory.model_validate(row) for row in rows]
         system = {"agent_system": system_prompt(self.kind, self.config.max_turns)}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from sweet.errors import UsageError
+from sweet.errors import TooManyFailures, UsageError
 from sweet.hints import option
 from sweet.judges.options import LOOKAHEAD
 from sweet.online.config import TrainOnlineConfig
@@ -351,7 +351,12 @@ class Loop:
 
     def _do(self, title: str, config: StageConfig) -> Step:
         played = self.rounds[-1]
-        step = self.cache.do(config, step_name(played.number, title))
+        try:
+            step = self.cache.do(config, step_name(played.number, title))
+        except TooManyFailures as error:  # `sweet train` has the options of its stages as --set
+            allowed = option("set_", f"{title.split()[0]}.fail-on-error=SHARE")
+            error.fix = error.fix and error.fix.replace(f"raise {option('fail_on_error')}", f"allow them: {allowed}")
+            raise
         played.steps[title] = step
         return step
 

@@ -13,6 +13,7 @@ import pytest
 from sweet.runs.run import Run
 from tests.llm.stand_in import install
 from tests.programs import SWEET, run, start
+from tests.stages.chat_server import ChatServer, said
 
 RECIPE = """
 [train]
@@ -154,6 +155,22 @@ def test_a_file_without_tasks_of_a_split_is_refused_before_a_dialogue_is_played(
     assert f"has no task of the split {missing}; it has 1 {split}" in said
     assert f"A new run: agent nobody, tasks {file}, 1 round." in said
     assert "rollout" not in said
+
+
+def test_dialogues_that_fail_end_it_as_they_end_the_rollout(tmp_path: Path) -> None:
+    """With its exit code, its table, its reasons, and what to do where this command is called."""
+    with ChatServer("served", lambda body: said("")).running() as url:
+        words = [*SWEET, "train", str(tmp_path / "run"), "--agent", "served", "--agent-url", url, "--eval-tasks", "2"]
+        outcome = run([*words, "--set", "rollout.deadline=1e-4"], torch=True)
+    assert outcome.returncode == 4, outcome.stderr
+    for said_so in (
+        "Too many failures",
+        "2 of 2 dialogues failed",
+        "2 × not finished within 0.0001 seconds",
+        "run the same command again for the failed ones, or allow them: --set rollout.fail-on-error=SHARE",
+    ):
+        assert said_so in outcome.stderr
+    assert outcome.stdout.startswith("rollout · ")
 
 
 def test_a_file_of_tasks_gets_splits(tmp_path: Path) -> None:
