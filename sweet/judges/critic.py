@@ -66,7 +66,10 @@ def load_critic_judge(
         return CriticJudge(load_untrained(start, settings), "untrained")
     run = Run.open(path)
     artifact = run.find("critic", critic, needed_by="rank")
-    basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
+    meta = TrainedMeta.of(artifact)
+    basis: Basis = "summed" if meta.normalize == "none" else "critic"
+    if meta.variant == "regression":
+        basis = "regression"
     return CriticJudge(load_critic(run, artifact, reporter, settings), basis)
 
 

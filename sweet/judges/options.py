@@ -9,9 +9,12 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.hints import option
+from sweet.hints import option, stage
 from sweet.llm.base import Effort
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, StageConfig, about
+from sweet.stages.meta import TrainedMeta
 from sweet.stages.options import (
     ConcurrencyConfig,
     DeviceConfig,
@@ -20,12 +23,17 @@ from sweet.stages.options import (
 )
 from sweet.tasks.base import ReferenceContext
 
-JudgeName = Literal["critic", "llm", "oracle", "random", "untrained", "lookahead"]
+JudgeName = Literal["critic", "value", "llm", "oracle", "random", "untrained", "lookahead"]
 """The judges that an option can name. What comes next is not known while a dialogue is played, so that only a ranking
 has the judge lookahead."""
 
 LOOKAHEAD = "lookahead"
-CRITIC_JUDGES = ("critic", "untrained")
+RUN_CRITICS = ("critic", "value")
+"""The judges, by name, that are critics of the run: any, or a value function, which is a regression head that was
+trained on the outcomes of dialogues."""
+VALUE_TARGETS = ("binary", "real")
+"""What a value function has learned (`TrainedMeta.target`)."""
+CRITIC_JUDGES = (*RUN_CRITICS, "untrained")
 """The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
 
 JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
@@ -34,6 +42,29 @@ JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("reference", "max_length", "turn_tokens"), CRITIC_JUDGES),
 }
 """The options that the stages share and only some judges accept, with those judges."""
+
+
+def find_critic(run: Run, judge: str, named: str | None, *, needed_by: str) -> Artifact:
+    """Return the critic of the run that judges.
+
+    Args:
+        judge: one of `RUN_CRITICS`.
+        named: its id; None for the newest finished one that the judge can be.
+
+    Raises:
+        UsageError: there is none, or it is no value function and the judge is one; further as `Run.find`.
+    """
+    if judge == "value" and named is None:
+        finished = run.manifest().of_kind("critic", "done")
+        named = next((a.id for a in reversed(finished) if TrainedMeta.of(a).target in VALUE_TARGETS), None)
+    found = run.find("critic", named, needed_by=needed_by)
+    if judge == "value" and TrainedMeta.of(found).target not in VALUE_TARGETS:
+        raise UsageError(
+            f"{found.id} was not trained on outcomes, so it is no value function.",
+            where=option("judge", judge),
+            fix=stage("train-critic", variant="regression", target="real"),
+        )
+    return found
 
 
 class ReferenceContextConfig(StageConfig):

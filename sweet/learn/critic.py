@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.learn.components import Target
+from sweet.learn.components import Normalize, Target
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs, span_values
-from sweet.learn.objectives import dialogue_scores
+from sweet.learn.objectives import dialogue_scores, side_scores
 from sweet.learn.rows import Candidate, CandidateTurn
 from sweet.learn.sequences import TokenSequence
 from sweet.learn.tokens import ChatEncoder, TooLong
@@ -120,15 +120,10 @@ class Critic(ABC):
         task. A dialogue is computed once for all its turns; turns that are dropped because of the length are
         missing."""
 
-    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
-        """The score of each dialogue as a whole, comparable between dialogues of one task; None for one that is too
-        long."""
-        found = self.turn_scores(dialogues, system)
-        return [self.dialogue_score(list(scores.values())) if scores else None for scores in found]
-
     @abstractmethod
-    def dialogue_score(self, scores: list[float]) -> float:
-        """The score of a dialogue from those of its turns, as the training compares dialogues."""
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+        """The score of each dialogue as a whole, as the training compares them: comparable between dialogues of one
+        task; None for one that is too long."""
 
 
 class AdvantageCritic(Critic):
@@ -140,6 +135,8 @@ class AdvantageCritic(Critic):
         informed: the critic reads c (False for the variant `no-info`).
         reference_context: what the reference reads; None for the protocol's own. With the same model twice and
             `dialogue`, the advantage is how much more likely c makes a reply.
+        normalize: how its training averaged log-ratios, and so how it compares: with `none` the advantage of a reply is
+            their sum, else their mean.
         max_length: maximum number of tokens of a sequence; None for no limit.
         budget: tokens of one forward pass.
         share: compute prefixes that replies and turns share only once.
@@ -156,6 +153,7 @@ class AdvantageCritic(Critic):
         informed: bool = True,
         reference_context: ReferenceContext | None = None,
         protocol: ProtocolName = "paper",
+        normalize: Normalize = "turn",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
         share: bool = True,
@@ -165,7 +163,8 @@ class AdvantageCritic(Critic):
         encoder = ChatEncoder(tokenizer, turn_tokens, effort)
         super().__init__(Reader(encoder, informed=informed, protocol=protocol, max_length=max_length), budget)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
-        self.protocol = protocol
+        self.protocol: ProtocolName = protocol
+        self.normalize: Normalize = normalize
         self.reference_without_hidden = (reference_context or reference_context_of(protocol)) == "dialogue"
 
     def judge(self, turns: Sequence[CandidateTurn]) -> list[list[Candidate]]:
@@ -180,23 +179,42 @@ class AdvantageCritic(Critic):
                 base = reference[number][index] if sampled is None else sampled
                 span, mean = visible[number][index].spans[0], critic[number][index]
                 tokens = span.stop - span.start
-                candidates.append(Candidate.of(reply, mean - base, logprob=mean, reference=base, tokens=tokens))
+                advantage = self._advantage(mean - base, tokens)
+                candidates.append(Candidate.of(reply, advantage, logprob=mean, reference=base, tokens=tokens))
             judged.append(candidates)
         return judged
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
-        token; see `Critic`."""
-        visible, reference_rows = self._rows(partial(self.reader.dialogue, system=system), dialogues)
-        critic, reference = self._turn_means(self.critic, visible), self._turn_means(self.reference, reference_rows)
+        token, or in nats if they are not averaged; see `Critic`."""
         return [
-            {turn: mean - base[turn] for turn, mean in means.items() if turn in base}
-            for means, base in zip(critic, reference, strict=True)
+            {turn: self._advantage(mean, tokens) for turn, (mean, tokens) in ratios.items()}
+            for ratios in self._log_ratios(dialogues, system)
         ]
 
-    def dialogue_score(self, scores: list[float]) -> float:
-        """The sum of the advantages of a dialogue's turns, as in equation (2)."""
-        return sum(scores)
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+        """The score of each dialogue in equation (2), which by default is the sum of its turns' advantages."""
+        scores: list[float | None] = []
+        for ratios in self._log_ratios(dialogues, system):
+            means, counts = torch.tensor([*ratios.values()], dtype=torch.float64).reshape(-1, 2).unbind(1)
+            owner = torch.zeros(len(counts), dtype=torch.long)
+            found = side_scores(means * counts, torch.zeros_like(means), counts, owner, 1, self.normalize)
+            scores.append(float(found) if ratios else None)
+        return scores
+
+    def _advantage(self, mean: float, tokens: int) -> float:
+        """The advantage of a reply with this mean of its log-ratios."""
+        return mean * tokens if self.normalize == "none" else mean
+
+    def _log_ratios(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, tuple[float, int]]]:
+        """The mean of each turn's log-ratios and the number of its tokens, by dialogue and turn."""
+        visible, reference_rows = self._rows(partial(self.reader.dialogue, system=system), dialogues)
+        critic, reference = self._turn_means(self.critic, visible), self._turn_means(self.reference, reference_rows)
+        tokens = [{span.turn: span.stop - span.start for row in rows for span in row.spans} for rows in visible]
+        return [
+            {turn: (mean - base[turn], counts[turn]) for turn, mean in means.items() if turn in base}
+            for means, base, counts in zip(critic, reference, tokens, strict=True)
+        ]
 
     def _rows(
         self, read: Callable[..., Sequence[TokenSequence]], items: Sequence[Any]
@@ -271,9 +289,12 @@ class RegressionCritic(Critic):
         encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
         return by_turn(encoded, span_values(self.scorer, [row for rows in encoded for row in rows], self.budget))
 
-    def dialogue_score(self, scores: list[float]) -> float:
-        values, owner = torch.tensor(scores), torch.zeros(len(scores), dtype=torch.long)
-        return float(dialogue_scores(values, owner, 1, self.target))
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+        scores: list[float | None] = []
+        for found in self.turn_scores(dialogues, system):
+            values, owner = torch.tensor([*found.values()]), torch.zeros(len(found), dtype=torch.long)
+            scores.append(float(dialogue_scores(values, owner, 1, self.target)) if found else None)
+        return scores
 
 
 def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tensor]) -> list[dict[int, float]]:

@@ -10,11 +10,22 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sweet.llm.base import Reply
 from sweet.tasks.base import Message, Task, is_none
 
-Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function", "lookahead"]
-"""Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
-model, in points of 1 to 9 (see `sweet.judges.llm`), expected under their probabilities or as written; of a
-control (see `sweet.judges.control`); of a Python function, in its scores; or of what comes next, in nats
-(`sweet.judges.lookahead`)."""
+Basis = Literal[
+    "critic",
+    "summed",
+    "regression",
+    "expected",
+    "number",
+    "oracle",
+    "random",
+    "untrained",
+    "function",
+    "lookahead",
+]
+"""Origin and unit of an advantage: of a critic, in nats per token, or summed over them in nats; of a regression head,
+in its scores; of a language model, in points of 1 to 9 (see `sweet.judges.llm`), expected under their probabilities or
+as written; of a control (see `sweet.judges.control`); of a Python function, in its scores; or of what comes next, in
+nats (`sweet.judges.lookahead`)."""
 
 TurnKey = tuple[str, int]
 """Names a turn: the id of its dialogue, and its index in the dialogue's history."""
@@ -81,8 +92,9 @@ class Candidate(BaseModel):
             `token_ids`.
         token_ids: the sampled ids of thought and text, if the server reports them.
         ended: False if the reply was cut at the token limit.
-        advantage: of a critic `logprob - reference`, in nats per token (SWEET-RL, equation 3); of a regression head, a
-            language model or the oracle, `score` minus the mean score of the turn's candidates.
+        advantage: of a critic `logprob - reference`, in nats per token (SWEET-RL, equation 3), times `tokens` where its
+            training did not average (`--normalize none`); of a regression head, a language model or the oracle, `score`
+            minus the mean score of the turn's candidates.
         logprob: mean log-probability per token under the critic.
         reference: the same under the reference.
         score: of the regression head, of a language model, or the task's own credit.

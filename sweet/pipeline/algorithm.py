@@ -17,7 +17,7 @@ from sweet.credit.base import CreditRule
 from sweet.credit.registry import rule_class
 from sweet.errors import UsageError
 from sweet.hints import option, stage
-from sweet.judges.options import LOOKAHEAD
+from sweet.judges.options import LOOKAHEAD, RUN_CRITICS
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.runs.manifest import Kind
@@ -58,7 +58,7 @@ class Algorithm:
     @property
     def critic(self) -> bool:
         """Whether a critic is trained."""
-        return self.rule.asks_critic or (self.ranks and self.judge == "critic")
+        return self.rule.asks_critic or (self.ranks and self.judge in RUN_CRITICS)
 
     @property
     def ranks(self) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from sweet.errors import TooManyFailures, UsageError
 from sweet.hints import option
-from sweet.judges.options import LOOKAHEAD
+from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, VALUE_TARGETS
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
@@ -191,11 +191,14 @@ class Loop:
         if "label" in todo:
             self._label(scores)
         if "train-critic" in todo:
+            # A value function learns from rewards, which are in the scores.
+            value = {"variant": "regression", "target": "real"} if self.algorithm.judge == "value" else {}
+            outcomes = (value | self.recipe.of("train-critic")).get("target") in VALUE_TARGETS
             critic = self._made(
                 TrainCriticConfig,
                 "train-critic",
-                defaults={"model": self.config.agent, "seed": seed},
-                from_=self._made_by("label"),
+                defaults={"model": self.config.agent, "seed": seed} | value,
+                from_=self._made_by(MADE_BY["scores"] if outcomes else "label"),
                 resume=True,
             )
             self._do("train-critic", critic)
@@ -231,7 +234,7 @@ class Loop:
 
     def _of_judge(self) -> dict[str, Any]:
         """Return what the judge of the ranking reads: the critic, or the human that it asks."""
-        if self.algorithm.judge == "critic":
+        if self.algorithm.judge in RUN_CRITICS:
             return {"from_": self._made_by("train-critic")[-1]}
         return {"sim": self.config.sim, "sim_url": self.config.sim_url} if self.algorithm.judge == LOOKAHEAD else {}
 

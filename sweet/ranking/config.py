@@ -11,6 +11,7 @@ from sweet.judges.options import (
     CRITIC_JUDGES,
     JUDGES_OF_OPTION,
     LOOKAHEAD,
+    RUN_CRITICS,
     JudgeName,
     ReplyJudgeConfig,
     check_judge_options,
@@ -52,10 +53,11 @@ class RankConfig(
     )
 
     judge: JudgeName = Field(default="critic", json_schema_extra=about("Judge"))
-    """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), lookahead, or a
-    control. lookahead: how much likelier the human's next reply makes the solution, and the reward of answers; it needs
-    no critic. oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the
-    critic starts from, by how much likelier the training-time information makes the reply."""
+    """The judge of the candidates: the critic, a value function (value: a critic that was trained on outcomes), a
+    language model that scores each reply (--judge-model), lookahead, or a control. lookahead: how much likelier the
+    human's next reply makes the solution, and the reward of answers; it needs no critic. oracle: the credit that the
+    tasks themselves know. random: a random number. untrained: the model that the critic starts from, by how much
+    likelier the training-time information makes the reply."""
     sim: str | None = Field(default=None, json_schema_extra=about("Judge"))
     """With --judge lookahead: the simulated human that is asked, scripted or a model; default: the dialogues' own."""
     from_: str | None = Field(default=None, json_schema_extra=about("Judge"))
@@ -84,7 +86,7 @@ _JUDGES_OF_OPTION = {
     **JUDGES_OF_OPTION,
     **dict.fromkeys(("reference", "max_length"), (*CRITIC_JUDGES, LOOKAHEAD)),
     **dict.fromkeys(("sim", "sim_url"), (LOOKAHEAD,)),
-    "from_": ("critic",),
+    "from_": RUN_CRITICS,
     "protocol": ("critic",),
     "ray": CRITIC_JUDGES,
 }

@@ -11,7 +11,7 @@ from sweet.judges.base import ScoreReplies
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.lookahead import AskedHuman, check_lookahead
 from sweet.judges.opening import ChosenJudge, critic_settings
-from sweet.judges.options import LOOKAHEAD
+from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, find_critic
 from sweet.learn.rows import CandidateRow, TurnKey
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.ranking.config import RankConfig, check_options
@@ -137,7 +137,9 @@ def choose_ranking(run: Run, config: RankConfig, function: ScoreReplies | None =
 def find_inputs(run: Run, config: RankConfig) -> tuple[Artifact | None, Artifact | None, Artifact]:
     """Find the critic, the earlier ranking and the dialogues; without an option the newest critic, and the dialogues
     that `_default_rollouts` chooses."""
-    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
+    critic = None
+    if config.judge in RUN_CRITICS:
+        critic = find_critic(run, config.judge, config.from_, needed_by="rank")
     replies = None
     if config.replies is not None:
         replies = run.find("candidates", config.replies, needed_by="rank --replies")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from sweet.judges.options import JUDGES_OF_OPTION, JudgeName, ReplyJudgeConfig
+from sweet.judges.options import JUDGES_OF_OPTION, RUN_CRITICS, JudgeName, ReplyJudgeConfig
 from sweet.stages.base import OPERATIONAL, PlannedConfig, about
 from sweet.stages.options import (
     CriticConfig,
@@ -19,7 +19,7 @@ from sweet.stages.options import (
 )
 from sweet.stages.prices import PricedConfig
 
-CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
+CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": RUN_CRITICS}
 """The options that only some judges of --best-of accept, with those judges."""
 
 
@@ -64,10 +64,10 @@ class RolloutConfig(
     """Sample N replies at each turn of the agent; the judge chooses the one that the dialogue goes on with. 1 is the
     ordinary rollout, without a judge."""
     judge: JudgeName | None = Field(default=None, json_schema_extra=about("Best of N"))
-    """What chooses with --best-of: a critic of the run (default), a language model that scores each reply
-    (--judge-model), or a control. oracle: the credit that the tasks themselves know. random: chance. untrained: the
-    model that critics start from. All but random and critics of the variant no-info see the training-time
-    information."""
+    """What chooses with --best-of: a critic of the run (default), a value function (value: a critic that was trained on
+    outcomes), a language model that scores each reply (--judge-model), or a control. oracle: the credit that the tasks
+    themselves know. random: chance. untrained: the model that critics start from. All but random and critics of the
+    variant no-info see the training-time information."""
     new: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
     """Start new rollouts even if unfinished ones with other settings exist."""
 

@@ -19,7 +19,7 @@ from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
-from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, check_judge_options
+from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_judge_options, find_critic
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
@@ -275,14 +275,14 @@ def choose_judge(run: Run | None, config: RolloutConfig) -> ChosenJudge | None:
         return None
     judge = config.chooser
     critic = start = None
-    if judge == "critic":
+    if judge in RUN_CRITICS:
         if run is None:
             raise UsageError(
                 "A critic of the run chooses, and there is no run yet.",
-                where="--judge critic",
+                where=option("judge", judge),
                 fix="name a run that has a critic, or another judge: --judge untrained",
             )
-        critic = run.find("critic", config.critic, needed_by="rollout --best-of")
+        critic = find_critic(run, judge, config.critic, needed_by="rollout --best-of")
     if judge == "untrained":
         start = config.reference or config.agent
         if not has_model(start):

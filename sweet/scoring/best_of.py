@@ -2,8 +2,9 @@
 
 The paper's figure 3a chooses at each turn of a dialogue under way instead: `sweet.rollouts.dialogue`.
 
-The critic scores whole dialogues, with the training-time information in its context: the sum of the advantages of their
-turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). For each N the result is the
+The critic scores whole dialogues, with the training-time information in its context, as its training compared them: by
+default the sum of the advantages of their turns, or of its regression head's scores
+(`sweet.learn.critic.Critic.score_dialogues`). For each N the result is the
 expected success of the dialogue with the highest score of N (its reward, if the kind of task has no success), over all
 choices of N of the task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that
 knows the rewards. The interval is over tasks.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from sweet.errors import SweetError
+from sweet.judges.options import find_critic
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -40,9 +42,6 @@ from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
-NEEDED_BY = "eval --best-of-by critic"
-"""What needs the critic, for errors."""
-
 _BATCH = 64
 """Dialogues that the critic scores in one call."""
 
@@ -55,12 +54,15 @@ class ScoredDialogue:
     solved: float
 
 
-def check_best_of(run: Run, config: EvalConfig, reporter: Reporter) -> None:
-    """Check that the critic of --best-of accepts the options, and warn if it is not better than chance."""
-    if config.best_of_by == "critic":
-        critic = run.find("critic", config.critic, needed_by=NEEDED_BY)
-        check_settings(critic, settings_of(config))
-        warn_if_at_chance(run, critic, reporter)
+def check_best_of(run: Run, config: EvalConfig, reporter: Reporter) -> Artifact | None:
+    """Return the critic of --best-of-by, if it is given. Check that it accepts the options, and warn if it is not
+    better than chance."""
+    if config.best_of_by is None:
+        return None
+    critic = find_critic(run, config.best_of_by, config.critic, needed_by=f"eval --best-of-by {config.best_of_by}")
+    check_settings(critic, settings_of(config))
+    warn_if_at_chance(run, critic, reporter)
+    return critic
 
 
 def settings_of(config: EvalConfig) -> CriticSettings:
@@ -72,16 +74,15 @@ def measure_best_of(
     run: Run,
     rollouts: Artifact,
     scores: Sequence[Score],
-    critic_id: str | None,
+    artifact: Artifact,
     settings: CriticSettings,
     reporter: Reporter,
 ) -> BestOfMetrics:
-    """Return the success of the best of N = 1, 2, 4, … dialogues of a task.
+    """Return the success of the best of N = 1, 2, 4, … dialogues of a task, chosen by a critic of the run.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]

@@ -43,9 +43,11 @@ class EvalConfig(
     compare: str | None = Field(default=None, json_schema_extra=about("Comparison", OPERATIONAL))
     """The baseline to compare these scores with, task by task: RUN (its newest earlier scores), RUN:scores-2 or
     RUN:rollouts-1, as in sweet compare."""
-    best_of_by: Literal["critic"] | None = Field(default=None, json_schema_extra=about("Best of N", OPERATIONAL))
-    """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the critic.
-    sweet rollout --best-of chooses at each turn."""
+    best_of_by: Literal["critic", "value"] | None = Field(
+        default=None, json_schema_extra=about("Best of N", OPERATIONAL)
+    )
+    """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the
+    critic or the value function. sweet rollout --best-of chooses at each turn."""
 
     @classmethod
     def operational(cls) -> set[str]:

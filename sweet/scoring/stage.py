@@ -42,7 +42,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
     check_options(kind, config)
-    check_best_of(run, config, reporter)
+    critic = check_best_of(run, config, reporter)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
     played = RolloutsMeta.of(rollouts)
@@ -73,8 +73,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment, trained_on)
         if (cost := cost_per_solved_task(run, kind, rollouts, tally.scores)) is not None:
             metrics = metrics.model_copy(update={"cost_per_solved_task": cost})
-        if config.best_of_by is not None:
-            best_of = measure_best_of(run, rollouts, tally.scores, config.critic, settings_of(config), frame)
+        if critic is not None:
+            best_of = measure_best_of(run, rollouts, tally.scores, critic, settings_of(config), frame)
             metrics = metrics.model_copy(update={"best_of": best_of})
         artifact = frame.finish(rows, metrics)
         if baseline is not None:

@@ -90,6 +90,7 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
     how["reference_context"] = settings.reference_context
     how["turn_tokens"] = used_turn_tokens(artifact, settings)
     how["effort"] = _effort(run, artifact)
+    how["normalize"] = meta.normalize or "turn"
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
 
 

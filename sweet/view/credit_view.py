@@ -19,6 +19,7 @@ from sweet.view.text import printable, signed
 
 BASES: dict[Basis, str] = {
     "critic": "by the critic, nats a token",
+    "summed": "by the critic, nats",
     "regression": "by the regression head",
     "expected": "by a language model, mean points",
     "number": "by a language model, points",

@@ -17,11 +17,12 @@ from sweet.pipeline.plan import plan_train, walk
 from sweet.pipeline.recipe import resolve
 from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step
+from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Silent, StageConfig
-from sweet.training.config import TrainActorConfig
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from tests.pipeline.test_loop import TINY, Scripted
 from tests.stages.heard import Heard
 
@@ -61,6 +62,17 @@ def test_a_judge_that_is_no_critic_needs_none(judge: str, tmp_path: Path) -> Non
     [ranked] = [artifact for artifact in result.artifacts if artifact.kind == "candidates"]
     assert ranked.meta["judge"] == judge
     assert ranked.meta.get("sim") == ("scripted" if judge == "lookahead" else None)
+
+
+@pytest.mark.parametrize(("given", "target"), [([], "real"), (["train-critic.target=binary"], "binary")])
+def test_a_value_function_is_trained_where_it_judges(given: list[str], target: str) -> None:
+    _, steps = played(set_=["rank.judge=value", *given])
+    [critic] = [config for _, config in steps.done if isinstance(config, TrainCriticConfig)]
+    assert (critic.variant, critic.target) == ("regression", target)
+    assert [name.partition("-")[0] for name in critic.from_] == ["eval"], "rewards are in the scores"
+    [rank] = [config for _, config in steps.done if isinstance(config, RankConfig)]
+    assert rank.judge == "value"
+    assert rank.from_ == "critic-1"
 
 
 def test_the_judge_that_looks_ahead_asks_one_human() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from sweet.errors import InputError, UsageError
+from sweet.learn.components import Normalize
 from sweet.learn.critic import AdvantageCritic
 from sweet.learn.rows import CandidateRow, CandidateTurn
 from sweet.learn.tokens import ChatEncoder
@@ -74,20 +75,38 @@ def mean(model: Any, prompt: list[int], reply: list[int], cut: int = 0) -> float
     return sum(float(table[len(prompt) + i - 1, token]) for i, token in enumerate(wanted)) / len(wanted)
 
 
+@pytest.mark.parametrize("normalize", ["turn", "none"])
 @pytest.mark.parametrize("informed", [True, False])
-def test_an_advantage_is_equation_3(informed: bool) -> None:
+def test_an_advantage_is_equation_3(informed: bool, normalize: Normalize) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
-    found = AdvantageCritic(model, base, tokenizer, informed=informed).judge([turn(), turn(hidden="other c")])
+    critic = AdvantageCritic(model, base, tokenizer, informed=informed, normalize=normalize)
+    found = critic.judge([turn(), turn(hidden="other c")])
     encoder = ChatEncoder(tokenizer)
     for verdicts, hidden in zip(found, ("C0", "other c"), strict=True):
         prompt = encoder.prompts([OBSERVATION], hidden=hidden if informed else None)[0]
         for verdict, reply in zip(verdicts, encoder.replies(REPLIES), strict=True):
             assert verdict.logprob == pytest.approx(mean(model, prompt, reply), abs=1e-4)
-            assert verdict.advantage == pytest.approx(mean(model, prompt, reply) - mean(base, prompt, reply), abs=1e-4)
+            expected = mean(model, prompt, reply) - mean(base, prompt, reply)
+            expected *= len(reply) if normalize == "none" else 1
+            assert verdict.advantage == pytest.approx(expected, abs=1e-3)
             assert verdict.tokens == len(reply)
     assert found[0][0] == found[0][2]
     assert (found[0][0].advantage == found[1][0].advantage) != informed
+
+
+def test_a_critic_that_does_not_average_ranks_by_sums(tmp_path: Path, agent: str) -> None:
+    run = make_run(tmp_path, agent)
+    run_label(run, LabelConfig(), Silent())
+    run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3, normalize="none"), Silent())
+    ranked = run_rank(run, config(), Silent()).artifacts[0]
+    for row in read_jsonl(run.file(ranked), CandidateRow):
+        assert row.basis == "summed"
+        for one in row.candidates:
+            assert one.logprob is not None
+            assert one.reference is not None
+            assert one.tokens is not None
+            assert one.advantage == pytest.approx((one.logprob - one.reference) * one.tokens, abs=2e-5)
 
 
 def test_an_untrained_critic_has_no_advantage_except_with_upstreams_protocol() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.learn.components import Normalize
 from sweet.learn.critic import AdvantageCritic
 from sweet.llm.base import Reply
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -92,7 +93,26 @@ def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
         attempt.finish_artifact(draft)
     scores, settings = [score(t, r) for t, r in dialogues], CriticSettings("cpu")
     with pytest.raises(SweetError, match="two dialogues"):
-        measure_best_of(run, rollouts, scores, None, settings, Silent())
+        measure_best_of(run, rollouts, scores, run.artifact("critic-1"), settings, Silent())
+
+
+def test_a_dialogue_is_scored_as_the_training_of_its_critic_compared_dialogues(tmp_path: Path) -> None:
+    critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
+    tokenizer, (dialogue, _) = load_tokenizer(critic), make_dialogues(tasks=1, samples=1)[0]
+    how: tuple[Normalize, ...] = ("turn", "trajectory", "none")
+    by = {
+        one: AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, normalize=one)
+        for one in how
+    }
+    turns = {one: [*judge.turn_scores([dialogue], None)[0].values()] for one, judge in by.items()}
+    total = {one: judge.score_dialogues([dialogue], None)[0] for one, judge in by.items()}
+    spans = [span for row in by["turn"].reader.dialogue(dialogue, None) for span in row.spans]
+    tokens = [span.stop - span.start for span in spans]
+    assert turns["trajectory"] == turns["turn"]
+    assert turns["none"] == pytest.approx([mean * n for mean, n in zip(turns["turn"], tokens, strict=True)])
+    assert total["turn"] == pytest.approx(sum(turns["turn"]))
+    assert total["none"] == pytest.approx(sum(turns["none"]))
+    assert total["trajectory"] == pytest.approx(sum(turns["none"]) / sum(tokens))
 
 
 def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from sweet.errors import UsageError
+from sweet.judges.options import find_critic
 from sweet.learn.critic import RegressionCritic
 from sweet.learn.head import FILE
 from sweet.learn.rows import CandidateRow
@@ -162,7 +163,9 @@ def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
 @pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"protocol": "upstream"}])
 def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any]) -> None:
     run_train_critic(run, config(**kind), Silent())
-    ranked = run_rank(run, RankConfig(candidates=3, fraction=0.2, max_tokens=8), Silent())
+    judge: Literal["critic", "value"] = "value" if kind.get("target") == "binary" else "critic"
+    ranked = run_rank(run, RankConfig(judge=judge, candidates=3, fraction=0.2, max_tokens=8), Silent())
+    assert ranked.artifacts[0].meta["judge"] == judge
     assert ranked.artifacts[0].meta["protocol"] == kind.get("protocol", "paper")
     assert ranked.artifacts[0].meta["reference_context"] is None, "it has no reference"
     for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
@@ -175,9 +178,18 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any
             assert one.advantage == pytest.approx(one.score - usual, abs=5e-6)
             assert (one.logprob, one.reference) == (None, None)
     assert run_pair(run, PairConfig(), Silent()).metrics.pairs > 0
-    told = run_eval(run, EvalConfig(best_of_by="critic"), Silent()).metrics.as_json()["best_of"]
+    told = run_eval(run, EvalConfig(best_of_by=judge), Silent()).metrics.as_json()["best_of"]
     assert told["critic"] == "critic-1"
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
+
+
+def test_a_value_function_is_the_newest_critic_that_learned_outcomes(run: Run) -> None:
+    with pytest.raises(UsageError, match="needs critic"):
+        find_critic(run, "value", None, needed_by="rank")
+    made = [run_train_critic(run, config(target=t, epochs=1), Silent()).artifacts[0] for t in ("real", "preference")]
+    assert [find_critic(run, judge, None, needed_by="rank").id for judge in ("value", "critic")] == [a.id for a in made]
+    with pytest.raises(UsageError, match="critic-2 was not trained on outcomes"):
+        find_critic(run, "value", "critic-2", needed_by="rank")
 
 
 def test_a_regression_critic_has_no_reference_and_needs_its_head(run: Run, agent: str) -> None:
