@@ -15,10 +15,12 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
+from sweet.errors import Interrupted
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
 from sweet.learn.engine import Engine
+from sweet.learn.interrupts import Interrupts
 from sweet.learn.launcher import error_of
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record
@@ -71,6 +73,7 @@ class Job(StoredJob):
         checkpoint: Path,
         on_step: Callable[[Record], None],
         make_engine: Callable[[Any, float], Engine] = Engine,
+        **more: Any,
     ) -> Loop:
         """Return the training of `model`; the arguments are those of `Loop`."""
         return Loop(
@@ -84,7 +87,13 @@ class Job(StoredJob):
             checkpoint=checkpoint,
             on_step=on_step,
             make_engine=make_engine,
+            **more,
         )
+
+
+def stop_path(folder: Path) -> Path:
+    """The file by which the command asks ranks that work in `folder` to stop after a step."""
+    return folder / "stop"
 
 
 def checkpoint_path(folder: Path) -> Path:
@@ -92,32 +101,47 @@ def checkpoint_path(folder: Path) -> Path:
     return folder / "checkpoint" / CHECKPOINT_FILE
 
 
-def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Record:
+def train_in_ranks(
+    job: Job,
+    layout: Layout,
+    folder: Path,
+    log: Path,
+    on_record: Callable[[Record], None],
+    interrupts: Interrupts | None = None,
+) -> Record:
     """Run the job on its ranks. Afterwards the model is in `job.output`.
 
     Args:
         folder: where the job, progress and checkpoints are stored; created if missing.
         log: a file for the output of launchers and ranks.
         on_record: called with the metrics of each step, as `Loop` reports them.
+        interrupts: hold signals back from the first step on.
 
     Returns:
         The result of `Loop.run`.
 
     Raises:
         SweetError: a rank failed; its own error, or the last lines of the log.
+        Interrupted: a signal came; the checkpoint has the last step.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    stop_path(folder).unlink(missing_ok=True)
     job.write(folder)
     summary: Record | None = None
-    with Launchers(layout, folder, log) as launchers:
+    with interrupts or Interrupts() as interrupts, Launchers(layout, folder, log) as launchers:
         running = True
         while running:
             running = launchers.are_running()  # looked at before the last reading
             for line in launchers.progress():
                 if "record" in line:
+                    interrupts.hold()
                     on_record(line["record"])
+                elif "stopped" in line:
+                    raise Interrupted(line["stopped"])
                 else:
                     summary = line["summary"]
+            if interrupts.asked:
+                stop_path(folder).touch()
             if running:
                 time.sleep(POLL_INTERVAL)
     if summary is None:

@@ -5,7 +5,8 @@ micro-batches under a token budget and over the ranks, and each micro-batch cont
 divided by the size of the batch, so the gradient depends on neither division (`update_weights`). The order of examples
 is drawn from (seed, epoch). A checkpoint has everything needed to repeat a step exactly (weights, optimizer, position,
 random state, sums for the epoch's metrics), so a loop that was interrupted and resumed ends with the same weights as an
-uninterrupted one.
+uninterrupted one. One is written at the end of an epoch or every few steps, when a loop is asked to stop, and when the
+last one is old.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, rank_groups, step_share, token_count
 from sweet.learn.components import Counts, Example, Objective
 from sweet.learn.engine import Engine, parameter_count, peak_flops, scores_in_shares, trainable_weights
+from sweet.learn.interrupts import SAVE_SECONDS, SAVE_SHARE, stopped
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
 from sweet.learn.losses import Reference, losses
@@ -56,6 +58,7 @@ class LoopSettings:
         floor: final learning rate as a share of `lr`.
         clip: maximum gradient norm.
         save_every: steps between checkpoints; None saves one after each epoch.
+        save_seconds: after that time one is saved in any case.
         together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
             computes more shared prefixes once, and its examples are less varied.
         share: compute once what the sequences of a micro-batch share.
@@ -72,6 +75,7 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
+    save_seconds: float = SAVE_SECONDS
     together: int | None = 1
     share: bool = True
     keep_best: bool = False
@@ -98,6 +102,7 @@ class Loop:
         on_reference: called when the reference log-probabilities are computed and training begins.
         on_step: called with the metrics of each step, as they are written to the metrics file. It may wait, which does
             not count as time of the training.
+        stop: whether to stop after this step; asked on each rank, and one that says so stops all.
         make_engine: creates the engine from the model and the maximum gradient norm.
 
     Raises:
@@ -114,11 +119,13 @@ class Loop:
     checkpoint: Path | None = None
     on_reference: Callable[[], None] = lambda: None
     on_step: Callable[[Record], None] = lambda _record: None
+    stop: Callable[[], bool] = lambda: False
     make_engine: Callable[[Any, float], Engine] = Engine
     _epoch: int = 0
     _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
     _waited: float = 0.0
+    _due: float = math.inf
 
     def __post_init__(self) -> None:
         # With dropout, policy and reference would differ even with equal weights.
@@ -160,11 +167,13 @@ class Loop:
 
         Raises:
             SweetError: a loss or gradient is not finite.
+            Interrupted: `stop` asked for it; the checkpoint has the step.
         """
         reference = self.reference()
         self.on_reference()
         done = self._load_checkpoint() if resume else 0
         started, tokens, work = time.monotonic(), 0, Work()
+        self._due = started + self.settings.save_seconds
         order: list[int] = []
         for step in range(done, self.steps):
             epoch, index = divmod(step, self.steps_per_epoch)
@@ -225,22 +234,31 @@ class Loop:
     # After a step ----------------------------------------------------------------------------------------------
 
     def _finish_step(self, done: int, reference: Reference | None) -> None:
-        """Evaluate at the end of an epoch, and save a checkpoint when due."""
+        """Evaluate at the end of an epoch, save a checkpoint when due, and stop when asked to."""
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
             self._heldout = self.evaluate(self.heldout, reference)
             self._report({"step": done, "heldout_accuracy": rounded(self._heldout)})
             if self.best is not None:
                 self.best.update(done, self._heldout)
+        stop, late = self.engine.sum_over_ranks([self.stop(), time.monotonic() >= self._due])
         every = self.settings.save_every or self.steps_per_epoch
-        if self.checkpoint is not None and (done % every == 0 or done == self.steps):
-            sums = {"epoch": self._epoch, **vars(self._sums)}
-            state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
-            if self.best is not None:
-                state["best"] = self.best.state()
-            self.engine.save(self.checkpoint, state)
-            if self.best is not None:
-                self.best.remove_outdated()
+        if self.checkpoint is not None and (stop or late or done % every == 0 or done == self.steps):
+            self._save(self.checkpoint, done)
+        if stop and done < self.steps:
+            raise stopped(done)
+
+    def _save(self, path: Path, done: int) -> None:
+        began = time.monotonic()
+        sums = {"epoch": self._epoch, **vars(self._sums)}
+        state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
+        if self.best is not None:
+            state["best"] = self.best.state()
+        self.engine.save(path, state)
+        if self.best is not None:
+            self.best.remove_outdated()
+        now = time.monotonic()
+        self._due = now + max(self.settings.save_seconds, (now - began) / SAVE_SHARE)
 
     def _load_checkpoint(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from sweet import collector
-from sweet.errors import SweetError
+from sweet.errors import Interrupted, SweetError
 from sweet.learn.launcher import write_error
 
 with collector.paused():
     import torch
 
     from sweet.learn.distributed import PROGRESS
-    from sweet.learn.job import Job, checkpoint_path
+    from sweet.learn.job import Job, checkpoint_path, stop_path
     from sweet.learn.metrics import Record
     from sweet.learn.trainee import Trainee
     from sweet.learn.vision_processor import vision_processor
@@ -52,8 +52,16 @@ def run(folder: Path) -> None:
 
     with collector.paused():  # it imports transformers
         trainee = load_in_ranks(job.start, job.device, job.zero, job.settings.clip)
-    loop = job.loop(trainee.model, checkpoint_path(folder), report, make_engine)
-    summary = loop.run(resume=job.resume)
+    stop = stop_path(folder)
+    loop = job.loop(trainee.model, checkpoint_path(folder), report, make_engine, stop=stop.exists)
+    try:
+        summary = loop.run(resume=job.resume)
+    except Interrupted as error:  # on all ranks
+        torch.distributed.destroy_process_group()
+        if log is not None:
+            log.write({"stopped": error.what})
+            log.close()
+        return
     weights = loop.final_weights()
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()

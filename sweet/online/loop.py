@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sweet.errors import Interrupted
+from sweet.learn.interrupts import SAVE_SECONDS, STOPPING
 from sweet.learn.metrics import Record, rounded
 from sweet.learn.weights import BestCheckpoint
 from sweet.llm.updates import Policy
@@ -102,7 +103,8 @@ class OnlineLoop:
         self.live = self.player.live
         self.validator = replace(self.player, writer=None, budget=None)  # a validation is played to its end
         self.best = BestCheckpoint(self.learner, self.checkpoint)
-        self._began = time.monotonic()
+        self._began = self._saved = time.monotonic()
+        self._saved_step = 0
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one."""
@@ -111,6 +113,7 @@ class OnlineLoop:
         state = self.learner.load(self.checkpoint, self.digest)
         self.done = Progressed(state["steps"], state["sums"], state["seconds"], state["collapse"])
         self.best.restore(state["best"])
+        self._saved_step = self.done.step
         for _ in range(self.done.step):
             self.bar.advance()
 
@@ -119,9 +122,9 @@ class OnlineLoop:
 
         Raises:
             Interrupted: the limit of the cost is reached; what was learned is in the checkpoint, and what was played is
-                recorded.
+                recorded. As after a cancellation, which first lets the scoring and learning of a step end.
         """
-        self._began = time.monotonic()
+        self._began = self._saved = time.monotonic()
         if self.done.step:
             await self._update_policy(self.done.step)
         pending: deque[asyncio.Task[PlayedStep]] = deque()
@@ -137,12 +140,14 @@ class OnlineLoop:
                     played = await _unless_failed(pending[0], ticking)
                 except Interrupted:  # at the limit of the cost; later steps record what they have under way, too
                     await asyncio.gather(*pending, return_exceptions=True)
-                    if self.done.step:
-                        self._save()
                     raise
                 pending.popleft()
-                await self._step(played, time.monotonic() - waited)
+                await _to_its_end(self._step(played, time.monotonic() - waited), self.live.say)
             return ended
+        except (Interrupted, asyncio.CancelledError):
+            if self.done.step > self._saved_step:
+                self._save()
+            raise
         finally:
             ticking.cancel()
             for task in pending:
@@ -269,7 +274,8 @@ class OnlineLoop:
         if self.player.budget is not None:
             shown["cost"] = round(self.player.budget.spent(), 4)
         self.bar.note(**shown)
-        if step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
+        late = time.monotonic() >= self._saved + SAVE_SECONDS
+        if late or step % (self.config.save_every or SAVE_EVERY) == 0 or self._ended() is not None:
             self._save()
 
     def _save(self) -> None:
@@ -289,6 +295,7 @@ class OnlineLoop:
                 writer.sync()
         self.learner.save(self.checkpoint, state)
         self.best.remove_outdated()
+        self._saved, self._saved_step = time.monotonic(), done.step
 
     # The result ---------------------------------------------------------------------------------------------------
 
@@ -310,3 +317,14 @@ async def _unless_failed(task: asyncio.Task[T], watching: asyncio.Task[None]) ->
     if watching.done():
         await watching
     return await task
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None], say: Callable[[str], None]) -> None:
+    """Do work that a cancellation must not leave half done; it is raised at the end. A second one cancels the work."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        say(STOPPING)
+        await task
+        raise

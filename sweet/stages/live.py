@@ -86,10 +86,11 @@ class LiveReporter:
                     answer = Answer(number=request.number, text=error.what, refused=True)
                 self._file.answer(answer, paused=self.paused)
 
-    def wait_while_paused(self) -> None:
-        """Poll, and return when the stage is not paused. Blocks the calling thread."""
+    def wait_while_paused(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Poll, and return when the stage is not paused, or it is to do something all the same. Blocks the calling
+        thread."""
         self.poll()
-        while self.paused:
+        while self.paused and not unless():
             time.sleep(POLL_SECONDS)
             self.poll()
 

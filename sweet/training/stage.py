@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweet.hints import option
+from sweet.learn.interrupts import Interrupts
 from sweet.learn.job import Job, train_in_ranks
 from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
@@ -95,7 +96,7 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
         checkpoints = Checkpoints(draft.path, training.layout is not None)
         torch, deepspeed = (option("engine", name) for name in ("torch", "deepspeed"))
         has_checkpoint = checkpoints.exist(one=torch, several=deepspeed)
-        metrics = None
+        metrics, interrupts = None, Interrupts(frame.say)
         if draft.resumed and not has_checkpoint:
             metrics = frame.finished_metrics(TrainMetrics, [draft])
         if metrics is None:
@@ -106,16 +107,16 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 def on_row(row: Record) -> None:
                     frame.log.write(row)
                     logs.write(row)
-                    frame.live.wait_while_paused()
+                    frame.live.wait_while_paused(unless=lambda: interrupts.asked)
 
                 resumed = config.resume and draft.resumed
                 examples, figures = checkpoints.examples(training.examples, training.figures, digest, resume=resumed)
                 training = replace(training, examples=examples, figures=figures)
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
-                summary = _train_into(checkpoints, training, digest, ranks_log, on_row, frame)
+                summary = _train_into(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
             checkpoints.remove()
             metrics = _metrics(training, summary)
-        return frame.result(metrics, frame.finish(draft, metrics))
+        return frame.result(metrics, frame.finish(draft, metrics), stopped=interrupts.asked)
 
 
 def _metrics(training: Training, summary: Record) -> TrainMetrics:
@@ -139,6 +140,7 @@ def _train_into(
     digest: str,
     ranks_log: Path,
     on_row: Callable[[Record], None],
+    interrupts: Interrupts,
     reporter: Reporter,
 ) -> Record:
     """Train, with the checkpoint and then the model in their folder; return the result of `Loop.run`.
@@ -164,11 +166,9 @@ def _train_into(
 
         job = make_job(checkpoints.folder, training, digest)
         if training.layout is None:
-            summary = _train_here(job, checkpoints, training, on_step, reporter)
+            summary = _train_here(job, checkpoints, training, on_step, interrupts, reporter)
         else:
-            summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step)
-    if summary["mfu"] is None:
-        reporter.say("No utilisation (mfu): the peak of this device is not known.")
+            summary = train_in_ranks(job, training.layout, checkpoints.ranks, ranks_log, on_step, interrupts)
     if (note := precision_note(summary)) is not None:
         reporter.warn(note)
     return summary
@@ -194,16 +194,28 @@ def make_job(folder: Path, training: Training, digest: str) -> Job:
 
 
 def _train_here(
-    job: Job, checkpoints: Checkpoints, training: Training, on_step: Callable[[Record], None], reporter: Reporter
+    job: Job,
+    checkpoints: Checkpoints,
+    training: Training,
+    on_step: Callable[[Record], None],
+    interrupts: Interrupts,
+    reporter: Reporter,
 ) -> Record:
     """Train in this process and write the model."""
     model = training.model
-    loop = job.loop(model.trainee.model, checkpoints.file, on_step)
+    loop = job.loop(
+        model.trainee.model,
+        checkpoints.file,
+        on_step,
+        on_reference=interrupts.hold,
+        stop=lambda: interrupts.asked,
+    )
     if training.settings.share and not loop.scorer.max_shared_length and not model.sees_pages:
         reporter.say("Sequences are computed one by one: this model's attention does not support prefix trees.")
     if loop.scorer.flex_error is not None:
         reporter.say(f"Attention is computed block by block, not by FlexAttention: {loop.scorer.flex_error}.")
-    summary = loop.run(resume=job.resume)
+    with interrupts:
+        summary = loop.run(resume=job.resume)
     weights = loop.final_weights()
     assert weights is not None
     model.trainee.load_weights(weights)

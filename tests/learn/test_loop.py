@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.learn.components import Example, Objective
 from sweet.learn.engine import Engine, peak_flops
+from sweet.learn.interrupts import STOPPING, Interrupts
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate
 from sweet.learn.losses import Reference, losses
@@ -160,10 +163,14 @@ def test_groups_stay_together_and_are_shuffled(tokenizer: Any) -> None:
     assert any(names != sorted(names) for names in taken)
 
 
-@pytest.mark.parametrize("save_every", [None, 2])
-def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, save_every: int | None) -> None:
+@pytest.mark.parametrize(("saving", "kept"), [({}, 3), ({"save_every": 2}, 4), ({"save_seconds": 0.0}, 4)])
+def test_resumed_equals_uninterrupted(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saving: dict[str, Any], kept: int
+) -> None:
+    """`kept` is the step whose checkpoint a loop has left that failed after the fifth."""
+    monkeypatch.setattr("sweet.learn.loop.SAVE_SHARE", math.inf)
     pool, examples = make_data(tokenizer)
-    settings = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1, save_every=save_every)
+    settings = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1, **saving)
 
     def make(model: Any, path: Path, **more: Any) -> Loop:
         return Loop(model, pool.sequences, examples[:9], CRITIC, settings, "d", examples[9:], path, **more)
@@ -180,9 +187,41 @@ def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, save_every
     resumed = build_model(len(tokenizer))
     records: list[Record] = []
     found = make(resumed, tmp_path / "b.pt", on_step=records.append).run(resume=True)
-    assert records[0]["step"] == (5 if save_every == 2 else 4)
+    assert records[0]["step"] == kept + 1
     assert torch.equal(weights(straight), weights(resumed))
     assert all(found[name] == expected[name] for name in ("loss", "accuracy", "heldout_accuracy"))
+
+
+def test_a_signal_lets_the_step_end_and_a_second_one_does_not(tokenizer: Any, tmp_path: Path) -> None:
+    pool, examples = make_data(tokenizer)
+    settings = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1)
+    said: list[str] = []
+
+    def run(name: str, signals: dict[int, int], **more: Any) -> Any:
+        """Train, with signals that arrive while the rows of steps are written."""
+        interrupts, model = Interrupts(said.append), build_model(len(tokenizer))
+
+        def on_step(record: Record) -> None:
+            for _ in range(signals.get(record["step"], 0)):
+                signal.raise_signal(signal.SIGINT)
+
+        loop = Loop(model, pool.sequences, examples, CRITIC, settings, "d", checkpoint=tmp_path / name, on_step=on_step)
+        loop.on_reference, loop.stop = interrupts.hold, lambda: interrupts.asked
+        with interrupts:
+            loop.run(**more)
+        return model, interrupts.asked
+
+    usual = signal.getsignal(signal.SIGINT)
+    straight, _ = run("a", {})
+    with pytest.raises(Interrupted, match=re.escape("Stopped after step 5, which the checkpoint has.")):
+        run("b", {5: 1})
+    assert signal.getsignal(signal.SIGINT) is usual
+    with pytest.raises(KeyboardInterrupt):
+        run("b", {7: 2}, resume=True)
+    resumed, asked = run("b", {9: 1}, resume=True)  # in the last step there is nothing to stop any more
+    assert asked
+    assert torch.equal(weights(straight), weights(resumed))
+    assert said == [STOPPING] * 3
 
 
 def test_an_example_with_one_side_has_likelihood_alone_and_neither_accuracy_nor_margin(tokenizer: Any) -> None:

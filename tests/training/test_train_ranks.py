@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -15,11 +16,11 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.learn import distributed
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout, read_hostfile
-from sweet.learn.job import Job, checkpoint_path, train_in_ranks
+from sweet.learn.job import Job, checkpoint_path, stop_path, train_in_ranks
 from sweet.learn.launcher import error_path
 from sweet.learn.loop import LoopSettings
 from sweet.learn.sequences import Span, TokenSequence
@@ -179,6 +180,26 @@ def test_an_interruption_ends_the_launcher(tmp_path: Path, launcher: list[str]) 
     with pytest.raises(KeyboardInterrupt):
         train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", interrupt)
     assert time.monotonic() - began < PATIENCE / 4
+    assert not processes_about(tmp_path)
+
+
+@linux
+def test_a_signal_asks_the_ranks_to_stop_after_their_step(tmp_path: Path, launcher: list[str]) -> None:
+    launcher.append(
+        "import os, sys, time\n"
+        "file = open(sys.argv[1] + '/progress.jsonl', 'w')\n"
+        "print('{\"record\": {\"step\": 1}}', file=file, flush=True)\n"
+        "while not os.path.exists(sys.argv[1] + '/stop'): time.sleep(0.05)\n"
+        "print('{\"stopped\": \"Stopped after step 2.\"}', file=file, flush=True)\n"
+    )
+
+    def interrupt(record: dict[str, Any]) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    stop_path(tmp_path / RANKS).parent.mkdir()
+    stop_path(tmp_path / RANKS).touch()  # of an earlier call
+    with pytest.raises(Interrupted, match=r"Stopped after step 2\."):
+        train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", interrupt)
     assert not processes_about(tmp_path)
 
 
