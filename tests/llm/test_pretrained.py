@@ -13,6 +13,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
+from sweet.llm import pretrained
 from sweet.llm.base import Role
 from sweet.llm.connect import open_client
 from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer
@@ -39,6 +40,32 @@ def test_a_directory_loads(checkpoint: Path, capfd: pytest.CaptureFixture[str]) 
     assert next(model.parameters()).dtype == torch.float32
     assert load_model(str(checkpoint), "cpu", "bfloat16").dtype == torch.bfloat16
     assert capfd.readouterr() == ("", ""), "loading prints nothing"
+
+
+def test_tiny_models_are_computed_with_one_thread(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the process has loaded a model that is not tiny; `OMP_NUM_THREADS` decides where it is set."""
+    threads = 3
+
+    def choose(count: int) -> None:
+        nonlocal threads
+        threads = count
+
+    monkeypatch.setattr(torch, "set_num_threads", choose)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(pretrained, "_usual_threads", None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    load_model(str(checkpoint), "cpu")
+    assert threads == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    load_model(str(checkpoint), "cpu")
+    assert threads == 1
+    threads = 3  # as in a thread that has computed before
+    load_model(str(checkpoint), "cpu")
+    assert threads == 1
+    monkeypatch.setattr(pretrained, "TINY_PARAMETERS", 0)
+    load_model(str(checkpoint), "cpu")
+    assert threads == 3
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("name", ["./nothing/here", "/nothing/here", "nobody/nothing", "a b", "a/b/c", "-", ""])

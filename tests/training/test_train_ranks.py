@@ -188,9 +188,9 @@ def test_a_signal_asks_the_ranks_to_stop_after_their_step(tmp_path: Path, launch
     launcher.append(
         "import os, sys, time\n"
         "file = open(sys.argv[1] + '/progress.jsonl', 'w')\n"
-        "print('{\"record\": {\"step\": 1}}', file=file, flush=True)\n"
+        'print(\'{"record": {"step": 1}}\', file=file, flush=True)\n'
         "while not os.path.exists(sys.argv[1] + '/stop'): time.sleep(0.05)\n"
-        "print('{\"stopped\": \"Stopped after step 2.\"}', file=file, flush=True)\n"
+        'print(\'{"stopped": "Stopped after step 2."}\', file=file, flush=True)\n'
     )
 
     def interrupt(record: dict[str, Any]) -> None:
