@@ -31,7 +31,7 @@ from sweet.errors import InputError, UsageError
 from sweet.files import check_target, replacing
 from sweet.gathering import run_all
 from sweet.humans.faults import fault_of
-from sweet.llm.base import ChatClient, RequestFailed, Sampling
+from sweet.llm.base import ChatClient, Effort, RequestFailed, Sampling
 from sweet.llm.connect import client_of
 from sweet.runs.jsonl import JsonlWriter, encode, read_rows, scan_jsonl
 from sweet.runs.tokens import TokenMeter, metering, read_tokens
@@ -100,6 +100,8 @@ class DescribeConfig(PricedConfig, WorkersConfig, DeviceConfig, RequestConfig, S
     """Specifications that are written for a task until one passes the checks."""
     max_tokens: int = Field(default=1024, ge=1, json_schema_extra=about("Method"))
     """Maximum number of tokens of a reply."""
+    effort: Effort | None = Field(default=None, json_schema_extra=about("Method"))
+    """How much both models are asked to think; default: as they do by themselves."""
     redo: bool = Field(default=False, json_schema_extra=about("Data"))
     """Describe the tasks again that have a specification already."""
     concurrency: int = Field(default=32, ge=1, json_schema_extra=about("Machine", OPERATIONAL))

@@ -7,7 +7,8 @@ An actor is played on tasks for evaluation, and compared with the first agent on
 
 A command repeats the settings of the newest attempt of its stage, and names its inputs where the stage would choose
 others. Learning never goes through dialogues on tasks for evaluation. What a stage has refused on the same input is not
-suggested again: without preferences more samples are played, without pairs more replies ranked.
+suggested again: without preferences more samples are played, without pairs more replies ranked. Nor is the call of the
+newest attempt where a server refused everything that it asked: `advice` says what to change first.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
 from sweet.runs.unfinished import to_resume, valid_settings
 from sweet.stages.artifacts import actor_of, is_model, own_actor
+from sweet.stages.failures import REFUSED
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
@@ -78,13 +80,30 @@ def suggest_next(
     first += [_line(attempt.stage, path, "--resume") for attempt in resumed]
     busy = {*running, *(attempt.stage for attempt in resumed)}
     following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]
-    return list(dict.fromkeys([*first, *following]))
+    found = dict.fromkeys([*first, *following])
+    refused = _refused_by_a_server(manifest)
+    if refused is not None and (stage := stage_named(refused.stage)) is not None:
+        for command in (stage.command(refused.config, path), _line(refused.stage, path, "--resume")):
+            found.pop(command or "", None)
+    return list(found)
+
+
+def advice(manifest: Manifest) -> str | None:
+    """Return what to change where a server refused everything that the newest attempt asked."""
+    refused = _refused_by_a_server(manifest)
+    return None if refused is None else f"{refused.id} would be refused again: {REFUSED}."
 
 
 def to_fill_in(commands: Sequence[str]) -> list[str]:
     """Return what is to be put in the place of each placeholder that the commands contain."""
     words = {word for command in commands for word in shlex.split(command)}
     return [f"{name} is {what}." for name, what in PLACEHOLDERS.items() if name in words]
+
+
+def _refused_by_a_server(manifest: Manifest) -> Attempt | None:
+    """Return the newest attempt if a server refused everything that it asked, as it would again."""
+    newest = manifest.attempts[-1] if manifest.attempts else None
+    return newest if newest is not None and (newest.error or "").endswith(REFUSED) else None
 
 
 def _line(command: str, *words: str | Path) -> str:

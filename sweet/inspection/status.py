@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.errors import SweetError, UsageError, first_line
-from sweet.inspection.next_commands import suggest_next
+from sweet.inspection.next_commands import advice, suggest_next
 from sweet.json_value import JsonValue
 from sweet.regular import files_below
 from sweet.render.store import SCREENSHOTS
@@ -139,6 +139,8 @@ class StatusReport(Fact):
     disk: DiskUse
     next: list[str]
     """The next commands, the most likely first."""
+    advice: str | None = None
+    """What to change before the newest call is repeated, where that would fail again."""
     spent: Spending | None = None
     """The tokens of all attempts, and their cost; None where they cannot be read."""
     problem: str | None = None
@@ -168,6 +170,7 @@ def report(run: Run) -> StatusReport:
         unknown=run.unknown_files(manifest),
         disk=disk_use(run.path),
         next=suggest_next(manifest, run.path, stale),
+        advice=advice(manifest),
         spent=spent,
         problem=problem,
     )

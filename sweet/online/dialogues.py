@@ -15,16 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sweet.errors import TooManyFailures
 from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.online.config import TrainOnlineConfig
 from sweet.rollouts.assignments import PlannedHumans
-from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
+from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
-from sweet.stages.failures import are_too_many
+from sweet.stages.failures import Failures, are_too_many
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
 from sweet.tasks.base import Message, Task
@@ -98,7 +97,9 @@ class StepPlayer:
         writer: of the finished dialogues; None for dialogues that are not recorded. log: of those that failed.
         recorded: the rows that are in the file already, by the id of their dialogue.
         bar: shows the finished dialogues.
-        budget: what the run may cost, at whose limit no dialogue is begun; None without prices.
+        budget: what the run may cost, at whose limit no dialogue is begun, and those under way end at their next turn;
+            None without prices.
+        failures: counts the dialogues that failed, by their reasons.
     """
 
     config: TrainOnlineConfig
@@ -112,6 +113,7 @@ class StepPlayer:
     bar: Progress
     budget: Budget | None = None
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.config.concurrency)
@@ -122,34 +124,32 @@ class StepPlayer:
         Raises:
             TooManyFailures: too many of them failed.
             ServerError: a server could not be reached.
-            Interrupted: the limit of the cost is reached; the dialogues that were under way are recorded.
+            Interrupted: the limit of the cost is reached; the dialogues that had ended are recorded.
         """
         results = await run_all(self._one(step, assignment) for assignment in assignments)
-        if self.budget is not None and (missing := results.count("not begun")):
+        if self.budget is not None and (missing := results.count("stopped")):
             done = f"Dialogues of step {step}: {len(results) - missing:,}; missing: {missing:,}."
             raise self.budget.stopped(done)
         rows = [row for row in results if isinstance(row, dict)]
         failed = len(results) - len(rows)
         if are_too_many(failed, len(results), self.config.fail_on_error):
-            raise TooManyFailures(
-                f"{failed} of the {count(len(results), 'dialogue')} of step {step} failed.",
-                where=self.log.path,
-                fix="the log says why; run the same command again for them, or raise --fail-on-error",
-            )
+            what = f"{failed} of the {count(len(results), 'dialogue')} of step {step}"
+            raise self.failures.too_many(what, self.log.path)
         found = [Trajectory.model_validate(row) for row in rows]
         system = {"agent_system": system_prompt(self.kind, self.config.max_turns)}
         dialogues = [one if one.agent_system is not None else one.model_copy(update=system) for one in found]
         versions = [version for row in rows for version in row.get("versions", ())]
         return PlayedStep(step, dialogues, failed, versions)
 
-    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | Literal["not begun"] | None:
-        """Return the row of a dialogue; None if it failed."""
+    async def _one(self, step: int, assignment: Assignment) -> dict[str, Any] | Literal["stopped"] | None:
+        """Return the row of a dialogue; None if it failed, "stopped" if it was ended by the limit of the cost."""
         row = self.recorded.pop(assignment.id, None)
         if row is None:
             async with self._places:
-                if self.budget is not None and self.budget.is_spent():
-                    return "not begun"
-                row = await self._played(step, assignment)
+                try:
+                    row = await self._played(step, assignment)
+                except DialogueStopped:
+                    return "stopped"
         self.bar.advance()
         return row
 
@@ -157,21 +157,25 @@ class StepPlayer:
         seconds = self.config.deadline
         for _ in range(TRIES):
             agent, human = _Versioned(self.agent), self.human[assignment.human]
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live)
-            why = ""
+            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live, self._is_spent)
+            why: RequestFailed | str = ""
             try:
                 async with deadline(seconds):
                     row = dump(await dialogue.play()) | {"step": step, "versions": agent.versions}
             except TimeoutError:
                 why = f"not finished within {seconds:g} seconds"
             except RequestFailed as error:
-                why = str(error)
+                why = error
             else:
                 if self.writer is not None:
                     self.writer.write(row)
                 return row
-            self.log.write({"failed": assignment.id, "step": step, "error": why, **dialogue.record()})
+            self.log.write({"failed": assignment.id, "step": step, "error": str(why), **dialogue.record()})
+        self.failures.add(why)
         return None
+
+    def _is_spent(self) -> bool:
+        return self.budget is not None and self.budget.is_spent()
 
 
 def rows_after(rows: Iterable[dict[str, Any]], step: int) -> dict[str, dict[str, Any]]:

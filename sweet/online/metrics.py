@@ -44,6 +44,8 @@ class OnlineMetrics(RecordedRecord):
     """dialogues that were learned from"""
     failed: int = 0
     """dialogues that failed, and were left out"""
+    failures: dict[str, int] | None = None
+    """the commonest reasons why dialogues failed in this call, with their numbers; absent where none did"""
     completion_tokens: int = 0
     """tokens that the agent wrote in them: what a budget of generated tokens counts"""
     prompt_tokens: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, ExitStack
+from typing import Any
 
 from sweet.learn.metrics import Record
 from sweet.learn.trainee import Trainee, precision_note
@@ -85,8 +86,11 @@ class OnlineTraining:
         self.checkpoints.remove()
         if ended == "collapse":
             live.warn(f"Ended by a collapse: {loop.done.collapse}. The actor has the weights of step {kept}.")
-        cost = {} if self.frame.budget is None else {"cost": self.frame.cost_of(self.actor)}
-        return _metrics(ready, loop, ended, kept).model_copy(update=cost)
+        more: dict[str, Any] = {} if self.frame.budget is None else {"cost": self.frame.cost_of(self.actor)}
+        if self.frame.failures.count:
+            live.warn(f"{count(self.frame.failures.count, 'dialogue')} failed: {self.frame.failures.summary()}.")
+            more |= self.frame.failures.metrics()
+        return _metrics(ready, loop, ended, kept).model_copy(update=more)
 
     async def _train(self) -> tuple[OnlineLoop, str]:
         """Open both sides and train; return the loop after its last step, and what ended it."""
@@ -109,6 +113,7 @@ class OnlineTraining:
                 live=frame.live,
                 bar=self.played,
                 budget=frame.budget,
+                failures=frame.failures,
             )
             inputs = (dialogues.tasks_digest, *(artifact.sha256 for artifact in ready.inputs))
             loop = OnlineLoop(

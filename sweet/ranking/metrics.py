@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 from sweet.learn.rows import CandidateRow
+from sweet.stages.failures import Failures
 from sweet.stages.record import Flat, Rate, Record
 
 
@@ -112,7 +113,7 @@ def ranking_metrics(
     failed: int,
     left_out: int,
     known: CreditMetrics,
-    failures: dict[str, int] | None = None,
+    failures: Failures,
     cost: float | None = None,
 ) -> RankMetrics:
     """Return the metrics of all rows.
@@ -122,7 +123,7 @@ def ranking_metrics(
         failed: turns without a row.
         left_out: dialogues that a fault ended.
         known: the metrics of the rows against the tasks' credit.
-        failures: the commonest reasons of failed turns; None without any.
+        failures: the turns that failed in this call.
         cost: of the ranking; None without prices.
     """
     turns = candidates = distinct = unjudged = 0
@@ -154,9 +155,9 @@ def ranking_metrics(
         mean_spread=round(spread / max(turns, 1), 6),
         mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
         failed=failed,
-        failures=failures,
         left_out=left_out,
         known=known,
+        **failures.metrics(),
         **({} if cost is None else {"cost": cost}),
     )
 

@@ -80,7 +80,7 @@ def run_rank(
             failed=failed,
             left_out=ranking.left_out,
             known=known,
-            failures=frame.failures.reasons(),
+            failures=frame.failures,
             cost=frame.cost_of(rows.draft),
         )
         artifact = frame.finish(rows, metrics)

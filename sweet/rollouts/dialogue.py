@@ -262,7 +262,9 @@ class Dialogue:
             elif isinstance(error, ReferenceFailed):
                 raise
             else:
-                raise HumanFailed(f"The simulated human failed: {error.what}", where=error.where) from error
+                failed = HumanFailed(f"The simulated human failed: {error.what}", where=error.where)
+                failed.is_refusal = error.is_refusal
+                raise failed from error
         finally:
             self._count(human_seconds=time.monotonic() - asked)
         self._count(

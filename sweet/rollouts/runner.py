@@ -122,7 +122,7 @@ class FinishedDialogues:
         """
         humans = {human: HumanDialogues.model_validate(counts) for human, counts in sorted(self.humans.items())}
         named: dict[str, Any] = {"humans": humans} if humans else {}
-        named |= {} if cost is None else {"cost": cost}
+        named |= failures.metrics() | ({} if cost is None else {"cost": cost})
         thoughts = {name: self.sums[name] for name in ThoughtMetrics.model_fields}
         return RolloutMetrics(
             episodes=len(self.ids),
@@ -131,7 +131,6 @@ class FinishedDialogues:
             human_faults=dict(sorted(self.faults.items())),
             leaks=self.leaks.metrics(),
             failed=failures.count,
-            failures=failures.reasons(),
             choices=self._choices(),
             thoughts=ThoughtMetrics(**thoughts) if any(thoughts.values()) else None,
             seconds=round(seconds, 3),

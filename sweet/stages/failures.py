@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, TooManyFailures
 from sweet.llm.base import RequestFailed
 
 HOPELESS = 20
 MOST_REASONS = 3
 """Reasons that are shown."""
+REFUSED = "change what the server refuses: the model, its name, the key or the options"
+"""What to do where servers refuse everything: the same call would fail again, which `sweet status` reads from it."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -29,11 +32,11 @@ class Failures:
 
     Attributes:
         count: of the failed items.
-        permanent: those of them that a server refused, which it would do again.
+        refused: those of them that a server refused, which it would do again.
     """
 
     def __init__(self) -> None:
-        self.count = self.permanent = 0
+        self.count = self.refused = 0
         self._counts: Counter[str] = Counter()
         self._texts: dict[str, str] = {}
 
@@ -42,20 +45,37 @@ class Failures:
         text = error.what if isinstance(error, SweetError) else str(error)
         kind = _NUMBER.sub("#", text)
         self.count += 1
-        self.permanent += isinstance(error, RequestFailed) and error.is_refusal
+        self.refused += isinstance(error, RequestFailed) and error.is_refusal
         self._counts[kind] += 1
         self._texts.setdefault(kind, text)
 
     def is_hopeless(self, succeeded: int) -> bool:
         """Return whether all items have been refused so far, for one reason, and often enough."""
-        return not succeeded and self.permanent == self.count >= HOPELESS and len(self._counts) == 1
+        return not succeeded and self.refused == self.count >= HOPELESS and len(self._counts) == 1
 
-    def reasons(self) -> dict[str, int] | None:
-        """Return the commonest reasons with their counts; None where nothing failed."""
-        return {self._texts[kind]: count for kind, count in self._counts.most_common(MOST_REASONS)} or None
+    def reasons(self) -> dict[str, int]:
+        """Return the commonest reasons with their counts."""
+        return {self._texts[kind]: count for kind, count in self._counts.most_common(MOST_REASONS)}
+
+    def metrics(self) -> dict[str, dict[str, int]]:
+        """Return the reasons as the metric `failures`; nothing where nothing failed."""
+        return {"failures": self.reasons()} if self.count else {}
 
     def summary(self) -> str:
         """Return the commonest reasons in one line."""
-        shown = [f"{count:,} × {text}" for text, count in (self.reasons() or {}).items()]
+        shown = [f"{count:,} × {text.removesuffix('.')}" for text, count in self.reasons().items()]
         left = len(self._counts) - len(shown)
         return "; ".join([*shown, f"{left:,} other reasons"] if left else shown)
+
+    def too_many(self, what: str, where: Path) -> TooManyFailures:
+        """Return the error of a stage in which too many items failed.
+
+        Args:
+            what: how many of them.
+            where: the log of the attempt.
+        """
+        why = f" The reasons: {self.summary()}." if self.count else ""
+        fix = "run the same command again for the failed ones, or raise --fail-on-error"
+        if self.count and self.refused == self.count:
+            fix = REFUSED
+        return TooManyFailures(f"{what} failed; those that finished are kept.{why}", where=where, fix=fix)

@@ -37,7 +37,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sweet.errors import TooManyFailures
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
@@ -286,13 +285,7 @@ class Frame:
         result = StageResult(self.stage, self.run.path, metrics, [*artifacts], stopped=stopped)
         allowed = getattr(self._config, "fail_on_error", 0)
         if are_too_many(failed, tried, allowed):
-            why, fix = "", "run the same command again for the failed ones, or raise --fail-on-error"
-            if self.failures.count:
-                why = f" The reasons: {self.failures.summary()}."
-            if self.failures.permanent == failed:
-                fix = "change what the server refuses: the model, its name, the key or the options"
-            what = f"{failed:,} of {tried:,} {items} failed; those that finished are kept.{why}"
-            error = TooManyFailures(what, where=self.attempt.metrics_path, fix=fix)
+            error = self.failures.too_many(f"{failed:,} of {tried:,} {items}", self.attempt.metrics_path)
             error.result = result
             raise error
         if self.failures.count:

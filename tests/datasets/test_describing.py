@@ -195,9 +195,10 @@ def test_a_task_that_no_answer_can_pass_is_not_tried_again(tmp_path: Path) -> No
 def test_another_model_at_another_server_may_check(tmp_path: Path) -> None:
     writer, checker = Writer(), Writer()
     with ChatServer("checker", checker).running() as url:
-        described(tasks(tmp_path), writer, check_model="checker", check_url=[url])
+        described(tasks(tmp_path), writer, check_model="checker", check_url=[url], effort="low")
     assert {kind for _, kind, _ in writer.bodies} == {"describe"}
     assert {kind for _, kind, _ in checker.bodies} == {"solve"}
+    assert {body["reasoning_effort"] for _, _, body in writer.bodies + checker.bodies} == {"low"}
 
 
 def test_the_rest_of_a_file_is_not_lost(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def _show(found: StatusReport) -> None:
 def _show_next(found: StatusReport) -> None:
     from sweet.inspection.next_commands import to_fill_in
 
+    if found.advice is not None:
+        console.show(console.safe_text(found.advice))
     for line in found.next:
         console.show_command(Text("next: ").append_text(console.safe_text(line, "bold")))
     for line in to_fill_in(found.next):
