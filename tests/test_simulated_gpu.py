@@ -82,7 +82,7 @@ def test_log_probabilities_and_gradients(family: str, how: str) -> None:
 
 def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
     run = sweet.Run.create(tmp_path / "run")
-    sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=10, samples=4, device="cuda"))
+    sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=6, samples=4, max_turns=6, device="cuda"))
     assert gpu.gpu_is_used
     sweet.evaluate(run)
     sweet.label(run)
@@ -92,7 +92,7 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
     sweet.pair(run)
     for lora in (None, 4):
         sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", lora=lora))
-    few = {"tasks": "micro", "num_tasks": 2, "device": "cuda"}
+    few = {"tasks": "micro", "num_tasks": 2, "max_turns": 4, "device": "cuda"}
     sweet.rollout(run, sweet.RolloutConfig(agent=str(run.path / "actor/actor-1"), best_of=2, **few))
     for algorithm in ("grpo", "istar"):
         sweet.train_online(run, sweet.TrainOnlineConfig(algorithm=algorithm, steps=1, tasks_per_step=2, group=4, **few))

@@ -6,6 +6,7 @@ import gc
 import random
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -40,7 +41,11 @@ P, T = 1000, 100
 def measured_peak(make: Any) -> int:
     """Bytes of tensors that lived at once while `make()` worked."""
     gc.collect()  # tensors of an earlier measurement that are freed meanwhile would lower the peak
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
+    with (
+        # Building the profiler's tree of operations takes most of the time, and is not used here.
+        patch.object(torch.autograd.profiler.profile, "_parse_kineto_results", return_value=[]),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded,
+    ):
         make()
     changes = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
     level = peak = 0
@@ -178,7 +183,7 @@ def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:
 
 def test_recomputed_layers_store_no_copies_of_weights() -> None:
     """Autocast would keep those of all layers until the end of the forward pass, on every device."""
-    kept, dropped = (measured(256, 6, 1024, 512, 30, 10, mixed=True, recompute=again) for again in (False, True))
+    kept, dropped = (measured(128, 6, 512, 256, 20, 8, mixed=True, recompute=again) for again in (False, True))
     assert kept.peak - kept.states > 2 * kept.parameters
     assert dropped.peak - dropped.states < dropped.parameters
 

@@ -54,24 +54,28 @@ SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
 CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (2, 3)]
 CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(3), "regression"), (ZeroSettings(3), "tokens")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded", "chunked")]
-CASES += [(ZeroSettings(0), "sighted"), (ZeroSettings(3), "sighted"), (ZeroSettings(3), "sighted-lora")]
-RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "sighted")]
+CASES += [(ZeroSettings(3), name) for name in ("best", "chunked")]
+CASES += [(ZeroSettings(0), "sighted"), (ZeroSettings(3), "sighted-lora")]
+RECOMPUTED = {"lora", "regression"}
+"""What is trained with its layers recomputed; the job is too."""
+LOADED = "best"
+"""The training whose model is loaded partitioned; the others' are built on each rank."""
+RESUMED = [(2, "critic"), (2, "lora"), (3, "critic"), (3, "sighted-lora")]
 """Stages that are also resumed: with a partitioned optimizer, and with partitioned weights."""
 SAVE_EVERY, STOPPED_AT = 3, 4
 """Steps between checkpoints of those, and the step after which the checkpoint is copied that the training is resumed
 from: the state of one that was interrupted then, in the middle of an epoch."""
 MODEL = "model"
-"""The folder of the model that is loaded partitioned; the others are built on each rank."""
+"""The folder of the model that is loaded partitioned."""
 JOB = "job"
-"""The folder of the training `sighted` as a job."""
+"""The folder of the training `sighted` as a job, with ZeRO 3."""
 
 
 def case_name(settings: ZeroSettings, objective: str) -> str:
     return f"{objective}-zero{settings.stage}-{settings.offload}"
 
 
-USUAL_NUMBERS, CHUNK = logprobs.CHUNK_NUMBERS, 7
+USUAL_NUMBERS, CHUNK = logprobs.CHUNK_NUMBERS, 16
 """Positions whose logits are computed at a time in the case `chunked`, so that the ranks have unequal numbers of
 chunks."""
 
@@ -150,12 +154,12 @@ def main(folder: Path) -> None:
             ):
                 shutil.copytree(one, copy)
 
-        more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
+        more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in RECOMPUTED}
         if objective == "best" or resumed:
             more["checkpoint"] = checkpoint / "settled.json"
         if resumed:
             more["settings"] = replace(SETTINGS, save_every=SAVE_EVERY)
-        if objective == "loaded":
+        if objective == LOADED:
             with partitioned_loading(settings, SETTINGS.clip):
                 more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
             held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())

@@ -48,10 +48,10 @@ class Case:
 AVERAGE = ("teacher=average", "rate=0.5")
 LORA = {"lora": 2, "lora_alpha": 8, "lr": 5e-3}
 CASES = [
-    *(Case("grpo", ZeroSettings(stage)) for stage in (0, 2)),
+    Case("grpo", ZeroSettings(2)),
     Case("grpo", ZeroSettings(3, "all")),
     Case("grpo", ZeroSettings(3), more=LORA, resumed=True),
-    Case("grpo", ZeroSettings(3), more={"batch": 3, "epochs": 2, "packing": "plain"}),
+    Case("grpo", ZeroSettings(0), more={"batch": 3, "epochs": 2, "packing": "plain"}),
     Case("rft", ZeroSettings(3)),
     Case("opsd", ZeroSettings(3), AVERAGE, resumed=True),
     Case("opsd", ZeroSettings(3), ("form=top", "k=4")),

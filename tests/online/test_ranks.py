@@ -203,14 +203,14 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     assert not processes_about(actor)
     assert steps() == 1
     nowhere = subprocess.DEVNULL
-    with programs.start(words, executable=sys.executable, stdout=nowhere, stderr=nowhere) as process:
+    with programs.start(words, stdout=nowhere, stderr=nowhere) as process:
         wait_until(lambda: steps() > 1 or process.poll() is not None)
         process.kill()
     wait_until(lambda: not processes_about(actor))
     assert steps() < 4
     with pytest.raises(UsageError, match="started by several ranks"):
         run_train_online(run, config(), Silent())
-    monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
+    monkeypatch.setattr(sys, "executable", programs.interpreter())
     result = run_train_online(run, config(devices=2), Silent())
     assert result.artifacts[0].id == "actor-1"
     assert not (actor / RANKS).exists()

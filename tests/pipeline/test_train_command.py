@@ -39,7 +39,7 @@ def recipe(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("stage", ["rollout", "train-critic", "pair"])
+@pytest.mark.parametrize("stage", ["rollout", "train-critic"])
 def test_a_call_after_a_kill_ends_in_the_same_artifacts(tmp_path: Path, recipe: Path, stage: str) -> None:
     """Killed when a stage has begun, or soon after; the ids and rows are those of a run that is never stopped."""
     folder = tmp_path / "run"
@@ -69,7 +69,6 @@ ONLINE = ["--algorithm", "grpo", *(f"--set=train-online.{one}" for one in ("step
 @pytest.mark.parametrize(
     ("stage", "ends_by"),
     [
-        ("rollout-1", signal.SIGKILL),
         ("train-online-1", signal.SIGKILL),
         ("train-online-1", signal.SIGINT),
         ("rollout-2", signal.SIGINT),
