@@ -25,13 +25,13 @@ from tests.packages import write_package
 from tests.runs.conftest import Settings
 
 OPTIONS: dict[str, Any] = {
-    "steps": 3,
-    "tasks_per_step": 2,
+    "steps": 2,
+    "tasks_per_step": 1,
     "group": 4,
     "tasks": "micro",
     "max_turns": 6,
     "max_tokens": 48,
-    "seed": 0,
+    "seed": 8,  # some dialogues of each step solve its task, and some do not
     "save_every": 1,
     "device": "cpu",
     "deterministic": True,
@@ -130,13 +130,12 @@ def test_an_interrupted_training_of_each_rule_ends_in_the_same_weights(
     tmp_path: Path, rule: str, options: list[str]
 ) -> None:
     run = make_run(tmp_path / "run", critic=rule == "sweet-pg")
-    steps = 3 if rule == "rft" else 2  # rft learns nothing from a step in which no task was solved
-    asked = config(rule, rule_option=options, steps=steps)
+    asked = config(rule, rule_option=options)
     whole = run_train_online(run, asked, Silent())
     assert whole.metrics.updates >= 2
     # In the last step: weights, optimizer and the state of the other models come from the checkpoint before it.
     with pytest.raises(_StoppedError):
-        run_train_online(run, asked, _Stopper(DIALOGUES * (steps - 1) + 3))
+        run_train_online(run, asked, _Stopper(DIALOGUES + 2))
     again = run_train_online(run, asked.model_copy(update={"resume": True}), Silent())
     assert [artifact.id for artifact in again.artifacts] == ["actor-2", "scores-2", "rollouts-2"]
     first, second, start = weights(run, "actor-1"), weights(run, "actor-2"), load_model("micro", "cpu").state_dict()
@@ -187,10 +186,10 @@ def test_a_finished_training_is_not_repeated_when_it_is_resumed(tmp_path: Path) 
 def test_an_adapter_s_other_models_are_adapters_too(tmp_path: Path, rule: str, options: list[str]) -> None:
     pytest.importorskip("peft")
     run = make_run(tmp_path / "run", critic=False)
-    asked = config(rule, rule_option=options, lora=2, lr=5e-3, steps=2)
+    asked = config(rule, rule_option=options, lora=2, lr=5e-3)
     whole = run_train_online(run, asked, Silent())
     with pytest.raises(_StoppedError):
-        run_train_online(run, asked, _Stopper(DIALOGUES + 3))
+        run_train_online(run, asked, _Stopper(DIALOGUES + 2))
     saved = torch.load(run.path / "actor" / "actor-2" / "checkpoint.pt", weights_only=True)["state"]["models"]
     kept = saved["average"] if rule == "opsd" else saved["reward"]["model"]
     assert all("lora_" in name for name in kept), "only the adapter's weights are kept twice"

@@ -24,12 +24,12 @@ from tests import programs
 OPTIONS: dict[str, Any] = {
     "algorithm": "grpo",
     "steps": 4,
-    "tasks_per_step": 2,
+    "tasks_per_step": 1,
     "group": 4,
     "tasks": "micro",
     "max_turns": 6,
     "max_tokens": 64,
-    "seed": 3,
+    "seed": 8,  # some dialogues of most steps solve their task, and some do not
     "save_every": 2,
 }
 
@@ -51,12 +51,12 @@ def test_an_online_training_makes_an_actor_and_records_every_dialogue(
         OPTIONS | {"algorithm": algorithm, "staleness": staleness, "validate_every": 2, "validation_tasks": 4}
     )
     metrics = run_train_online(run, config, Silent()).metrics
-    assert (metrics.steps, metrics.ended, metrics.episodes) == (4, "steps", 32)
+    assert (metrics.steps, metrics.ended, metrics.episodes) == (4, "steps", 16)
     assert [point.step for point in metrics.curve] == [1, 2, 3, 4]
     assert metrics.curve[-1].tokens == metrics.completion_tokens > 0
     assert metrics.kept_step in (2, 4)
     dialogues, scores = rows(run, "rollouts"), rows(run, "scores")
-    assert len({row["id"] for row in dialogues}) == 32
+    assert len({row["id"] for row in dialogues}) == 16
     assert {row["id"] for row in dialogues} == {row["id"] for row in scores}
     for row in dialogues:
         spoken = [turn for turn in row["dialogue_history"] if turn["role"] == "assistant"]
@@ -119,7 +119,7 @@ def test_a_training_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one
         run_train_online(stopped, priced, Silent())
     assert (stopped.path / "actor" / "actor-1" / "checkpoint.pt").exists(), "what was learned is kept"
     played = len(rows(stopped, "rollouts"))
-    assert 16 < played < 24
+    assert 8 < played < 12
     with pytest.raises(Interrupted, match="Dialogues of step 3"):
         run_train_online(stopped, priced, Silent())
     assert len(rows(stopped, "rollouts")) == played
@@ -147,12 +147,13 @@ run_train_online(Run.open(sys.argv[1]), TrainOnlineConfig.model_validate(json.lo
 def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path, number: int, kept: int) -> None:
     options = OPTIONS | {"deterministic": True, "resume": True}
     whole, killed = (Run.create(tmp_path / name, "code") for name in ("whole", "killed"))
-    run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent())
+    metrics = run_train_online(whole, TrainOnlineConfig.model_validate(options), Silent()).metrics
+    assert metrics.updates > 1
     command = ["-c", PROGRAM, str(killed.path), json.dumps(options)]
     path = killed.path / "rollouts" / "rollouts-1.jsonl"
     with programs.start(command, torch=True) as process:
         # In the fourth step, after the checkpoint of the second: one step is learned again, one is half played.
-        while not path.exists() or path.read_bytes().count(b"\n") < 26:
+        while not path.exists() or path.read_bytes().count(b"\n") < 13:
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.01)
         process.send_signal(number)
@@ -163,7 +164,7 @@ def test_a_killed_training_ends_with_bitwise_the_same_weights(tmp_path: Path, nu
     run_train_online(killed, TrainOnlineConfig.model_validate(options), Silent())
     after = rows(killed, "rollouts")
     assert after[: len(before)] == before, "no dialogue is played twice"
-    assert len(after) == 32
+    assert len(after) == 16
     assert [artifact.id for artifact in killed.manifest().of_kind("actor")] == ["actor-1"]
     expected, found = weights(whole), weights(killed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
