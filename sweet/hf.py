@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 HUB_TIMEOUT = 10.0
 """Seconds that the hub may take to say whether it has a model."""
 
+LOGIN = "accept the model's licence on its page of huggingface.co, then hf auth login, or set HF_TOKEN"
+"""How a gated model is made available."""
+
 _LONGEST_REASON = 600
 """Characters of a library's message that are shown."""
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -128,6 +131,11 @@ def _not_on_the_hub(model: str) -> str | None:
     return None
 
 
+def is_gated(reason: str) -> bool:
+    """Whether the message of an error of the hub's libraries says that a model is gated."""
+    return re.search(r"gated repo|access to model \S+ is restricted", reason, re.IGNORECASE) is not None
+
+
 @contextmanager
 def loading_errors(name: str, *, where: str, fix: str) -> Iterator[None]:
     """Hide the progress bars of transformers, and raise its errors as a UsageError. It imports modules while it
@@ -139,6 +147,7 @@ def loading_errors(name: str, *, where: str, fix: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = shorten(str(error), _LONGEST_REASON) or type(error).__name__
+        fix = LOGIN if is_gated(reason) else fix
         raise UsageError(f"The model {name} cannot be loaded: {reason}", where=where, fix=fix) from error
 
 

@@ -11,9 +11,12 @@ import torch
 import sweet
 from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
+from sweet.learn.rows import CandidateRow
+from sweet.llm.spreading import spread
+from sweet.runs.jsonl import read_jsonl
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of
-from tests.simulated_gpu import GPU, DeviceMixError, Devices, simulated_gpu
+from tests.simulated_gpu import CPU, GPU, DeviceMixError, Devices, simulated_gpu
 
 
 @pytest.fixture
@@ -80,7 +83,33 @@ def test_log_probabilities_and_gradients(family: str, how: str) -> None:
     assert scores.others.device == scores.top_ids.device == GPU
 
 
-def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
+@pytest.mark.parametrize("how", ["flex", "blocks", "plain"])
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_layers_on_two_devices_give_the_numbers_of_one(
+    gpu: Devices, family: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scorer, "_try_backward", lambda *_: None)  # gradients between devices are not simulated
+    rows = dialogue_of(turns=4)
+    model = build_model(VOCABULARY, family=family)
+    with torch.inference_mode():
+        expected = Scorer(model, share=False)(rows).sums
+    weights = sum(weight.nbytes for weight in model.parameters())
+    spread(model, {GPU: weights, CPU: weights // 3})
+    places = [gpu.of(next(layer.parameters())) or CPU for layer in model.model.layers]
+    assert places == sorted(places, key=str, reverse=True), "each device has consecutive layers"
+    assert set(places) == {GPU, CPU}
+    assert gpu.of(model.get_input_embeddings().weight) == gpu.of(model.get_output_embeddings().weight) == GPU
+    scorer = Scorer(model, share=how != "plain", attention="blocks" if how == "blocks" else None)
+    assert (scorer.flex_error, scorer.attention) == (None, "blocks" if how == "blocks" else "flex")
+    assert (scorer.max_shared_length > 0) == (how != "plain")
+    scorer._mixed = False
+    with torch.inference_mode():
+        found = scorer(rows).sums
+    assert found.device == GPU
+    assert float((found.cpu() - expected).abs().max() / expected.abs().max()) < 1e-5
+
+
+def test_the_pipeline(tmp_path: Path, gpu: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     run = sweet.Run.create(tmp_path / "run")
     sweet.rollout(run, sweet.RolloutConfig(tasks="micro", num_tasks=6, samples=4, max_turns=6, device="cuda"))
     assert gpu.gpu_is_used
@@ -88,8 +117,21 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices) -> None:
     sweet.label(run)
     for variant in ("regression", "advantage"):
         sweet.train_critic(run, sweet.TrainCriticConfig(variant=variant, epochs=1, batch=32, device="cuda"))
-    sweet.rank(run, sweet.RankConfig(candidates=3, fraction=0.05, device="cuda"))
-    sweet.pair(run)
+    ranked = sweet.rank(run, sweet.RankConfig(candidates=3, fraction=0.05, device="cuda")).artifacts[0]
+    with monkeypatch.context() as patch:  # two GPUs, each too small for a model of two million bytes
+        patch.setattr(torch.cuda, "device_count", lambda: 2)
+        patch.setattr(torch.cuda, "mem_get_info", lambda _number: (1_400_000, 2_000_000))
+        again = sweet.rank(run, sweet.RankConfig(replies=ranked.id, device="cuda")).artifacts[0]
+    one, two = (
+        [
+            c.advantage
+            for row in sorted(read_jsonl(run.file(made), CandidateRow), key=lambda r: r.key)
+            for c in row.candidates
+        ]
+        for made in (ranked, again)
+    )
+    assert two == pytest.approx(one, abs=1e-3)
+    sweet.pair(run, sweet.PairConfig(from_=ranked.id))
     for lora in (None, 4):
         sweet.train_actor(run, sweet.TrainActorConfig(epochs=1, batch=32, device="cuda", lora=lora))
     few = {"tasks": "micro", "num_tasks": 2, "max_turns": 4, "device": "cuda"}

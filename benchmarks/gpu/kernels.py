@@ -109,7 +109,7 @@ def record(dtype: torch.dtype, size: int) -> list[tuple[str, Any]]:
                 tree = build_tree(rows)
                 query, key, value = _heads(len(tree.ids), size, dtype, grad)
                 with torch.set_grad_enabled(grad):
-                    output = FlexTree(tree, query.device).attend(query, key, value, scaling=size**-0.5)
+                    output = FlexTree(tree).attend(query, key, value, scaling=size**-0.5)
                 if grad:
                     torch.autograd.backward([output.float().sum()])
     return found
@@ -253,8 +253,8 @@ def kernels_of(source: str) -> Iterator[tuple[str, str, str]]:
 
 def _differences(rows: Sequence[Sequence[int]], modules: dict[str, tuple[Any, str]]) -> dict[str, float]:
     tree = build_tree(rows)
-    plan = FlexTree(tree, torch.device("cpu"))
-    tiles = plan._mask.kv_num_blocks.shape[-1]
+    mask = FlexTree(tree).mask(torch.device("cpu"))
+    tiles = mask.kv_num_blocks.shape[-1]
     query, key, value = _heads(tiles * TILE, 64, torch.float32, True)
     ends, slots = torch.tensor([*tree.ends, *range(len(tree.ids) + 1, tiles * TILE + 1)]), torch.arange(tiles * TILE)
     keys, values = (heads.repeat_interleave(HEADS // KEY_HEADS, 1) for heads in (key, value))
@@ -276,10 +276,10 @@ def _differences(rows: Sequence[Sequence[int]], modules: dict[str, tuple[Any, st
     }
     given = {
         **{"arg_Q": query.detach(), "arg_K": key.detach(), "arg_V": value.detach()},
-        **{"arg_KV_NUM_BLKS": plan._mask.kv_num_blocks, "arg_KV_IDX": plan._mask.kv_indices},
-        **{"arg_Q_NUM_BLKS": plan._mask.q_num_blocks, "arg_Q_IDX": plan._mask.q_indices},
-        **{"arg_FULL_KV_NUM_BLKS": plan._mask.full_kv_num_blocks, "arg_FULL_KV_IDX": plan._mask.full_kv_indices},
-        **{"arg_FULL_Q_NUM_BLKS": plan._mask.full_q_num_blocks, "arg_FULL_Q_IDX": plan._mask.full_q_indices},
+        **{"arg_KV_NUM_BLKS": mask.kv_num_blocks, "arg_KV_IDX": mask.kv_indices},
+        **{"arg_Q_NUM_BLKS": mask.q_num_blocks, "arg_Q_IDX": mask.q_indices},
+        **{"arg_FULL_KV_NUM_BLKS": mask.full_kv_num_blocks, "arg_FULL_KV_IDX": mask.full_kv_indices},
+        **{"arg_FULL_Q_NUM_BLKS": mask.full_q_num_blocks, "arg_FULL_Q_IDX": mask.full_q_indices},
         **{"arg_DO": arriving, "arg_DELTA": (expected * arriving).sum(3).detach().contiguous()},
         **{"arg_MAX": torch.empty(sums.shape), "arg_DQ": found["query"], "arg_DV": found["value"]},
     }

@@ -307,7 +307,7 @@ def _memory(both: list[dict[str, Any]]) -> Iterator[list[str]]:
     for kind in KINDS:
         name = f"training: the same for the longer training of {kind}"
         yield [name, *(f"{_number(of['traffic'][kind])}B" for of in both)]
-    yield line("ranking: critic and reference in bf16, on one GPU", "rank")
+    yield line("ranking: critic and reference in bf16, together", "rank")
 
 
 def _number(value: float) -> str:

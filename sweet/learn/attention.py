@@ -68,7 +68,7 @@ def tree_attention(
         ValueError: the model's attention cannot be replaced.
     """
     if attention == "flex":
-        plan: Plan = FlexTree(tree, device)
+        plan: Plan = FlexTree(tree)
     else:
         # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
         regather = not hasattr(model, LAYERS_RECOMPUTED)
@@ -141,7 +141,7 @@ def _torch_block(
         raise ValueError("torch's attention supports neither a soft cap nor a bias")
     # [key heads, heads of one key head, slots, size]
     part = query[0].reshape(key.shape[1], -1, *query.shape[2:])
-    mask = block.mask(part.dtype)
+    mask = block.mask(part.dtype).to(part.device)
     sees_all = len(block.keys) == key.shape[2]
     selected = [key, value] if sees_all else [gather(tensor, block.keys) for tensor in (key, value)]
     keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
@@ -172,7 +172,7 @@ def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, valu
 
     def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         selected = gather(keys, block.keys), gather(values, block.keys)
-        result: Tensor = attention(part, *selected, block.mask(part.dtype))[0]
+        result: Tensor = attention(part, *selected, block.mask(part.dtype).to(part.device))[0]
         return result
 
     if not torch.is_grad_enabled():

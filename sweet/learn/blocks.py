@@ -112,4 +112,5 @@ class BlockTree:
 
 def gather(tensor: Tensor, keys: Tensor) -> Tensor:
     """Some slots of [1, heads, slots, size], whose memory is in the order of the slots."""
-    return tensor.transpose(1, 2).index_select(1, keys).transpose(1, 2)
+    # A layer may be on another device than the first one, where the tree is.
+    return tensor.transpose(1, 2).index_select(1, keys.to(tensor.device)).transpose(1, 2)

@@ -36,26 +36,31 @@ UNSUPPORTED = ("s_aux", "sinks", "position_bias")
 
 
 class FlexTree:
-    """A tree in the format of the kernel.
+    """A tree in the format of the kernel."""
 
-    Args:
-        tree: the layout.
-        device: where it is computed.
-    """
-
-    def __init__(self, tree: Tree, device: torch.device) -> None:
-        from torch.nn.attention.flex_attention import BlockMask
-
+    def __init__(self, tree: Tree) -> None:
         tiles = max(2, -(-len(tree.ids) // TILE))  # torch compiles a kernel apart for a size of 1
         self._padding = tiles * TILE - len(tree.ids)
         length = len(tree.ids) + self._padding
-        ends = torch.tensor([*tree.ends, *range(len(tree.ids) + 1, length + 1)], device=device)
+        self._ends = [*tree.ends, *range(len(tree.ids) + 1, length + 1)]
+        self._masks: dict[torch.device, Any] = {}
+
+    def mask(self, device: torch.device) -> Any:
+        """The tiles that a layer on this device visits."""
+        if device not in self._masks:
+            self._masks[device] = self._mask_on(device)
+        return self._masks[device]
+
+    def _mask_on(self, device: torch.device) -> Any:
+        from torch.nn.attention.flex_attention import BlockMask
+
+        ends = torch.tensor(self._ends, device=device)
 
         def visible(_row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return (key <= query) & (query < ends[key])
 
         part, whole = tiles_of(ends)
-        self._mask = BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=visible)
+        return BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=visible)
 
     def attend(
         self,
@@ -81,7 +86,7 @@ class FlexTree:
         result: Tensor = _kernel(query.device.type)(
             *padded,
             score_mod=score,
-            block_mask=self._mask,
+            block_mask=self.mask(query.device),
             scale=scaling,
             enable_gqa=query.shape[1] != key.shape[1],
         )

@@ -8,7 +8,7 @@ What a model reads and writes is counted for the attempt that is under way, unde
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +23,9 @@ from sweet.llm.room import RoomyClient
 from sweet.llm.servers import MODEL_OPTIONS, URL_OPTIONS, assign, urls_of
 from sweet.llm.thoughts import ALL_MARKS, Marks, given_marks
 from sweet.runs.tokens import current_meter
+
+CHARACTERS_OF_TOKEN = 6
+"""Characters of a token where a text has at least so many tokens: in English it is about 4."""
 
 if TYPE_CHECKING:
     from sweet.llm.embedded import EmbeddedClient
@@ -99,6 +102,25 @@ def warn_of_effort(client: ChatClient, effort: Effort | None, warn: Callable[[st
     reads = getattr(client, "reads", None)
     if effort is not None and reads is not None and not reads(effort):
         warn("The chat template of the agent's model does not tell --effort from its default: it has no effect.")
+
+
+def check_context(client: ChatClient, role: Role, prompts: Iterable[str], max_tokens: int) -> None:
+    """Check that the context of the servers of a model holds the shortest of some prompts and a reply.
+
+    Raises:
+        UsageError: it does not, so that every dialogue would end by a full context, or with shorter replies than were
+            asked for.
+    """
+    context: int | None = getattr(client, "served_context", None)
+    prompt = min(map(len, prompts), default=0) // CHARACTERS_OF_TOKEN
+    if context is not None and context < prompt + max_tokens:
+        raise UsageError(
+            f"The context of {client.model} has {context:,} tokens at its server, too few for a prompt of at least "
+            f"{prompt:,} and a reply of {max_tokens:,}.",
+            where=option(MODEL_OPTIONS[role], client.model),
+            fix="a server with a longer context (vllm: --max-model-len)"
+            + (f", or {option('max_tokens', max(1, context // 4))}" if role == "agent" else ""),
+        )
 
 
 def count_tokens(client: RemoteClient | EmbeddedClient | EngineProcesses, role: Role) -> None:

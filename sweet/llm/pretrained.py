@@ -19,6 +19,7 @@ from sweet.errors import UsageError
 from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
+from sweet.llm.spreading import place
 from sweet.render.screenshot_images import require_pillow
 from sweet.tasks.micro import PACKAGED
 
@@ -82,16 +83,20 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
+def load_model(
+    name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None, spreads: bool = False
+) -> Any:
     """Load a causal language model in evaluation mode; a LoRA adapter is merged into its base.
 
     Args:
         device: `auto` is cuda if available.
         dtype: name of a torch type; `auto` is float32 on a CPU and bfloat16 on a GPU.
         tokenizer: if given, the model must have an embedding for every one of its tokens.
+        spreads: whether its layers are divided among the GPUs if one is too small (`sweet.llm.spreading`).
 
     Raises:
-        UsageError: there is no such model or device, or the directory does not contain a complete model.
+        UsageError: there is no such model or device, the directory does not contain a complete model, or the model does
+            not fit the memory.
     """
     import torch
 
@@ -112,7 +117,7 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     if target.type == "cpu":
         _choose_threads(model.num_parameters())
     try:
-        return model.eval().to(target)
+        return place(model.eval(), name, target) if spreads else model.eval().to(target)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
 

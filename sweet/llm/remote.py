@@ -52,7 +52,7 @@ from sweet.llm.refusals import (
     retries_exhausted,
     unusable,
 )
-from sweet.llm.response_schema import ChatAnswer, FewReplies, describe, error_in, most_bytes, served_names
+from sweet.llm.response_schema import ChatAnswer, FewReplies, describe, error_in, most_bytes, served_models
 from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
 from sweet.llm.thoughts import ALL_MARKS, Marks
@@ -95,6 +95,7 @@ class _Target:
 
     Attributes:
         dialect: how requests are written. accepted: how the last one was written that was answered.
+        context: tokens of prompt and reply together, if the server says so.
         opened: whether its prompts end with the opening mark of a thought, as a reply with the closing one alone has
             shown.
         hopeless: refusals that no form of a request avoided.
@@ -110,6 +111,7 @@ class _Target:
     dialect: Dialect = field(default_factory=Dialect)
     accepted: Dialect | None = None
     opened: bool = False
+    context: int | None = None
     hopeless: set[tuple[int, str | None, str]] = field(default_factory=set)
     finding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -224,7 +226,12 @@ class RemoteClient:
 
     async def served_names(self) -> dict[str, list[str]]:
         """Return the names of the models that each server serves, by its address. Raises the errors of `open`."""
-        return {target.url: await self._served_names(target) for target in self.targets}
+        return {target.url: [*await self._served_models(target)] for target in self.targets}
+
+    @property
+    def served_context(self) -> int | None:
+        """Tokens of prompt and reply together that each server accepts; None if none says."""
+        return min((target.context for target in self.targets if target.context), default=None)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies. Raises the errors of `ChatClient.chat`."""
@@ -412,9 +419,11 @@ class RemoteClient:
         the model's own. Where another server lists nothing, one request shows whether it serves the model."""
         if target.channel.azure is not None:
             return target.channel.azure.deployment or model
-        names = await self._served_names(target)
-        if names:
-            return choose_name(names, model, target.url, self.role)
+        models = await self._served_models(target)
+        if models:
+            name = choose_name([*models], model, target.url, self.role)
+            target.context = models[name]
+            return name
         target.model = model
         try:
             await self._patiently(target, lambda _: self._post(target, _FIRST_CHAT, _FIRST_SAMPLING, again=True))
@@ -422,16 +431,16 @@ class RemoteClient:
             raise unusable(error, target.url, self.role, f"a chat with {model}") from error
         return model
 
-    async def _served_names(self, target: _Target) -> list[str]:
-        """Return the names of the models that a server lists; none if it has no list of them."""
+    async def _served_models(self, target: _Target) -> dict[str, int | None]:
+        """Return the models that a server lists, see `served_models`; none if it has no list of them."""
         if target.channel.azure is not None:
-            return [target.channel.azure.deployment] if target.channel.azure.deployment else []
+            return {target.channel.azure.deployment: None} if target.channel.azure.deployment else {}
         try:
-            return served_names(await self._patiently(target, partial(target.channel.get, "/models", LIST_BYTES)))
+            return served_models(await self._patiently(target, partial(target.channel.get, "/models", LIST_BYTES)))
         except StatusError as error:
             if error.status in (401, 403) or error.status < 400:
                 raise unusable(error, target.url, self.role, "/models") from error
-            return []
+            return {}
         except AnswerError as error:
             raise UsageError(
                 f"This is not an OpenAI-compatible server; for /models {error.message}.",

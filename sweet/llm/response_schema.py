@@ -67,6 +67,7 @@ def most_bytes(request: Mapping[str, Any], sampling: Sampling, size: int) -> int
 
 class _Model(BaseModel):
     id: str = Field(max_length=1024)
+    max_model_len: Any = None
 
 
 class Served(BaseModel):
@@ -75,12 +76,14 @@ class Served(BaseModel):
     data: list[_Model]
 
 
-def served_names(raw: object) -> list[str]:
-    """Return the names of the models in the response of /v1/models, or in a list alone; none if it lists none."""
+def served_models(raw: object) -> dict[str, int | None]:
+    """Return the models in the response of /v1/models, or in a list alone, by name; empty if it lists none. Of each the
+    number of tokens of its context, which vllm says; None from a server that does not."""
     try:
-        return [model.id for model in Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data]
+        served = Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data
     except ValidationError:
-        return []
+        return {}
+    return {one.id: one.max_model_len if isinstance(one.max_model_len, int) else None for one in served}
 
 
 class _Message(BaseModel):

@@ -25,13 +25,14 @@ class RoomyClient:
         effort: how much the model is asked to think, where a request does not say.
 
     Attributes:
-        limiter: of a client of servers, which a rollout bounds; None for others.
+        limiter, served_context: of a client of servers; None for others.
     """
 
     def __init__(self, client: ChatClient, effort: Effort | None = None) -> None:
         self.client, self.effort, self._room = client, effort, 0
         self.model = client.model
         self.limiter: AdaptiveLimiter | None = getattr(client, "limiter", None)
+        self.served_context: int | None = getattr(client, "served_context", None)
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies; see `ChatClient.chat`. The tokens are those of all requests."""

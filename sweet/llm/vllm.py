@@ -2,7 +2,8 @@
 
 vLLM is used as a program, not as a library: it runs in its own process group, so that its workers can be ended with it,
 under a supervisor that ends it if this process is killed (see `sweet.supervisor`), and writes to a log file. It is
-ready when /health answers; if it dies before, the last lines of its log are reported.
+ready when /health answers; if it dies before, its error is reported, found in its log (`sweet.llm.vllm_log`). While it
+downloads the model its time limit does not run.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
+from sweet.hf import LOGIN, is_gated
 from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import model_path
 from sweet.llm.servers import bind, url_of
+from sweet.llm.vllm_log import root_cause
 from sweet.regular import open_descriptor
-from sweet.units import format_duration
+from sweet.units import format_bytes, format_duration
 
 HEALTH_PAUSE = 0.25
 PROGRESS_INTERVAL = 15.0
@@ -44,6 +47,9 @@ ORPHAN_TIMEOUT = 5.0
 """The same once this process is gone."""
 
 LAST_LINES = 12
+MOST_LINES = 5000
+"""Lines among which an error is looked for."""
+READ_LOG = "read the log; options after -- are passed to vllm, e.g. -- --max-model-len 4096"
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vllm accepts for --max-lora-rank."""
@@ -132,9 +138,17 @@ class VllmServer:
         name: what messages call it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path, log_start: int, name: str) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        url: str,
+        log: Path,
+        log_start: int,
+        name: str,
+        downloads: Path | None = None,
+    ) -> None:
         self.process, self.url, self.log, self.name = process, url, log, name
-        self._log_start = log_start
+        self._log_start, self._downloads = log_start, downloads
         self._answered = False
         self._end = asyncio.create_task(process.wait())
 
@@ -167,10 +181,11 @@ class VllmServer:
         # Otherwise another server that listens on the port would be mistaken for this one.
         with bind(settings.host, settings.port) as socket:
             port = socket.getsockname()[1]
+        words = command(program, replace(settings, port=port))
         with os.fdopen(open_descriptor(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
             log_start = os.fstat(output.fileno()).st_size
             process = await asyncio.create_subprocess_exec(
-                *supervisor.supervised(command(program, replace(settings, port=port)), ORPHAN_TIMEOUT),
+                *supervisor.supervised(words, ORPHAN_TIMEOUT),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -179,28 +194,34 @@ class VllmServer:
                 pass_fds=pass_fds,
             )
         say(f"{name} is starting; its output goes to {log}.")
-        return cls(process, url_of(settings.host, port), log, log_start, name)
+        return cls(process, url_of(settings.host, port), log, log_start, name, download_folder(words))
 
     async def wait_until_ready(self, timeout: float = math.inf, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the server is ready, and tell how far it is.
 
         Args:
-            timeout: seconds that it may take.
+            timeout: seconds that it may take, after the last time that its download has grown.
 
         Raises:
             SweetError: it ended before, or is not ready in time.
         """
-        said = began = time.monotonic()
+        said = began = grown = time.monotonic()
+        size = before = downloaded_bytes(self._downloads)
         while not await asyncio.to_thread(is_healthy, self.url):
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
-            seconds = time.monotonic() - began
-            if seconds > timeout:
+            now = time.monotonic()
+            if (found := downloaded_bytes(self._downloads)) != size:
+                size, grown = found, now
+            if now - grown > timeout:
                 raise self.failure(f"{self.name} did not answer within {timeout:g} seconds.")
-            if time.monotonic() - said > PROGRESS_INTERVAL:
-                said, lines = time.monotonic(), last_lines(self.log, 1, self._log_start)
-                say(f"{self.name} is starting, {format_duration(seconds)}: {lines[0][:160] if lines else '…'}")
+            if now - said > PROGRESS_INTERVAL:
+                doing = (last_lines(self.log, 1, self._log_start) or ["…"])[0][:160]
+                if size != before:
+                    doing = f"{format_bytes(size)} of the model are downloaded"
+                said, before = now, size
+                say(f"{self.name} is starting, {format_duration(now - began)}: {doing}")
         self._answered = True
 
     async def ended(self) -> None:
@@ -217,13 +238,17 @@ class VllmServer:
         return found[:64] if isinstance(found, str) else None
 
     def failure(self, what: str | None = None) -> SweetError:
-        """The error for a server that ended unexpectedly, or for `what`, with the last lines of its log."""
-        output = "\n".join(last_lines(self.log, start=self._log_start))
+        """The error for a server that ended unexpectedly, or for `what`, with the error in its log if it has ended, or
+        the last lines."""
+        ended, shown = self.process.returncode is not None, "Its error"
+        output = root_cause(last_lines(self.log, MOST_LINES, self._log_start), ran=self._answered) if ended else []
+        if not output:
+            shown, output = "Its last lines", list(last_lines(self.log, start=self._log_start))
         return SweetError(
             (what or f"{self.name} ended with status {self.process.returncode}.")
-            + (f" Its last lines:\n{output}" if output else ""),
+            + ("\n".join([f" {shown}:", *output]) if output else ""),
             where=self.log,
-            fix="read the log; options after -- are passed to vllm, e.g. -- --max-model-len 4096",
+            fix=LOGIN if is_gated("\n".join(output)) else READ_LOG,
         )
 
     async def stop(self) -> None:
@@ -252,10 +277,31 @@ def last_lines(log: Path, count: int = LAST_LINES, start: int = 0) -> Sequence[s
         start: the byte from which it is read.
     """
     with log.open("rb") as file:
-        file.seek(max(start, log.stat().st_size - (1 << 16)))
+        file.seek(max(start, log.stat().st_size - max(1 << 16, count << 8)))
         text = file.read().decode(errors="replace")
     lines = [_ESCAPES.sub("", line).rstrip() for line in text.splitlines()]
     return [line for line in lines if line][-count:]
+
+
+def download_folder(words: Sequence[str]) -> Path | None:
+    """Where the server of a command line downloads its model to; None for a model in a directory."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    model = words[words.index("serve") + 1]
+    if Path(model).is_dir():
+        return None
+    cache = option_value(words, "--download-dir") or constants.HF_HUB_CACHE
+    return Path(cache) / repo_folder_name(repo_id=model, repo_type="model") / "blobs"
+
+
+def downloaded_bytes(folder: Path | None) -> int:
+    """The bytes in a folder of the hub's cache, those of unfinished files too."""
+    size = 0
+    with suppress(OSError):  # files are renamed meanwhile
+        for file in folder.iterdir() if folder is not None else ():
+            size += file.stat().st_blocks * 512
+    return size
 
 
 def is_healthy(url: str) -> bool:

@@ -31,6 +31,7 @@ from typing import Any, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.gathering import run_all
+from sweet.hf import LOGIN
 from sweet.llm.base import Role
 from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
 from sweet.llm.local import DEFAULT_OPTIONS, EXIT_TIMEOUT, ROLE_NAMES, server_environment
@@ -182,7 +183,8 @@ class Servers:
         try:
             await server.wait_until_ready(self.tables[role].startup_timeout, self.reporter.say)
         except SweetError as error:
-            error.fix = READ_LOG
+            if error.fix != LOGIN:
+                error.fix = READ_LOG
             raise
         self.reporter.say(f"{server.name} answers at {server.url} after {format_duration(time.monotonic() - began)}.")
 

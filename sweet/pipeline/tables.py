@@ -51,7 +51,7 @@ class ServerTable(Table):
     options: list[str] = Field(default_factory=list)
     """Options for vllm, passed unchanged."""
     startup_timeout: float = Field(default=STARTUP_TIMEOUT, gt=0)
-    """Seconds until a server that was started must answer."""
+    """Seconds until a server that was started must answer, from the end of its download."""
 
     @model_validator(mode="after")
     def _does_not_choose_twice(self) -> Self:

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from sweet.judges.base import ScoreReplies
 from sweet.learn.rows import CandidateRow, TurnKey
-from sweet.llm.connect import warn_of_effort
+from sweet.llm.connect import check_context, warn_of_effort
 from sweet.ranking.config import RankConfig, config_for
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.inputs import Ranking, choose_ranking
@@ -106,6 +106,8 @@ async def _sample_and_judge(
             client = await stack.enter_async_context(frame.client(ranking.agent))
             sampling = sampling_of(config, RolloutsMeta.of(ranking.rollouts))
             warn_of_effort(client, sampling.effort, frame.warn)
+            asked = (task.problem_description for task in ranking.tasks.values())
+            check_context(client, "agent", asked, sampling.max_tokens)
             sampler = replace(sampler, client=client, sampling=sampling)
         writer, limit = RankingWriter(rows, frame.log, frame.failures), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

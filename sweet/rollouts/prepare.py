@@ -15,13 +15,14 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import option
+from sweet.humans.asking import SAMPLING as HUMAN_SAMPLING
 from sweet.humans.base import Human
 from sweet.humans.connect import open_humans
 from sweet.judges.control import CreditScorer, check_credit_known
 from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_judge_options, find_critic
 from sweet.llm.base import ChatClient
-from sweet.llm.connect import servers_of_models, settings_of, warn_of_effort
+from sweet.llm.connect import check_context, servers_of_models, settings_of, warn_of_effort
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
 from sweet.render.store import SCREENSHOTS
@@ -115,6 +116,9 @@ class Dialogues:
             return open_attacker(attacker(config.agent.removeprefix(ATTACK)), config.max_turns)
         client = await stack.enter_async_context(opens(AskedModel("agent", config.agent, config.agent_url)))
         warn_of_effort(client, config.effort, reporter.warn)
+        openings = (opening(kind, task, config.max_turns) for task in self.tasks)
+        prompts = ("".join(message.content for message in messages) for messages in openings)
+        check_context(client, "agent", prompts, config.max_tokens + (config.max_thought_tokens or 0))
         return client
 
     async def open_simulated_humans(
@@ -134,6 +138,8 @@ class Dialogues:
             served = await servers_of_models(names, config.sim_url, "sim", **settings_of(config))
             models = [replace(model, urls=served[model.name]) for model in models]
         clients = {model.name: await stack.enter_async_context(opens(model)) for model in models}
+        for client in clients.values():
+            check_context(client, "sim", (task.problem_description for task in self.tasks), HUMAN_SAMPLING.max_tokens)
         opening = open_humans(
             self.kind,
             [(clients.get(human.sim), human.persona) for human in humans.humans],

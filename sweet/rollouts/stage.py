@@ -116,6 +116,12 @@ def _warn(metrics: RolloutMetrics, reporter: Reporter) -> None:
             f"At {count(metrics.choices.unjudged_turns, 'turn')} the judge could judge no candidate: the first one was "
             "taken. Their rows say why (choice.unjudged)."
         )
+    full, played = metrics.outcomes.get("context_overflow", 0), sum(metrics.outcomes.values())
+    if 2 * full >= played > 0:
+        reporter.warn(
+            f"{full:,} of {count(played, 'dialogue')} ended because the context of a model was full: give its server a "
+            "longer one (vllm: --max-model-len), or the dialogues fewer turns or shorter replies."
+        )
     if metrics.thoughts is not None and metrics.thoughts.unfinished_thoughts:
         reporter.warn(
             f"At {count(metrics.thoughts.unfinished_thoughts, 'turn')} the agent thought until its tokens were spent, "

@@ -70,7 +70,7 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
 
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
-    model = load_model(path, settings.device, tokenizer=tokenizer)
+    model = load_model(path, settings.device, tokenizer=tokenizer, spreads=True)
     how = _reader_settings(settings, model) | {"protocol": used_protocol(artifact, settings)}
     check_settings(artifact, settings)
     if meta.variant == "regression":
@@ -86,7 +86,7 @@ def load_critic(run: Run, artifact: Artifact, reporter: Reporter, settings: Crit
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
-    frozen = load_model(base, settings.device, tokenizer=tokenizer)
+    frozen = load_model(base, settings.device, tokenizer=tokenizer, spreads=True)
     how["reference_context"] = settings.reference_context
     how["turn_tokens"] = used_turn_tokens(artifact, settings)
     how["effort"] = _effort(run, artifact)
@@ -199,7 +199,7 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(name)
-    model = load_model(name, settings.device, tokenizer=tokenizer)
+    model = load_model(name, settings.device, tokenizer=tokenizer, spreads=True)
     how = _reader_settings(settings, model) | {"turn_tokens": settings.turn_tokens or CRITIC_TURN_TOKENS}
     return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **how)
 
@@ -210,7 +210,7 @@ def load_solution_logprob(name: str, settings: CriticSettings) -> SolutionLogpro
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(name)
-    model = load_model(name, settings.device, tokenizer=tokenizer)
+    model = load_model(name, settings.device, tokenizer=tokenizer, spreads=True)
     return SolutionLogprob(model, tokenizer, **_reader_settings(settings, model))
 
 

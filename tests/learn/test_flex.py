@@ -123,7 +123,7 @@ def test_models_of_several_shapes_and_types_are_compiled_in_one_process(monkeypa
 
 @pytest.mark.parametrize("more", [{"s_aux": torch.zeros(2)}, {"dropout": 0.1}])
 def test_sinks_and_dropout_are_refused(more: dict[str, object]) -> None:
-    tree = FlexTree(build_tree([[1, 2, 3]]), torch.device("cpu"))
+    tree = FlexTree(build_tree([[1, 2, 3]]))
     heads = torch.zeros(1, 2, 3, 16)
     with pytest.raises(ValueError, match="cannot express"):
         tree.attend(heads, heads, heads, **more)  # type: ignore[arg-type]

@@ -23,6 +23,8 @@ print("\\x1b[31mloading\\x1b[0m", args, flush=True)
 if "--die" in args:
     print("torch.OutOfMemoryError: no room", file=sys.stderr)
     sys.exit(3)
+if "--gated" in args:
+    sys.exit("OSError: You are trying to access a gated repo.\\nMake sure to have access to it.")
 if "--stubborn" in args:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -30,6 +32,12 @@ with open(os.environ["STAND_IN_STATE"], "a") as file:
     key = os.environ.get("VLLM_API_KEY")
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
     file.write(json.dumps({{"args": args, "worker": worker.pid, "pid": os.getpid(), "key": key, "gpus": gpus}}) + "\\n")
+if "STAND_IN_DOWNLOAD" in os.environ:
+    os.makedirs(os.path.dirname(os.environ["STAND_IN_DOWNLOAD"]))
+    for _ in range(6):
+        with open(os.environ["STAND_IN_DOWNLOAD"], "ab") as file:
+            file.write(b"0" * 9000)
+        time.sleep(0.5)
 if "--slow" in args:
     time.sleep(600)
 def value(name):
@@ -47,7 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
     def do_GET(self):
         said = {{"/health": {{}}, "/version": {{"version": "9.8.7"}}}}
-        self.answer(said.get(self.path, {{"data": [{{"id": name}} for name in names]}}))
+        length = int(value("--max-model-len") or 0) or None
+        self.answer(said.get(self.path, {{"data": [{{"id": name, "max_model_len": length}} for name in names]}}))
         if "--die-later" in args and self.path == "/v1/models":
             os._exit(4)
     def do_POST(self):

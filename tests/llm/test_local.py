@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from sweet.llm.connect import open_client
 from sweet.llm.gpus import Gpu, visible_gpus
 from sweet.llm.local import LocalServing
 from sweet.llm.vllm import TERM_TIMEOUT, VllmSettings, command, option_value
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from tests.llm.stand_in import StandIn, install
 
@@ -133,7 +138,7 @@ def test_a_loading_server_that_ignores_signals_is_killed(vllm: StandIn, tmp_path
 
 
 def test_a_server_that_fails_to_start_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:
-    with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room") as error:
+    with pytest.raises(SweetError, match=r"status 3. Its error:\ntorch.OutOfMemoryError: no room") as error:
         asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], MODEL))
     assert str(error.value.fix).startswith("--agent-url URL, if a server serves the model; or read the log")
     folder = tmp_path / "model"
@@ -146,10 +151,46 @@ def test_a_server_that_fails_to_start_is_reported_with_its_log(vllm: StandIn, tm
 
 
 def test_a_server_that_dies_in_use_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:
-    with pytest.raises(SweetError, match=r"status 5.*\n.*loading.*\n.*EngineDeadError") as error:
+    with pytest.raises(SweetError, match=r"status 5. Its error:\nEngineDeadError: gone") as error:
         asyncio.run(ask(make(tmp_path, "vllm", "--die-when-asked")[0], MODEL))
     assert error.value.where == str(tmp_path / "log.vllm-agent.log")
     assert vllm.all_gone()
+
+
+def test_a_server_whose_context_is_below_what_is_asked_is_refused(vllm: StandIn, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    config = RolloutConfig(
+        tasks="micro", num_tasks=2, agent=MODEL, local_engine="vllm", vllm_options=["--max-model-len", "600"]
+    )
+    with pytest.raises(
+        UsageError, match=r"org/model has 600 tokens at its server, too few .* a reply of 1,024"
+    ) as error:
+        run_rollout(run, config, Silent())
+    assert (error.value.where, "--max-model-len" in str(error.value.fix)) == ("--agent org/model", True)
+    assert vllm.asked() == []
+    shorter = config.model_copy(update={"max_tokens": 64, "max_turns": 2, "new": True})
+    assert run_rollout(run, shorter, Silent()).metrics.turns == 4
+
+
+def test_a_gated_model_is_reported_with_the_login(vllm: StandIn, tmp_path: Path) -> None:
+    with pytest.raises(SweetError, match="gated repo") as error:
+        asyncio.run(ask(make(tmp_path, "vllm", "--gated")[0], MODEL))
+    assert "hf auth login" in str(error.value.fix)
+
+
+def test_the_time_limit_does_not_run_while_the_model_is_downloaded(
+    vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweet.llm.vllm.PROGRESS_INTERVAL", 0.5)
+    blobs = tmp_path / "hub" / "models--org--model" / "blobs"
+    local, output = make(tmp_path, "vllm", "--download-dir", str(tmp_path / "hub"), "--slow", startup_timeout=1.5)
+    downloads = blobs / "0123.incomplete"
+    monkeypatch.setenv("STAND_IN_DOWNLOAD", str(downloads))
+    began = time.monotonic()
+    with pytest.raises(SweetError, match=r"did not answer within 1.5 seconds"):
+        asyncio.run(ask(local, MODEL))
+    assert time.monotonic() - began > 3 + 1.5, "the limit begins when the download ends"
+    assert any(re.search(r"is starting, .*: [\d.]+ kB of the model are downloaded", line) for line in output)
 
 
 def test_the_startup_time_out(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

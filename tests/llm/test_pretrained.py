@@ -197,6 +197,38 @@ def test_an_adapter_is_loaded_where_the_model_is(adapted: Path) -> None:
         assert load_model(str(adapted), "cuda").device == GPU
 
 
+@pytest.mark.parametrize(
+    ("free", "used"),
+    [
+        ([20, 20, 20], [0]),  # the first is large enough
+        ([8, 8, 8], [0, 1, 2]),
+        ([5, 2, 7], [2, 0]),  # a server holds the second
+        ([5, 2, 5], None),
+    ],
+)
+def test_a_model_that_is_too_large_for_a_gpu_is_divided_among_those_that_are_free(
+    checkpoint: Path, free: list[int], used: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenth = sum(weight.nbytes for weight in load_model(str(checkpoint), "cpu", "bfloat16").parameters()) / 10
+    placed: list[dict[torch.device, int]] = []
+
+    def spread(model: Any, room: dict[torch.device, int]) -> Any:
+        placed.append(room)
+        return model
+
+    monkeypatch.setattr("sweet.llm.spreading.spread", spread)
+    with simulated_gpu():
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda n: (int(free[n] * tenth), int(20 * tenth)))
+        if used is None:
+            with pytest.raises(UsageError, match="are free on 2 of 3 GPUs"):
+                load_model(str(checkpoint), "cuda", spreads=True)
+            return
+        model = load_model(str(checkpoint), "cuda", spreads=True)
+        assert (model.device == GPU) == (used == [0])
+    assert [device.index for room in placed for device in room] == (used if used != [0] else [])
+
+
 def test_an_adapter_that_lacks_matrices(adapted: Path) -> None:
     from safetensors.torch import load_file, save_file
 

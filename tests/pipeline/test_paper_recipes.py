@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweet.errors import UsageError
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.recipe import TABLES, Recipe, resolve
 from sweet.pipeline.servers import ROLES, place
+from sweet.rollouts.sides import rendering_of
+from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.training.config import check_critic_options
 from sweet.training.hyperparameters import defaults
@@ -35,13 +39,31 @@ def test_the_settings_are_those_of_the_paper(row: str, dialogues: int, critic: s
     assert (tables["rank"].candidates, tables["rank"].fraction) == (16, 0.1)
     assert (tables["pair"].pairs, tables["pair"].strategy) == (4, "random-halves")
     check_critic_options(tables["train-critic"])
+    assert tables["train-critic"].holdout == 0, "every preference is learned"
+    assert tables["eval"].scorer == "upstream"
+    # Ten turns with eleven pictures of 512 tokens do not fit the paper's length.
+    critic_length = 16384 if kind.visual else 8192
     for table, learner, epochs, length in (
-        ("train-critic", critic, kind.dialogue_epochs, 8192),
+        ("train-critic", critic, kind.dialogue_epochs, critic_length),
         ("train-actor", "sweet", 1, 16384),
     ):
         config, paper = tables[table], defaults(learner, large=True)
-        assert (config.lr, config.batch, config.beta) == (paper.lr, paper.batch, 0.1)
+        assert (config.lr, config.batch, config.beta, config.shuffle) == (paper.lr, paper.batch, 0.1, "examples")
         assert (config.nll or 0, config.epochs, config.max_length) == (paper.nll, epochs, length)
+
+
+def test_pages_are_played_and_scored_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tables = read("paper-html")
+    played, kind = tables["rollout"], task_kind("html")
+    monkeypatch.setattr("sweet.render.window.asset_folder", lambda: tmp_path)
+    with pytest.raises(UsageError, match="photograph of pages has not been downloaded"):
+        rendering_of(kind, played, Silent())
+    monkeypatch.setattr("sweet.render.window.photo_rule", lambda _folder: "photo@0123456789ab")
+    rendered = rendering_of(kind, played, Silent())
+    assert rendered is not None
+    assert (rendered.width, rendered.height, rendered.pictures) == (1366, 682, "photo@0123456789ab")
+    assert (played.protocol, tables["eval"].scorer) == ("upstream", "upstream")
+    assert (tables["eval"].window, tables["eval"].pictures) == (None, None), "those of the scorer, which are the same"
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -54,5 +76,7 @@ def test_the_servers_fit_a_node(row: str) -> None:
     assert list(in_order) == ["sim", "agent"]
     assert sum(map(len, playing.values())) == 8, "all GPUs are used"
     assert 0 not in ranking["agent"]
+    if row == "paper-code-70b":
+        assert 8 - len(ranking["agent"]) == 4, "282 GB of critic and reference are divided among four GPUs of 80 GB"
     trainings = [tables["train-critic"], tables["train-actor"]]
     assert all(str(config.hostfile) == ("slurm" if row == "paper-code-70b" else "None") for config in trainings)
