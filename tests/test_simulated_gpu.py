@@ -122,14 +122,8 @@ def test_the_pipeline(tmp_path: Path, gpu: Devices, monkeypatch: pytest.MonkeyPa
         patch.setattr(torch.cuda, "device_count", lambda: 2)
         patch.setattr(torch.cuda, "mem_get_info", lambda _number: (1_400_000, 2_000_000))
         again = sweet.rank(run, sweet.RankConfig(replies=ranked.id, device="cuda")).artifacts[0]
-    one, two = (
-        [
-            c.advantage
-            for row in sorted(read_jsonl(run.file(made), CandidateRow), key=lambda r: r.key)
-            for c in row.candidates
-        ]
-        for made in (ranked, again)
-    )
+    rows = [sorted(read_jsonl(run.file(made), CandidateRow), key=lambda row: row.key) for made in (ranked, again)]
+    one, two = ([candidate.advantage for row in of_one for candidate in row.candidates] for of_one in rows)
     assert two == pytest.approx(one, abs=1e-3)
     sweet.pair(run, sweet.PairConfig(from_=ranked.id))
     for lora in (None, 4):
