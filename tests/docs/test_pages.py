@@ -23,8 +23,8 @@ LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
 PROGRAMS = {
     ".",
-    *("apt", "cat", "cd", "docker", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright"),
-    *("pytest", "ruff", "sbatch", "vf-eval", "wait"),
+    *("apt", "cat", "cd", "docker", "echo", "git", "head", "hf", "jq", "kill", "lint-imports", "mkdir", "mypy"),
+    *("playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
 }
 """Other programs that the docs call; any other word in their place is misspelt."""
 
@@ -33,6 +33,7 @@ FOREIGN = {
     "--cap-drop",
     "--cpus-per-task",
     "--device",
+    "--exclusive",
     "--gpus",
     "--init",
     "--ipc",
@@ -49,7 +50,7 @@ FOREIGN = {
 }
 """Options of vllm, docker and Slurm that the docs name."""
 
-SBATCH = {"exclusive", "gpus-per-node", "job-name", "nodes", "partition", "requeue", "time"}
+SBATCH = {"exclusive", "gpus-per-node", "job-name", "mem", "nodes", "partition", "requeue", "time"}
 """Options of sbatch in the headers of scripts."""
 
 ABBREVIATED = re.compile(r"[\[\]<>{}=]|^sweet$")
