@@ -12,6 +12,8 @@ from typing import Any
 class QuietHandler(BaseHTTPRequestHandler):
     """Logs nothing."""
 
+    disable_nagle_algorithm = True  # or the body waits 40 ms for the acknowledgement of the head
+
     def send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Answer; to a request for the head, without the body."""
         self.send_response(status)

@@ -12,6 +12,7 @@ from sweet.llm.embedded import EmbeddedClient, end_ids
 from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.server import listening, make_app
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.stages import chat_server as chat_server  # with it, the servers of these tests end at once
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def value(name):
 adapter = value("--lora-modules")
 names = [value("--served-model-name")] + ([json.loads(adapter)["name"]] if adapter else [])
 class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
     def answer(self, body):
         data = json.dumps(body).encode()
         self.send_response(200)

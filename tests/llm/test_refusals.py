@@ -166,7 +166,7 @@ def test_a_malformed_answer_among_several_fails_the_request(other: object) -> No
         with pytest.raises(RequestFailed, match="The server"):
             await ask(client, 1, n=3)
 
-    run(work, Server(*[answer] * 99))
+    run(work, Server(*[answer] * 99), retry_timeout=0.2)
 
 
 def test_other_refusals_still_fail() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import uvicorn.server
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,6 +18,16 @@ from starlette.routing import Route
 from sweet.llm.server import listening
 
 Answer = Callable[[dict[str, Any]], Response]
+TICK = 0.01
+"""Seconds after which uvicorn looks again whether it is to end. Its own tenth of a second, once or twice a server, is
+most of the time of hundreds of tests."""
+
+
+def _briefly(seconds: float) -> Coroutine[Any, Any, None]:
+    return asyncio.sleep(min(seconds, TICK))
+
+
+vars(uvicorn.server)["asyncio"] = SimpleNamespace(**vars(asyncio) | {"sleep": _briefly})
 
 
 class ChatServer:
