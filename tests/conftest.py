@@ -51,11 +51,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-durations", action="store_true", help="record the seconds of tests in durations.json")
 
 
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two workers for a core, because many tests wait for processes that they start: with three, the processes of
-    each test wait for those of others, and take more processor time. For each 2 GiB of memory one."""
+    each test wait for those of others, and take more processor time. Quick tests wait for nothing, and take less time
+    than a worker takes to collect them. For each 2 GiB of memory one."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(2 * usable_cores(), memory >> 31))
+    for_a_core = 1 if config.option.markexpr == "quick" else 2
+    return max(1, min(for_a_core * usable_cores(), memory >> 31))
 
 
 def pytest_configure(config: pytest.Config) -> None:

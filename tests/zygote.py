@@ -104,9 +104,6 @@ def import_training() -> None:
     import transformers
 
     use_one_thread()
-    from sweet.tasks.micro.family import LONG
-    from sweet.tasks.micro.generator import load
-
     for name in TRAINING:
         import_module(name)
     with suppress(ModuleNotFoundError):  # Ray is optional
@@ -114,8 +111,6 @@ def import_training() -> None:
             import_module(name)
     for name in LAZY:
         getattr(transformers, name)
-    for split in LONG.splits:
-        load(split, LONG)  # two seconds in each process that plays them or compares a study with them
 
 
 def import_testing() -> None:
