@@ -152,7 +152,7 @@ def print_result(result: StageResult, *, as_json: bool, draw: Callable[[StageRes
 
 def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
     """Print a stage's metrics and artifacts as tables on stdout."""
-    heading(f"{result.stage} · {result.run}")
+    heading(" · ".join(filter(None, (result.stage, str(result.run), _played_by(result)))))
     metrics = result.as_json()["metrics"]
     _show_metrics({name: value for name, value in metrics.items() if name not in hidden})
     if result.artifacts:
@@ -161,6 +161,17 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
             for artifact in result.artifacts
         ]
         show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
+
+
+def _played_by(result: StageResult) -> str:
+    """Return whose dialogues a stage played or scored, and on which tasks; empty for another stage."""
+    from sweet.runs.run import Run
+    from sweet.scoring.results.run_result import played_by
+
+    made = [one for one in result.artifacts if one.kind in ("rollouts", "scores")]
+    with contextlib.suppress(SweetError):
+        return played_by(Run(result.run).manifest(), made[0]) if made else ""
+    return ""
 
 
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:

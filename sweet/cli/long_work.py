@@ -174,9 +174,10 @@ def _attempt(run: Path, stage: str, since: datetime) -> AttemptStatus | None:
     """Return the attempt of this call; None if it has begun none."""
     with suppress(SweetError, OSError):
         found = Run(run)
-        own = found.manifest().begun_by(os.getpid(), host(), since)
+        manifest = found.manifest()
+        own = manifest.begun_by(os.getpid(), host(), since)
         first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
-        return None if first is None else attempt_status(found, first)
+        return None if first is None else attempt_status(found, manifest, first)
     return None
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from sweet.cli import console
 from sweet.cli.spec import Call
 from sweet.errors import TooManyFailures
 from sweet.stages.base import StageResult
-from sweet.units import count, format_duration, price
+from sweet.units import count
 
 if TYPE_CHECKING:
     from sweet.study.results import StudyMetrics
@@ -57,35 +55,8 @@ def show_study(result: StageResult[Any]) -> None:
 
 def show_rounds(result: StageResult) -> None:
     """Print the rounds of a training as a table."""
+    from sweet.view.comparison import rounds
+
     console.heading(f"sweet {result.stage} · {result.run}")
-    metrics = result.as_json()["metrics"]
-    validated = any("validation" in one for one in metrics["rounds"])
-    priced = "cost" in metrics
-    leaked = any(one.get("leak_rate") for one in metrics["rounds"])
-    name = str(metrics["metric"]).removesuffix("_rate")
-    heads = ["round", "agent", f"{name} on test tasks", *(["on validation tasks"] if validated else [])]
-    heads += ["human leaked"] if leaked else []
-    solved = any("cost_per_solved_task" in one for one in metrics["rounds"])
-    costs = [*(["cost"] if priced else []), *(["a solved test task"] if solved else [])]
-    table = Table(*heads, "dialogues", "tokens", "time", *costs)
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for one in metrics["rounds"]:
-        usage = one["usage"]
-        tokens = sum(count for key, count in usage.items() if key.endswith("_tokens"))
-        agent = f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]
-        cells: list[Any] = [str(one["round"] or "start"), console.safe_text(agent), console.metric(one, "test")]
-        cells += [console.metric(one, "validation")] if validated else []
-        cells += [console.metric(one, "leak_rate") if "leak_rate" in one else "–"] if leaked else []
-        cells += [f"{usage['dialogues']:,}", f"{tokens:,}", format_duration(usage["seconds"])]
-        cells += [price(one["cost"])] if priced else []
-        cells += [price(one["cost_per_solved_task"]) if "cost_per_solved_task" in one else "–"] if solved else []
-        table.add_row(*cells)
-    table.add_section()
-    totals = [
-        f"{sum(one['usage']['dialogues'] for one in metrics['rounds']):,}",
-        "",
-        format_duration(metrics["seconds"]),
-    ]
-    table.add_row("all", *[""] * (len(heads) - 1), *totals, *([price(metrics["cost"])] if priced else []))
-    console.show(table)
+    for section in rounds(result.as_json()["metrics"]):
+        console.show(section)

@@ -3,7 +3,8 @@
 What is unfinished is resumed first. Otherwise the newest dialogues that can be learned from are continued: from the
 artifact of the pipeline that was made of them last, the next stage follows. Dialogues of an actor are a further round:
 critic and actor are trained again, from the model of the first round, on the data of all rounds (docs/training.md).
-An actor is played on tasks for evaluation, and compared with the first agent on the same tasks.
+An actor is played on tasks for evaluation, and compared with the first agent on the same tasks. After `sweet train` its
+result is shown (`sweet.scoring.results.run_result`), and further rounds are those of `sweet train`.
 
 A command repeats the settings of the newest attempt of its stage, and names its inputs where the stage would choose
 others. Learning never goes through dialogues on tasks for evaluation. What a stage has refused on the same input is not
@@ -23,11 +24,12 @@ from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
 from sweet.runs.unfinished import to_resume, valid_settings
+from sweet.scoring.results.run_result import Rounds, RunResult, rank_of_split, result_of
 from sweet.stages.artifacts import actor_of, is_model, own_actor
 from sweet.stages.failures import REFUSED
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
 from sweet.tasks.registry import task_kind
-from sweet.tasks.splits import TEST, TRAIN, VALIDATION, Holdout, load_split, names_no_split
+from sweet.tasks.splits import TEST, TRAIN, Holdout, load_split, names_no_split
 
 MORE_SAMPLES = 4
 """Dialogues of each task to add where none of a task's is better than another."""
@@ -40,8 +42,6 @@ PLACEHOLDERS = {MODEL: "the model to train: micro, a directory or a hub id", FIL
 
 _ORDER: tuple[Kind, ...] = ("rollouts", "scores", "preferences", "critic", "candidates", "pairs")
 """What is made of dialogues, one after the other."""
-_HELD_OUT = (VALIDATION, TEST)
-"""Splits whose dialogues evaluate an agent, the preferred last; nothing is to be learned from them."""
 _OF_ONE_CALL = {
     *("resume", "new", "verify", "compare", "flips", "allow_different", "allow_test"),
     *("from_", "rollouts", "replies", "best_of_by", "critic"),
@@ -153,6 +153,10 @@ class _Suggestions:
             return [again or _line("data import", FILE, self.run)]
         if not any(self._newest(kind, done[-1]) for kind in ("scores", "candidates", "pairs", "actor")):
             return [self._eval(done[-1])]
+        result = result_of(self.manifest, self.stale)
+        rounds = None if result is None else result.rounds
+        if result and rounds and (done[-1].id in rounds.artifacts or self._evaluates(done[-1])):
+            return self._after_rounds(result, rounds)
         current = [one for one in done if one.id not in self.stale]
         learned_from = [one for one in current if not self._evaluates(one)]
         if not learned_from:
@@ -161,6 +165,17 @@ class _Suggestions:
         if actor is None:
             return [self._towards_actor(learned_from[-1])]
         return self._evaluate(actor, learned_from[-1], current)
+
+    def _after_rounds(self, result: RunResult, rounds: Rounds) -> list[str]:
+        """Return what follows `sweet train`: the kept agent against the first one, and more rounds."""
+        found = [] if result.before is None else [self._compare(result.before, result.scores)]
+        found += [_line("report", self.run), _line("view", self.run)]
+        patience = None if result.train is None else result.train.config.get("patience")
+        if rounds.ended_early and isinstance(patience, int):
+            found.append(_line("train", self.run, "--patience", str(patience + 1)))
+        elif all("train-actor" in one.artifacts for one in rounds.rounds[1:]):  # an online training has one round
+            found.append(_line("train", self.run, "--rounds", str(len(rounds.rounds))))
+        return found
 
     def _towards_actor(self, rollouts: Artifact) -> str:
         """Return the next step from dialogues to an actor, by the method of the actor that played them."""
@@ -240,13 +255,13 @@ class _Suggestions:
     def _evaluate(self, actor: Artifact, learned_from: Artifact, current: Sequence[Artifact]) -> list[str]:
         """Return what follows the training of an actor: its evaluation, that of the first agent, the comparison."""
         played = [one for one in current if actor_of(self.manifest, one) == actor and self._evaluates(one)]
-        others = sorted((one for one in current if actor_of(self.manifest, one) is None), key=self._rank_of_split)
+        others = sorted((one for one in current if actor_of(self.manifest, one) is None), key=rank_of_split)
         first = min(
             (one for one in ancestors(self.manifest, actor) if one.kind == "rollouts"), key=self.manifest.position
         )
         agent = {"agent": str(self.run / actor.path), "agent_url": []}
         if not played:
-            if others and self._rank_of_split(others[-1]) > 0:
+            if others and rank_of_split(others[-1]) > 0:
                 return [self._call("rollout", self._maker(others[-1]), **agent)]
             maker = self._maker(first)
             split = {"split": TEST} if maker is None or self.has_splits(first) else {}
@@ -270,7 +285,10 @@ class _Suggestions:
             return [self._eval(same[-1])]
         if ScoresMeta.of(theirs).scorer != ScoresMeta.of(ours).scorer:
             return [self._eval(played[-1], self._maker(theirs))]
-        return [_line("compare", *(f"{self.run}:{scores.id}" for scores in (theirs, ours))), *shown]
+        return [self._compare(theirs, ours), *shown]
+
+    def _compare(self, before: Artifact, after: Artifact) -> str:
+        return _line("compare", *(f"{self.run}:{scores.id}" for scores in (before, after)))
 
     def _eval(self, rollouts: Artifact, like: Attempt | None = None) -> str:
         """Return the evaluation of dialogues without the options of --best-of-by, which is not repeated."""
@@ -282,7 +300,7 @@ class _Suggestions:
         if done[-1:] != [source]:
             newer = done[done.index(source) + 1 :]
             roots = [input_of(self.manifest, one, "rollouts") for one in newer]
-            if stage != "label" or not all(self._rank_of_split(root) == 2 for root in roots):  # these it leaves out
+            if stage != "label" or not all(rank_of_split(root) == 2 for root in roots):  # these it leaves out
                 changes["from_"] = source.id
         return self._call(stage, like or self._like(stage, source), **changes)
 
@@ -320,12 +338,7 @@ class _Suggestions:
     def _evaluates(self, rollouts: Artifact) -> bool:
         """Return whether dialogues are there to evaluate: on tasks held out, or one of an actor on each task."""
         once = RolloutsMeta.of(rollouts).samples == 1 and actor_of(self.manifest, rollouts) is not None
-        return once or self._rank_of_split(rollouts) > 0
-
-    def _rank_of_split(self, rollouts: Artifact | None) -> int:
-        """Return 2 for the test split, 1 for the validation split, 0 for any other."""
-        split = None if rollouts is None else RolloutsMeta.of(rollouts).split
-        return 1 + _HELD_OUT.index(split) if split in _HELD_OUT else 0
+        return once or rank_of_split(rollouts) > 0
 
     def _maker(self, artifact: Artifact) -> Attempt | None:
         """Return the attempt that made an artifact; None where it was imported."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +22,15 @@ from sweet.json_value import JsonValue
 from sweet.regular import files_below
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.attempt import progress_path
+from sweet.runs.lineage import input_of
 from sweet.runs.manifest import LOGS, Artifact, Attempt, Manifest, now
 from sweet.runs.progress import AttemptProgress, read_progress
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS
 from sweet.runs.store import Store
+from sweet.scoring.results.compare import paired_figures
+from sweet.scoring.results.metrics import ComparedMetric
+from sweet.scoring.results.run_result import RunResult, played_by, result_of
 from sweet.stages.artifacts import agent_name
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import Spending, spending
@@ -34,8 +38,6 @@ from sweet.stages.prices import Spending, spending
 LOW_SPACE = 5_000_000_000
 """Bytes of free space below which a warning is shown."""
 
-_RATES = ("success_rate", "cosine")
-"""Metrics that summarize a run, the most informative first."""
 _HEADLINES = (
     "best",
     "before",
@@ -84,6 +86,8 @@ class AttemptStatus(Fact):
     metrics: dict[str, JsonValue]
     """The most informative metrics."""
     outputs: list[str]
+    of: str = ""
+    """Of an attempt that played or scored dialogues the agent, and the tasks that it played."""
     error: str | None
     exit_code: int | None = None
     """Of its command; None while it runs, and if its process died."""
@@ -106,6 +110,8 @@ class ArtifactStatus(Fact):
     inputs: list[str]
     agent: str | None = None
     """The agent of dialogues, an actor of the run by its id; None if it is not recorded."""
+    of: str = ""
+    """Of dialogues and scores the agent, and the tasks that it played: `actor-1 on test tasks`."""
     stale: str | None
     """Why it is stale; None if it is not."""
 
@@ -125,6 +131,22 @@ class DiskUse(Fact):
         return self.free < max(LOW_SPACE, self.bytes)
 
 
+class ResultStatus(Fact):
+    """The result of a run: `sweet.scoring.results.run_result` says which it is."""
+
+    scores: str
+    agent: str
+    """The agent that the run keeps, an actor of the run by its id."""
+    of: str
+    """The agent, and the tasks that it played: `actor-1 on test tasks`."""
+    rate: dict[str, float]
+    """The first metric of the evaluation that has an interval, with it."""
+    first: str | None = None
+    """The first agent, where it was evaluated on the same tasks, and is another one."""
+    paired: ComparedMetric | None = None
+    """The same metric of the agent (b) against the first agent (a), paired by task."""
+
+
 class StatusReport(Fact):
     """The content of `sweet status`."""
 
@@ -137,6 +159,8 @@ class StatusReport(Fact):
     unknown: list[str] = Field(default_factory=list)
     """Files in the artifacts' folders that are not in the manifest."""
     disk: DiskUse
+    result: ResultStatus | None = None
+    """None where nothing has been scored."""
     next: list[str]
     """The next commands, the most likely first."""
     advice: str | None = None
@@ -165,10 +189,11 @@ def report(run: Run) -> StatusReport:
         task=manifest.task,
         created=manifest.created,
         sweet_version=manifest.sweet_version,
-        attempts=[attempt_status(run, attempt) for attempt in manifest.attempts],
+        attempts=[attempt_status(run, manifest, attempt) for attempt in manifest.attempts],
         artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
         disk=disk_use(run.path),
+        result=_result(run, manifest, result_of(manifest, stale)),
         next=suggest_next(manifest, run.path, stale),
         advice=advice(manifest),
         spent=spent,
@@ -176,13 +201,14 @@ def report(run: Run) -> StatusReport:
     )
 
 
-def attempt_status(run: Run, attempt: Attempt) -> AttemptStatus:
+def attempt_status(run: Run, manifest: Manifest, attempt: Attempt) -> AttemptStatus:
     """Return the line of an attempt of a manifest that `Run.manifest` returned."""
     running = attempt.status == "running"
     died = attempt.status == "interrupted" and attempt.finished is None
     end = now() if running else attempt.finished
     return AttemptStatus(
         **attempt.model_dump(include={"id", "stage", "started", "outputs", "error", "exit_code", "log"}),
+        of=_of(manifest, attempt.outputs),
         status="interrupted (died)" if died else attempt.status,
         seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
         metrics={
@@ -202,8 +228,15 @@ def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | Non
         bytes=path.stat().st_size if partial else artifact.bytes,
         inputs=[ref.id for ref in artifact.inputs],
         agent=agent_name(manifest, artifact),
+        of=_of(manifest, [artifact.id]),
         stale=stale,
     )
+
+
+def _of(manifest: Manifest, ids: Sequence[str]) -> str:
+    """Return whose dialogues are among these artifacts, or were scored by them, and on which tasks; empty of others."""
+    made = [artifact for id in ids if (artifact := manifest.artifact(id)) is not None]
+    return next((played_by(manifest, one) for one in made if one.kind in ("rollouts", "scores")), "")
 
 
 def attempt_to_follow(run: Run) -> str:
@@ -236,7 +269,7 @@ def followed(run: Run, attempt: str) -> list[AttemptStatus]:
     if own is None:
         raise UsageError(f"{attempt} has been removed from the manifest.", where=run.path)
     shown = [own] if own.status != "running" else [own, *(one for one in _running(manifest) if one.id != attempt)]
-    return [attempt_status(run, one) for one in shown]
+    return [attempt_status(run, manifest, one) for one in shown]
 
 
 def _running(manifest: Manifest) -> list[Attempt]:
@@ -278,8 +311,8 @@ class RunSummary(Fact):
     """The last stage."""
     status: str | None = None
     """Its status: running, done, failed, interrupted."""
-    result: dict[str, float] = Field(default_factory=dict)
-    """The newest result: a metric, with its interval if it has one."""
+    result: ResultStatus | None = None
+    """Not paired; None where nothing has been scored."""
     problem: str | None = None
     """Why the run cannot be read; None if it can."""
 
@@ -330,14 +363,27 @@ def _summary(path: Path) -> RunSummary:
         task=manifest.task,
         stage=last.stage,
         status=last.status,
-        result=next((found for attempt in reversed(manifest.attempts) if (found := _result(attempt))), {}),
+        result=_result(None, manifest, result_of(manifest)),
     )
 
 
-def _result(attempt: Attempt) -> dict[str, float]:
-    """Return the result of an evaluation; an empty one of any other attempt."""
-    values = {name: value for name, value in attempt.metrics.items() if isinstance(value, int | float)}
-    metric = next((name for name in _RATES if name in values), None)
-    if metric is None or (attempt.stage, attempt.status) != ("eval", "done"):
-        return {}
-    return {name: values[name] for name in (metric, f"{metric}_ci_low", f"{metric}_ci_high") if name in values}
+def _result(run: Run | None, manifest: Manifest, result: RunResult | None) -> ResultStatus | None:
+    """Return a result, paired with that of the first agent where a run is given and its scores can be read."""
+    attempt = None if result is None else manifest.attempt(result.scores.attempt)
+    if result is None or attempt is None:
+        return None
+    known = {name: value for name, value in attempt.metrics.items() if isinstance(value, int | float)}
+    metric = next((name for name in known if f"{name}_ci_low" in known and name != "win_rate"), None)
+    first = None if result.before is None else input_of(manifest, result.before, "rollouts")
+    paired = None
+    if run is not None and metric is not None:
+        with suppress(SweetError, OSError):
+            paired = paired_figures(run, result).get(metric)
+    return ResultStatus(
+        scores=result.scores.id,
+        agent=result.agent,
+        of=played_by(manifest, result.scores),
+        rate={name: known[name] for name in (metric, f"{metric}_ci_low", f"{metric}_ci_high") if name in known},
+        first=None if first is None else agent_name(manifest, first),
+        paired=paired,
+    )

@@ -17,6 +17,7 @@ Every stage is a step (`sweet.pipeline.steps`) that names its inputs, so a call 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -115,12 +116,18 @@ class Loop:
         """Those of all steps so far, in their order."""
         return [step.artifact for played in self.rounds for step in played.steps.values()]
 
-    def play(self) -> LoopMetrics:
-        """Play all rounds."""
+    def play(self, known: Callable[[LoopMetrics], None] | None = None) -> LoopMetrics:
+        """Play all rounds.
+
+        Args:
+            known: receives what is known whenever an agent has been evaluated.
+        """
         selects = self.selects
         self.rounds.append(PlayedRound(0, self.config.agent))
         self.evaluate(self.config.agent)
         best, waited, ended = 0, 0, False
+        if known is not None:
+            known(self._metrics(best, ended))
         for number in range(1, self.config.rounds + 1):
             actor = self.learn(number)
             self.evaluate(actor.id)
@@ -128,6 +135,8 @@ class Loop:
                 best, waited = number, 0
             else:
                 waited += 1
+            if known is not None:
+                known(self._metrics(best, ended))
             if selects and waited >= self.config.patience and number < self.config.rounds:
                 self.reporter.say(f"Round {number} is not better on the validation tasks than round {best}: ending.")
                 ended = True
@@ -162,10 +171,19 @@ class Loop:
         for split in (TEST, *([VALIDATION] if self.selects else [])):
             scores = self._play(split, agent, played.number)
             played.rates[split] = rate_of(scores.metrics, self.metric)
+            if said := self.known_rates(split):
+                self.reporter.say(f"{' '.join(*said.items())}.")
             if split == TEST and LEAKS in scores.metrics:
                 self._look_at_leaks(rate_of(scores.metrics, LEAKS))
             if trained_on := scores.metrics.get("trained_on_tasks"):
                 self.reporter.warn(f"{agent} was trained on {trained_on} of the {split} tasks: its rate is too high.")
+
+    def known_rates(self, split: str = TEST) -> dict[str, str]:
+        """Return the rates of all agents on a split so far, under the name of the metric; nothing without any:
+        `{"success": "on test tasks: micro 6.4 % [4.5, 8.6], actor-1 65.0 % [60.9, 68.9]"}`."""
+        found = [(one.agent, one.rates.get(split)) for one in self.rounds]
+        shown = [f"{agent} {rate(one.value, one.ci_low, one.ci_high)}" for agent, one in found if isinstance(one, Rate)]
+        return {self.metric.removesuffix("_rate"): f"on {split} tasks: {', '.join(shown)}"} if shown else {}
 
     def _look_at_leaks(self, leaks: AnyRate) -> None:
         """Record how often the human leaked in the newest round, and warn where that is certainly more than at the
@@ -405,7 +423,9 @@ class Loop:
             evaluated = played.steps[f"eval {TEST}"].metrics
             if (cost := evaluated.get("cost_per_solved_task")) is not None:
                 more["cost_per_solved_task"] = cost
-        return LoopRound(round=played.number, agent=played.agent, test=played.rates[TEST], usage=usage, **more)
+        made = {title: step.id for title, step in played.steps.items()}
+        rates = played.rates[TEST]
+        return LoopRound(round=played.number, agent=played.agent, test=rates, usage=usage, artifacts=made, **more)
 
     def _tokens(self, played: PlayedRound) -> TokensByRole:
         """Return what models have read and written in a round, by role."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from sweet.json_value import JsonValue
+from sweet.scoring.results.metrics import ComparedMetric
 from sweet.stages.record import Rate, Record, UnknownRate
 
 AnyRate = Rate | UnknownRate
@@ -42,6 +45,8 @@ class LoopRound(Record):
     """share of its dialogues on test tasks in which the human leaked the solution, where a model plays it"""
     usage: Usage
     """what was played in the round"""
+    artifacts: dict[str, str] = Field(default_factory=dict)
+    """the ids of what its steps made, by step: its scores on test tasks are those of eval test"""
     cost: float | None = None
     """price of all tokens of its steps, where the recipe has prices"""
     cost_per_solved_task: float | None = None
@@ -64,6 +69,8 @@ class LoopMetrics(Record):
     """rate of the starting agent on test tasks, with interval"""
     after: AnyRate
     """rate of the agent that is kept on the same tasks, with interval"""
+    paired: ComparedMetric | None = None
+    """the kept agent (b) against the starting agent (a) on the test tasks, paired by task; absent where it is kept"""
     ended_early: bool
     """whether it ended before the last round, because the actor no longer improved on validation tasks"""
     steps: dict[str, float]

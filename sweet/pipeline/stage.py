@@ -16,6 +16,8 @@ from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import StepCache
 from sweet.runs.run import Run
 from sweet.runs.stages import RECIPE
+from sweet.scoring.results.compare import paired_figures
+from sweet.scoring.results.run_result import result_of
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import PricedConfig, no_prices
@@ -46,7 +48,8 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
 
             @contextmanager
             def around(stage: StageConfig, title: str) -> Iterator[StageConfig]:
-                with live.step(title), serving(servers, _with_options_of_run(stage, recipe, run)) as served:
+                stage = _with_options_of_run(stage, recipe, run)
+                with live.step(title, loop.known_rates()), serving(servers, stage) as served:
                     yield served
 
             loop = Loop(recipe, StepCache(run, reporter, around=around), reporter)
@@ -57,7 +60,14 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
                 check_file(loop, reporter)
             if loop.algorithm.online:
                 check_online_training(run, loop)
-            metrics = loop.play()
+
+            def known(metrics: LoopMetrics) -> None:
+                attempt.metrics.update(metrics.as_json())
+                attempt.record()
+
+            metrics = loop.play(known)
+            if (result := result_of(run.manifest())) is not None and (paired := paired_figures(run, result)):
+                metrics = metrics.model_copy(update={"paired": paired.get(metrics.metric)})
             attempt.metrics.update(metrics.as_json())
     return StageResult("train", run.path, metrics, loop.artifacts)
 

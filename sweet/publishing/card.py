@@ -23,6 +23,7 @@ from sweet.results.facts import ComparisonFact, Report, ScoresFact, number
 from sweet.results.pages import code, markdown, resource, trained_on
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Manifest
+from sweet.scoring.results.run_result import rounds_of
 from sweet.stages.meta import RolloutsMeta, TrainedMeta
 from sweet.units import percent, rate
 from sweet.view.text import printable_line
@@ -64,6 +65,9 @@ def model_card(name: str, trained: Trained, license: str | None, manifest: Manif
         license: of the model; None if it is not stated.
     """
     results = [one for one in report.results if one.agent == trained.artifact.id and one.status == "done"]
+    results.sort(key=lambda one: report.headline is None or one.id != report.headline.scores)  # the result is the first
+    _, rounds = rounds_of(manifest)
+    discarded = trained.artifact.id in {one.agent for one in rounds.rounds} - {rounds.best}
     compared = [one for one in report.comparisons if any(result.id == one.after for result in results)]
     tags = ["sweet-rl", "colbench", "multi-turn", "conversational"]
     return _card(
@@ -71,6 +75,7 @@ def model_card(name: str, trained: Trained, license: str | None, manifest: Manif
         "model_card.md.j2",
         **_of_model(name, trained, license, manifest, report),
         **measurements(results, compared, manifest),
+        kept=rounds.best if discarded else "",
         seen=list(dict.fromkeys(map(trained_on, results))),
     )
 

@@ -10,7 +10,8 @@ from sweet.stages.record import Record
 
 class PushConfig(StageConfig):
     actor: str | None = None
-    """Push this trained model of the run (actor-1), or the newest (last), instead of the data."""
+    """Push this trained model of the run (actor-1), the one that the run keeps (kept), or the newest (last), instead of
+    the data."""
     critic: str | None = None
     """Push this critic of the run (critic-1), or the newest (last); its card says that it is no chat model."""
     public: bool = False

@@ -22,6 +22,7 @@ from sweet.results.collect import collect
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
+from sweet.scoring.results.run_result import result_of
 from sweet.stages.artifacts import agent_system, own_actor, recorded_model
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import TrainedMeta
@@ -97,6 +98,9 @@ def _model(
     manifest = run.manifest()
     which: Kind = "actor" if config.critic is None else "critic"
     given = config.actor if config.critic is None else config.critic
+    if which == "actor" and given == "kept":
+        result = result_of(manifest)
+        given = "last" if result is None else result.agent
     model = run.find(which, None if given == "last" else given, needed_by="data push")
     folder = run.file(model)
     check_tree(folder)

@@ -21,9 +21,10 @@ from sweet.results.training_facts import trainings
 from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
 from sweet.runs.index import Index
 from sweet.runs.jsonl import read_jsonl
-from sweet.runs.manifest import Artifact
+from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import Evaluation, Values
+from sweet.scoring.results.run_result import RunResult, before_and_after, played_by, result_of, rounds_of
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -63,8 +64,9 @@ class _Collection:
         manifest = self.manifest
         for artifact in manifest.artifacts:
             self._check(artifact)
+        result = result_of(manifest, {one.id for one in self.status.artifacts if one.stale is not None})
         results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
-        comparisons = list(self._comparisons())
+        comparisons = list(self._comparisons(result))
         self.problems += [self.status.problem] if self.status.problem is not None else []
         ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
         report = Report(
@@ -74,7 +76,8 @@ class _Collection:
             ended=max(ended, default=None),
             versions=sorted({words(one.environment.get("sweet")) for one in manifest.attempts} - {""}) or [VERSION],
             method=method(manifest),
-            headline=_headline(results, comparisons),
+            headline=_headline(manifest, results, result),
+            rounds={} if (train := rounds_of(manifest)[0]) is None else train.metrics,
             artifacts=self.status.artifacts,
             attempts=[
                 attempt_fact(known, attempt, manifest)
@@ -148,8 +151,11 @@ class _Collection:
         evaluation = Evaluation(self.run, self.manifest, artifact)
         return trained_on(evaluation, self.record, tasks.ids.keys() | tasks.invalid)
 
-    def _comparisons(self) -> Iterator[ComparisonFact]:
-        for before, after in evaluation_facts.before_and_after(self.manifest):
+    def _comparisons(self, result: RunResult | None) -> Iterator[ComparisonFact]:
+        """Yield that of the result, and those of all actors with the agents that they were trained from."""
+        first = [] if result is None or result.before is None else [(result.before, result.scores)]
+        pairs = {(one.id, other.id): (one, other) for one, other in [*first, *before_and_after(self.manifest)]}
+        for before, after in pairs.values():
             former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
             values = self._values_of(before), self._values_of(after)
             try:
@@ -182,9 +188,17 @@ def falling(names: Iterable[str]) -> dict[str, int]:
     return dict(counted[:MOST_NAMES]) | ({"others": rest} if rest else {})
 
 
-def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:
-    """Return the rate of the trained actor if it was compared, else of the newest evaluation; stale ones come last."""
-    rated = [result for result in found if result.rates]
-    after = {comparison.after for comparison in comparisons}
-    order = sorted(rated, key=lambda one: (one.id in after, one.status == "done", one.stale is None))
-    return Headline(scores=order[-1].id, rate=order[-1].rates[0]) if order else None
+def _headline(manifest: Manifest, found: list[ScoresFact], result: RunResult | None) -> Headline | None:
+    """Return the rate of the result; where its rate is not known, that of the newest evaluation."""
+    wanted = None if result is None else result.scores.id
+    chosen = max((one for one in reversed(found) if one.rates), key=lambda one: one.id == wanted, default=None)
+    if chosen is None:
+        return None
+    scores = manifest.artifact(chosen.id)
+    before = result.before if result is not None and chosen.id == wanted else None
+    return Headline(
+        scores=chosen.id,
+        rate=chosen.rates[0],
+        of="" if scores is None else played_by(manifest, scores),
+        before=None if before is None else before.id,
+    )

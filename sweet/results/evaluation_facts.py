@@ -7,13 +7,12 @@ from pathlib import PurePath
 
 from sweet.json_value import JsonValue
 from sweet.results.facts import ComparisonFact, Rate, ScoresFact, number, words
-from sweet.results.lineage_facts import agent, bases, dataset
+from sweet.results.lineage_facts import agent, dataset
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfairness
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
-from sweet.stages.artifacts import actor_of
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
@@ -80,36 +79,6 @@ def _rate(name: str, value: object, metrics: Mapping[str, JsonValue]) -> Rate | 
 def _count(value: object) -> int | None:
     found = number(value)
     return None if found is None else int(found)
-
-
-def before_and_after(manifest: Manifest) -> Iterator[tuple[Artifact, Artifact]]:
-    """Yield the newest scores of a trained actor's base and of the actor, by the same scorer on the same tasks.
-
-    If the base is a trained actor too, also yield the scores of the first agent with those of the actor.
-    """
-    scored: dict[str, tuple[Artifact, Artifact]] = {}
-    for scores in manifest.of_kind("scores", "done"):
-        rollouts = input_of(manifest, scores, "rollouts")
-        if rollouts is not None:
-            scored[rollouts.id] = (scores, rollouts)
-    for scores, rollouts in scored.values():
-        actor = actor_of(manifest, rollouts)
-        if actor is None:
-            continue
-        others = [
-            (other, root)
-            for other, root in scored.values()
-            if _with_scores(root) == _with_scores(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
-        ]
-        newest = {agent(manifest, root): other for other, root in others}
-        ancestors = [newest[name] for name in bases(manifest, actor) if name in newest]
-        untrained = [other for other, root in others if actor_of(manifest, root) is None]
-        for before in [*ancestors[:1], *ancestors[1:][-1:]] or untrained[-1:]:
-            yield before, scores
-
-
-def _with_scores(rollouts: Artifact) -> list[JsonValue]:
-    return [rollouts.meta.get(key) for key in ("task", "tasks", "split", "tasks_digest")]
 
 
 def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Values]) -> ComparisonFact | None:

@@ -163,8 +163,14 @@ class TrainingFact(Fact):
 
 
 class Headline(Fact):
+    """The result of a run: `sweet.scoring.results.run_result` says which it is."""
+
     scores: str
     rate: Rate
+    of: str = ""
+    """Whose dialogues on which tasks: `actor-1 on test tasks`."""
+    before: str | None = None
+    """The scores of the first agent on the same tasks."""
 
 
 class Report(Fact):
@@ -179,6 +185,8 @@ class Report(Fact):
     """The versions of the program that the attempts recorded."""
     method: str
     headline: Headline | None
+    rounds: dict[str, JsonValue] = Field(default_factory=dict)
+    """What `sweet train` has recorded, with its rounds; empty where the stages were called one by one."""
     artifacts: list[ArtifactStatus]
     attempts: list[AttemptFact]
     results: list[ScoresFact]
@@ -201,6 +209,12 @@ class Report(Fact):
     def result(self, id: str) -> ScoresFact | None:
         return next((result for result in self.results if result.id == id), None)
 
+    @property
+    def change(self) -> ComparisonFact | None:
+        """The result against the first agent; None where that has no scores on the same tasks."""
+        wanted = None if self.headline is None else (self.headline.before, self.headline.scores)
+        return next((one for one in self.comparisons if (one.before, one.after) == wanted), None)
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
         metrics = ReportMetrics()
@@ -216,8 +230,8 @@ class ReportMetrics(Record):
         dict[str, float | None],
         Flat(
             {
-                "success_rate": "success rate of the newest scores, with interval (code)",
-                "cosine": "mean similarity of the newest scores, with interval (html)",
+                "success_rate": "success rate of the result, with interval (code)",
+                "cosine": "mean similarity of the result, with interval (html)",
             }
         ),
     ] = Field(default_factory=dict)

@@ -17,15 +17,6 @@ MODELS = ("agent", "model", "reference")
 """Settings whose value may be an actor of the run."""
 
 
-def bases(manifest: Manifest, actor: Artifact) -> Iterator[str]:
-    """Yield the base of an actor, the base of that one if it is an actor of the run, and so on."""
-    base: Artifact | None = actor
-    while base is not None:
-        name = base.meta.get("base")
-        base = own_actor(manifest, name, base)
-        yield words(name) if base is None else base.id
-
-
 def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
     return "" if rollouts is None else agent_name(manifest, rollouts) or ""
 

@@ -32,7 +32,7 @@ from sweet.json_value import JsonValue
 from sweet.results.facts import ScoresFact
 from sweet.results.scales import minus
 from sweet.scoring.results.metrics import ComparedMetric
-from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.scoring.results.statistics import TESTS, p_equals, p_in_words
 from sweet.scoring.results.trained_on import in_words
 from sweet.view import safe_markdown
 from sweet.view.text import printable, printable_line
@@ -79,12 +79,6 @@ def change_bounds(figure: ComparedMetric) -> str:
     return units.rate_bounds(found.value, found.ci_low, found.ci_high, figure.a.value, figure.b.value, signed=True)
 
 
-def _p_equals(p_value: float) -> str:
-    """Return `p = 0.15` or `p < 0.001`."""
-    shown = p_in_words(p_value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
-
-
 def trained_on(result: ScoresFact) -> str:
     """Say on how many of the tasks of an evaluation its agent was trained."""
     return in_words(result.trained_on_tasks, result.tasks or 0)
@@ -106,7 +100,7 @@ FORMATS: dict[str, Callable[..., str]] = {
     "price": units.price,
     "count": units.count,
     "p_value": p_in_words,
-    "p_equals": _p_equals,
+    "p_equals": p_equals,
     "test": TESTS.__getitem__,
     "metric": units.format_metric,
 }

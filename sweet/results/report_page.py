@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from markupsafe import Markup
+
 from sweet.results import charts, pages
 from sweet.results.facts import OnlineFact, Report, ScoresFact, Series, TrainingFact
 from sweet.results.training_facts import TRAINED
 from sweet.units import metric_name
-from sweet.view.comparison import Section, humans, samples
+from sweet.view.comparison import Section, humans, rounds, samples
 
 SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 MARKDOWN_METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
@@ -28,7 +30,7 @@ def report_page(report: Report) -> Iterator[str]:
         title=f"{report.run} · report",
         report=report,
         result=report.result(headline.scores) if headline else None,
-        change=next((one for one in report.comparisons if headline and one.after == headline.scores), None),
+        rounds=_rounds(report),
         tables=tables,
         environment=environment(report),
         shown_metrics=SHOWN_METRICS,
@@ -44,8 +46,16 @@ def markdown(report: Report) -> str:
         "report.md.j2",
         report=report,
         result=report.result(report.headline.scores) if report.headline else None,
+        rounds=[Markup(section.markdown()) for section in _rounds(report)],
         metrics=MARKDOWN_METRICS,
     )
+
+
+def _rounds(report: Report) -> list[Section]:
+    """Return the table of the rounds of `sweet train`; none where it has not written one."""
+    with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return rounds(report.rounds)
+    return []
 
 
 def tables(result: ScoresFact) -> list[Section]:

@@ -197,6 +197,11 @@ class ActiveAttempt:
         self._drafts.pop(draft.id).lock.release()
         return artifact.model_copy(deep=True)
 
+    def record(self) -> None:
+        """Write the metrics so far into the manifest."""
+        with self._store.change() as manifest:
+            self._record(manifest)
+
     def end(self, error: BaseException | None) -> None:
         """Record how the attempt ended and release the locks of its artifacts."""
         status, text = _outcome(error)

@@ -196,9 +196,11 @@ class Manifest(_Record):
         return [a for a in self.artifacts if a.kind == kind and (status is None or a.status == status)]
 
     def position(self, record: Artifact | Attempt) -> int:
-        """Return the position of an attempt among the attempts, of an artifact that of the attempt that began it."""
+        """Return the position of an attempt among the attempts, of an artifact that of the attempt that began it; what
+        is newer than this manifest comes after all."""
         wanted = {record.id, record.attempt if isinstance(record, Artifact) else record.id}
-        return next(index for index, one in enumerate(self.attempts) if wanted & {one.id, *one.outputs})
+        began = (index for index, one in enumerate(self.attempts) if wanted & {one.id, *one.outputs})
+        return next(began, len(self.attempts))
 
 
 def now() -> datetime:

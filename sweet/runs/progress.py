@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -122,9 +122,10 @@ class ProgressFile:
         self._write()
 
     @contextmanager
-    def counting(self, title: str, total: int | None) -> Iterator[Counter]:
+    def counting(self, title: str, total: int | None, figures: Mapping[str, object] | None = None) -> Iterator[Counter]:
         """Show a new count within the block, instead of the one that it is within, if there is one."""
         counter = Counter(self, title, total)
+        counter.figures = dict(figures or {})
         with self.lock:
             self._open.append(counter)
             self._write()

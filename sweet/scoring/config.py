@@ -41,7 +41,7 @@ class EvalConfig(
     from_: str | None = Field(default=None, json_schema_extra=about("Data"))
     """The rollouts to score; default: the newest."""
     compare: str | None = Field(default=None, json_schema_extra=about("Comparison", OPERATIONAL))
-    """The baseline to compare these scores with, task by task: RUN (its newest earlier scores), RUN:scores-2 or
+    """The baseline to compare these scores with, task by task: RUN (its result), RUN:scores-2 or
     RUN:rollouts-1, as in sweet compare."""
     best_of_by: Literal["critic", "value"] | None = Field(
         default=None, json_schema_extra=about("Best of N", OPERATIONAL)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from sweet.errors import UsageError
@@ -63,9 +63,9 @@ class LiveReporter:
         with self._file.counting(title, total) as counter, self._reporter.progress(title, total) as bar:
             yield _Bars(bar, counter)
 
-    def step(self, title: str) -> AbstractContextManager[object]:
-        """Show a title to other terminals alone, within the block."""
-        return self._file.counting(title, None)
+    def step(self, title: str, figures: Mapping[str, object]) -> AbstractContextManager[object]:
+        """Show a title and figures to other terminals alone, within the block."""
+        return self._file.counting(title, None, figures)
 
     def poll(self, act: Act | None = None) -> None:
         """Do what has been asked, and answer; at most every `POLL_SECONDS`.

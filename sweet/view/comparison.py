@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.scoring.results.evaluation import distinct
-from sweet.scoring.results.statistics import TESTS, p_in_words
+from sweet.scoring.results.statistics import TESTS, p_equals, p_in_words
 from sweet.scoring.results.trained_on import of_both_in_words
-from sweet.units import count, metric_name, rate_bounds, rate_value
+from sweet.units import count, format_duration, metric_name, price, rate_bounds, rate_value
 from sweet.view import safe_markdown
 from sweet.view.text import printable_line
 
@@ -228,10 +227,61 @@ def _sides(metrics: Metrics) -> Section:
     for side in "ab":
         own = metrics[side]
         scores = UntrustedText(f"{own['run']}:{own['scores']}")
-        agent = "–" if own["agent"] is None else str(own["agent"]).removeprefix(f"{Path(own['run']).absolute()}/")
-        rows.append((side.upper(), scores, UntrustedText(agent), f"{own['dialogues']:,}", f"{own['tasks']:,}"))
+        agent, split = (UntrustedText(own[key] or "–") for key in ("agent", "split"))
+        rows.append((side.upper(), scores, agent, split, f"{own['dialogues']:,}", f"{own['tasks']:,}"))
     title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
-    return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
+    return Section(title, ("", "scores", "agent", "split", "dialogues", "tasks"), tuple(rows))
+
+
+def rounds(metrics: Metrics) -> list[Section]:
+    """Return the section of the rounds of `sweet train`, as far as they are known; none where there are none."""
+    found = metrics.get("rounds") or []
+    name = str(metrics.get("metric")).removesuffix("_rate")
+    titles = {"test": f"{name} on test tasks", "validation": "on validation tasks", "leak_rate": "human leaked"}
+    rates = {key: title for key, title in titles.items() if any(key in one for one in found)}
+    if not any(one.get("leak_rate") for one in found):
+        rates.pop("leak_rate", None)
+    costs = {"cost": "cost", "cost_per_solved_task": "a solved test task"}
+    costs = {key: title for key, title in costs.items() if any(key in one for one in found)}
+    rows = [
+        (
+            str(one["round"] or "start"),
+            UntrustedText(f"{one['agent']} (kept)" if one["agent"] == metrics["best"] else one["agent"]),
+            *(" ".join(known_interval(one, key).split("\n")) if key in one else "–" for key in rates),
+            f"{one['usage']['dialogues']:,}",
+            f"{sum(number for key, number in one['usage'].items() if key.endswith('_tokens')):,}",
+            format_duration(one["usage"]["seconds"]),
+            *(price(one[key]) if key in one else "–" for key in costs),
+        )
+        for one in found
+    ]
+    played = f"{sum(one['usage']['dialogues'] for one in found):,}"
+    paid = [price(metrics["cost"]) if key == "cost" else "" for key in costs]
+    total = ("all", "", *[""] * len(rates), played, "", format_duration(metrics.get("seconds", 0)), *paid)
+    header = ("round", "agent", *rates.values(), "dialogues", "tokens", "time", *costs.values())
+    return [Section("Rounds", header, (*rows, total), tuple(_kept(metrics)))] if rows else []
+
+
+def _kept(metrics: Metrics) -> Iterator[str]:
+    """Yield a sentence about the agent that `sweet train` keeps."""
+    first, best, paired = metrics["rounds"][0]["agent"], metrics["best"], metrics.get("paired")
+    if paired is not None:
+        yield f"{best} is kept: {paired_in_words(metrics['metric'], paired, f'{best} on test tasks', first)}."
+    elif best != first:
+        yield f"{best} is the best so far."
+    elif len(metrics["rounds"]) > 1:
+        yield f"No actor is better on validation tasks than {first}, which is kept."
+
+
+def paired_in_words(name: str, row: Metrics, of: str, first: str) -> str:
+    """Return a metric of a result against that of the first agent, paired by task.
+
+    Args:
+        of: the agent of the result, and its tasks.
+    """
+    one, other, difference = _both(row)
+    text = f"{metric_name(name)} {other} by {of}, {one} by {first}, paired by task {difference}"
+    return " ".join(f"{text}, {p_equals(row['p_value'])}".split())
 
 
 def _metric_sections(metrics: Metrics) -> Iterator[Section]:

@@ -99,11 +99,9 @@ class Side:
 
     @property
     def name(self) -> str:
-        """Its run and artifact, with the agent that played."""
-        records = self.records
-        agent = records.rollouts.meta.get("agent")
-        name = f"{records.run.path.absolute().name}:{records.rollouts.id}"
-        return f"{name} ({agent})" if isinstance(agent, str) else name
+        """Its run and artifact, with the agent that played, and on which tasks."""
+        name = f"{self.records.run.path.absolute().name}:{self.records.rollouts.id}"
+        return f"{name} ({self.records.of})" if self.records.of else name
 
 
 def open_side(run: Run, reference: str, *, draw: bool) -> Side:

@@ -25,6 +25,7 @@ from sweet.runs.jsonl import parse_row
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
+from sweet.scoring.results.run_result import played_by, result_of
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
 from sweet.units import count
@@ -93,8 +94,9 @@ class Records:
     """The trajectories of one rollouts artifact, and the data that was made from them.
 
     Attributes:
-        rollouts: the named artifact, else the one that is being written, else the newest finished one, else the newest
-            unfinished one.
+        rollouts: the named artifact, else the one that is being written, else those of the result of `sweet train`,
+            unless there are newer ones of another stage, else the newest finished one, else the newest unfinished one.
+        of: the agent of the rollouts, and its tasks.
         running: the rollouts are being written now.
     """
 
@@ -103,6 +105,7 @@ class Records:
         manifest = run.manifest()
         self.rollouts = _select_rollouts(run, manifest, from_)
         self.path = run.file(self.rollouts)
+        self.of = played_by(manifest, self.rollouts)
         self.running = _is_running(manifest, self.rollouts)
         self.scores, self.candidates, self.pairs = (
             newest_of(manifest, kind, self.rollouts) for kind in (SCORES.kind, CANDIDATES.kind, PAIRS.kind)
@@ -258,7 +261,11 @@ def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifac
     else:
         partial = manifest.of_kind("rollouts", "partial")
         running = [artifact for artifact in partial if _is_running(manifest, artifact)]
-        unfinished = running or ([] if manifest.of_kind("rollouts", "done") else partial)
+        done = manifest.of_kind("rollouts", "done")
+        unfinished = running or ([] if done else partial)
+        result = result_of(manifest)
+        if done and result is not None and result.rounds is not None and done[-1].id in result.rounds.artifacts:
+            from_ = result.rollouts.id
     for artifact in reversed(unfinished):
         if _is_running(manifest, artifact) or run.file(artifact).exists():
             return artifact

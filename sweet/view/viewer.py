@@ -59,7 +59,8 @@ class ViewConfig(StageConfig):
     port: int = Field(default=0, ge=0, le=65535, json_schema_extra=about("Output"))
     """The port to serve on; 0 is any free one."""
     from_: str | None = Field(default=None, json_schema_extra=about("Selection"))
-    """Rollouts to view; default: those that are being written, else the newest."""
+    """Rollouts to view; default: those that are being written; after sweet train the agent that it
+    keeps on test tasks; else the newest."""
 
     @model_validator(mode="after")
     def _agree(self) -> ViewConfig:
@@ -152,9 +153,10 @@ class Viewer:
         return PrintedTable(rows, self.columns, title, caption)
 
     def title(self) -> str:
-        """Return the run, the rollouts and their scores on one line."""
+        """Return the run, the rollouts, who played them on which tasks, and their scores on one line."""
         records = self.records
-        return " · ".join(filter(None, (self.run.path.name, records.rollouts.id, records.scored, records.state)))
+        named = self.run.path.name, records.rollouts.id, records.of, records.scored, records.state
+        return " · ".join(filter(None, named))
 
     def dialogue(self, name: str) -> RenderableType:
         """Return one dialogue by its id or the beginning of it; with B beside its partner there.

@@ -149,10 +149,13 @@ def test_the_loop_within_which_a_stage_runs_is_followed(tmp_path: Path) -> None:
         pass
     with run.attempt("train", StageConfig()) as loop:
         live = LiveReporter(Silent(), loop)
-        with live.step("round 1: rank"), run.attempt("rank", StageConfig()) as inner:
+        with (
+            live.step("round 1: rank", {"success": "on test tasks: micro 6.4 %"}),
+            run.attempt("rank", StageConfig()) as inner,
+        ):
             assert attempt_to_follow(run) == loop.id
             found = followed(run, loop.id)
             assert [one.id for one in found] == [loop.id, inner.id]
             assert found[0].progress is not None
-            assert progress_text(found[0].progress).plain == "round 1: rank"
+            assert progress_text(found[0].progress).plain == "round 1: rank · success on test tasks: micro 6.4 %"
     assert attempt_to_follow(run) == loop.id, "also when both have ended"

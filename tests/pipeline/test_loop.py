@@ -21,7 +21,9 @@ from sweet.pipeline.stage import run_train
 from sweet.pipeline.steps import Step, StepCache
 from sweet.runs.run import Run
 from sweet.runs.tokens import Tokens, TokensByRole, tokens_of_run
+from sweet.scoring.results.run_result import result_of
 from sweet.stages.base import Silent, StageConfig, StageResult
+from sweet.stages.meta import RolloutsMeta
 from sweet.stages.record import Rate
 from sweet.tasks.micro.family import MICRO
 from sweet.training.config import TrainActorConfig
@@ -243,7 +245,11 @@ def test_more_rounds_and_operational_settings_are_no_change(trained: Run) -> Non
 
 def test_evaluations_that_are_left_out_are_not_repeated(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run")
-    run_train(run, LoopConfig(**TINY, rounds=2, set_=SETS), Silent())
+    metrics = run_train(run, LoopConfig(**TINY, rounds=2, set_=SETS), Silent()).metrics
+    result = result_of(run.manifest())
+    assert result is not None
+    assert (result.agent, RolloutsMeta.of(result.rollouts).split) == (metrics.best, "test")
+    assert (metrics.paired is None) == (metrics.best == "micro")
     before = attempts(run)
     run_train(run, LoopConfig(early_stop=False, rounds=1), Silent())
     assert attempts(run) == [*before, "train"]

@@ -109,8 +109,8 @@ def test_an_actor_is_compared_with_its_base(run: Run) -> None:
     assert found.headline is not None
     assert found.headline.scores == "scores-3"
     pairs = [(one.before, one.after) for one in found.comparisons]
-    assert pairs == [("scores-1", "scores-2"), ("scores-2", "scores-3"), ("scores-1", "scores-3")]
-    assert "actor-1, from which it was trained, reaches" in found.citation
+    assert pairs == [("scores-1", "scores-3"), ("scores-1", "scores-2"), ("scores-2", "scores-3")]
+    assert "the first agent, base, reaches" in found.citation
 
 
 def test_an_agent_from_another_run_is_not_called_after_this_runs_actor(run: Run) -> None:

@@ -244,17 +244,20 @@ def test_charts_of_any_numbers_hold_numbers(chart: str, mean: float, reach: floa
 SNAPSHOT = """\
 ### sweet run `run`
 
-`scores-2`: The agent was trained on 3 of these 3 tasks: they do not show how it does on unseen ones.
+`scores-2`: success rate 75.0 % [55.0, 95.0] of `actor-1 on test tasks`. \
+The agent was trained on 3 of these 3 tasks: they do not show how it does on unseen ones.
 
 | scores | agent | dataset | n | rate | mean [95 %] |
 | --- | --- | --- | ---: | --- | ---: |
 | `scores-1` | `base` | `micro / test` | 6 | `success rate` | 50.0 % [30.0, 70.0] |
 | `scores-2` | `actor-1` | `micro / test` | 6 | `success rate` | 75.0 % [55.0, 95.0] |
 
-| paired | of | means | difference [95 %] | p | wins / ties / losses |
-| --- | --- | ---: | ---: | ---: | ---: |
-| `scores-1` → `scores-2` | `success rate` | 33.3 % → 66.7 % | +33.3 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
-| `scores-1` → `scores-2` | `tests passed` | 50.0 % → 75.0 % | +25.0 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
+| paired | agents | dataset | of | means | difference [95 %] | p | wins / ties / losses |
+| --- | --- | --- | --- | ---: | ---: | ---: | ---: |
+| `scores-1` → `scores-2` | `base` → `actor-1` | `micro / test` | \
+`success rate` | 33.3 % → 66.7 % | +33.3 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
+| `scores-1` → `scores-2` | `base` → `actor-1` | `micro / test` | \
+`tests passed` | 50.0 % → 75.0 % | +25.0 pp [+0.0, +50.0] | 0.50 | 2 / 1 / 0 |
 
 | trained | steps | loss | accuracy | heldout accuracy | tokens per second |
 | --- | ---: | ---: | ---: | ---: | ---: |

@@ -34,12 +34,6 @@ def drawn(metrics: dict[str, Any], width: int) -> str:
     return console.file.getvalue()
 
 
-def test_an_actor_of_the_run_is_named_by_its_path_in_the_run(tmp_path: Path) -> None:
-    metrics = compared(tmp_path)
-    metrics["b"]["agent"] = f"{Path(metrics['b']['run']).absolute()}/actor/actor-1"
-    assert str(sections(metrics)[0].rows[1][2]) == "actor/actor-1"
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_all_is_shown_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.chdir(tmp_path)

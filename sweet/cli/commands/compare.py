@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "compare",
     "sweet.scoring.results.compare:CompareConfig",
     examples=(
-        ("sweet compare runs/before runs/after", "the newest scores of both"),
+        ("sweet compare runs/before runs/after", "the results of both"),
         ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
         ("sweet compare A B --markdown", "a table for a pull request"),
         ("sweet compare A B --repeat-run OTHER", "the variation between seeds; OTHER was played with another"),
@@ -38,7 +38,7 @@ def compare(
         Path,
         typer.Argument(
             metavar="A",
-            help="The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.",
+            help="The baseline: a run (its result), RUN:scores-2 or RUN:rollouts-1.",
             autocompletion=complete_comparable,
         ),
     ],

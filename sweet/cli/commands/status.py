@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         AttemptStatus,
         DiskUse,
         Overview,
+        ResultStatus,
         RunSummary,
         StatusConfig,
         StatusReport,
     )
 
+ATTEMPTS = ["attempt", "", "time", "of", "metrics"]
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
 
@@ -66,7 +68,8 @@ def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
         elif ended is None:
             _show(one)
         else:
-            console.show_rows(["attempt", "", "time", "metrics"], [_attempt(ended)], right=["time"])
+            console.show_rows(ATTEMPTS, [_attempt(ended)], right=["time"])
+            _show_result(one.result)
             _show_next(one)
         if ended is not None:
             raise_unless_done(ended)
@@ -75,15 +78,26 @@ def status(call: Call[StatusConfig], run: OptionalRun = None) -> None:
 def _show(found: StatusReport) -> None:
     made = f"{found.created:%Y-%m-%d %H:%M}"
     console.heading(f"{found.run} · task {found.task} · created {made} by sweet {found.sweet_version}")
-    console.show_rows(["attempt", "", "time", "metrics"], map(_attempt, found.attempts), right=["time"])
+    console.show_rows(ATTEMPTS, map(_attempt, found.attempts), right=["time"])
     if found.artifacts:
-        header = ["artifact", "rows", "size", "made from", "path", ""]
+        header = ["artifact", "rows", "size", "of", "made from", "path", ""]
         console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
         console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
+    _show_result(found.result)
     _show_spent(found)
     _show_disk(found.disk)
     _show_next(found)
+
+
+def _show_result(found: ResultStatus | None) -> None:
+    from sweet.view.comparison import paired_in_words
+
+    if found is not None:
+        text = f"{_rate(found)} by {found.of}"
+        if found.paired is not None and found.first is not None:
+            text = paired_in_words(next(iter(found.rate)), found.paired.as_json(), found.of, found.first)
+        console.show(console.safe_text(f"result ({found.scores}): {text}"))
 
 
 def _show_next(found: StatusReport) -> None:
@@ -119,7 +133,7 @@ def _attempt(attempt: AttemptStatus) -> list[object]:
     shown: object = attempt.error.splitlines()[0] if attempt.error else metrics
     if attempt.progress is not None:
         shown = progress_text(attempt.progress)
-    return [attempt.id, _state(attempt.status), seconds, shown]
+    return [attempt.id, _state(attempt.status), seconds, attempt.of, shown]
 
 
 def _state(status: str) -> Text:
@@ -137,7 +151,8 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
         artifact.id,
         "" if artifact.rows is None else f"{artifact.rows:,}",
         format_bytes(artifact.bytes),
-        ", ".join([*([f"played by {artifact.agent}"] if artifact.agent else []), *artifact.inputs]),
+        artifact.of,
+        ", ".join(artifact.inputs),
         artifact.path,
         state,
     ]
@@ -146,7 +161,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
 def _show_overview(found: Overview) -> None:
     console.heading(f"{found.folder} · {count(len(found.runs), 'run')} · {format_bytes(found.bytes)}")
     if found.runs:
-        header = ["run", "task", "last stage", "result", "size", "age"]
+        header = ["run", "task", "last stage", "result", "of", "size", "age"]
         console.show_rows(header, map(_run, found.runs), right=["size", "age"])
     for run in found.runs:
         if run.problem is not None:
@@ -157,13 +172,14 @@ def _run(run: RunSummary) -> list[object]:
     name = Path(run.run).name
     size, age = format_bytes(run.bytes), _age(run.touched)
     if run.problem is not None:
-        return [name, "", Text("broken", "red"), "", size, age]
+        return [name, "", Text("broken", "red"), "", "", size, age]
     stage = console.safe_text(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
-    return [name, run.task, stage, _result(run.result), size, age]
+    result, of = ("", "") if run.result is None else (_rate(run.result), run.result.of)
+    return [name, run.task, stage, result, of, size, age]
 
 
-def _result(result: dict[str, float]) -> str:
-    return next((f"{name.removesuffix('_rate')} {console.metric(result, name)}" for name in result), "")
+def _rate(result: ResultStatus) -> str:
+    return next((f"{name.removesuffix('_rate')} {console.metric(result.rate, name)}" for name in result.rate), "")
 
 
 def _age(since: datetime) -> str:

@@ -21,7 +21,7 @@ from sweet.errors import UsageError
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
-from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
+from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, distinct, evaluations, find_evaluation
 from sweet.scoring.results.metrics import (
     Caveat,
     ComparedHuman,
@@ -37,8 +37,10 @@ from sweet.scoring.results.metrics import (
 )
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
+from sweet.scoring.results.run_result import RunResult
 from sweet.scoring.results.statistics import compare, mean_difference
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
+from sweet.stages.artifacts import agent_name
 from sweet.stages.base import StageResult
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.leaks import LeakTally, model_plays
@@ -121,6 +123,20 @@ def measure_comparison(
     )
 
 
+def paired_figures(run: Run, result: RunResult) -> dict[str, ComparedMetric]:
+    """Return the metrics of the result of a run (B) and of its first agent (A), paired by task; empty where the first
+    agent has no scores on these tasks, or both share no valid task.
+
+    Raises:
+        InputError: a row of the scores is damaged.
+    """
+    if result.before is None:
+        return {}
+    manifest = run.manifest()
+    values = [Evaluation(run, manifest, scores).values() for scores in (result.before, result.scores)]
+    return distinct(pair_figures(*values)) if shared_tasks(*values) else {}
+
+
 def _same(evaluation: Evaluation) -> UsageError:
     """Both sides are the same scores; the error proposes others."""
     others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
@@ -149,12 +165,13 @@ def _evaluations_in_words(run: Run) -> str:
 
 
 def _side(evaluation: Evaluation, values: Values, shared: Sequence[str], record: TrainingRecord) -> ComparedSide:
-    played = evaluation.played
+    played, rollouts = evaluation.played, evaluation.rollouts
     return ComparedSide(
         run=str(evaluation.run.path),
         scores=evaluation.scores.id,
-        rollouts=None if evaluation.rollouts is None else evaluation.rollouts.id,
-        agent=played.get("agent"),
+        rollouts=None if rollouts is None else rollouts.id,
+        agent=(rollouts and agent_name(evaluation.manifest, rollouts)) or played.get("agent"),
+        split=played.get("split"),
         seed=played.get("seed"),
         scorer=evaluation.scorer,
         tasks=len(values.ids),

@@ -1,7 +1,8 @@
 """A finished evaluation: its scores, the dialogues that were scored, and its values by task.
 
-A reference to one is a run (its newest scores), or an artifact in a run: RUN:scores-2, RUN:rollouts-1 (the newest
-scores of these dialogues). Scores are read row by row, and only ids, tasks and the values of the metrics are kept.
+A reference to one is a run (the scores of its result, `sweet.scoring.results.run_result`), or an artifact in a run:
+RUN:scores-2, RUN:rollouts-1 (the newest scores of these dialogues). Scores are read row by row, and only ids, tasks and
+the values of the metrics are kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
+from sweet.scoring.results.run_result import result_of
 from sweet.stages.intervals import Interval, clustered_mean
 from sweet.stages.meta import ScoresMeta
 from sweet.tasks.kind import TaskKind
@@ -164,7 +166,9 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     """
     path, id = split_reference(str(reference))
     run = Run.open(path)
+    result = None if id is not None else result_of(run.manifest())
     if id is None or not id.startswith("rollouts-"):
+        id = id if result is None else result.scores.id
         scores = run.find("scores", id, needed_by=needed_by)
         return Evaluation(run, run.manifest(), scores)
     rollouts = run.find("rollouts", id, needed_by=needed_by)

@@ -63,7 +63,9 @@ class ComparedSide(Record):
     rollouts: str | None
     """id of the dialogues; null where the run does not have them"""
     agent: JsonValue
-    """the agent of the dialogues"""
+    """the agent of the dialogues, an actor of the run by its id"""
+    split: JsonValue
+    """split of the tasks that were played; null where it is not recorded"""
     seed: JsonValue
     """seed of the dialogues"""
     scorer: str | None

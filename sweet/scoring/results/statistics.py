@@ -167,6 +167,12 @@ def p_in_words(p_value: float) -> str:
     return f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
+def p_equals(p_value: float) -> str:
+    """Return `p = 0.15` or `p < 0.001`."""
+    shown = p_in_words(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
 def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:
     """Return the p-value of the paired permutation test, two-sided.
 
