@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from sweet.errors import TooManyFailures, UsageError
 from sweet.hints import option
 from sweet.judges.options import LOOKAHEAD, RUN_CRITICS, VALUE_TARGETS
+from sweet.llm.scripted import SCRIPTED
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.algorithm import MADE_BY, ONLINE, SWEET
 from sweet.pipeline.metrics import AnyRate, LoopMetrics, LoopRound, Usage, rate_of
@@ -106,7 +107,9 @@ class Loop:
         self.config = recipe.train
         self.algorithm = recipe.algorithm
         self.kind: TaskKind = task_kind(self.config.task)
-        self.source = self.config.tasks or self.kind.default_tasks()
+        self.source = self.config.tasks or self.kind.default_tasks(
+            self.config.agent, scripted=SCRIPTED in self.config.sims
+        )
         self.holdout = self._holdout()
         self.metric = next(iter(self.kind.metrics))
         self.rounds: list[PlayedRound] = []
@@ -290,7 +293,7 @@ class Loop:
             defaults={"seed": config.seed} | validation | as_others,
             algorithm=config.algorithm,
             task=config.task,
-            tasks=config.tasks,
+            tasks=self.source,
             holdout=self.holdout.test,
             holdout_validation=self.holdout.validation,
             num_tasks=config.train_tasks,
@@ -340,7 +343,7 @@ class Loop:
             *("rollout", "evaluation") if evaluates else ("rollout",),
             defaults={"seed": config.seed if evaluates else self.seed(number)},
             task=config.task,
-            tasks=config.tasks,
+            tasks=self.source,
             split=split,
             holdout=self.holdout.test,
             holdout_validation=self.holdout.validation,

@@ -91,8 +91,7 @@ def _human(config: RolloutConfig | TrainOnlineConfig, served: Collection[Role]) 
     Raises:
         UsageError: several models play it, and one server would have to serve them.
     """
-    sims = config.sim if isinstance(config.sim, list) else [config.sim]
-    models = [sim for sim in sims if sim != SCRIPTED]
+    models = [sim for sim in config.sims if sim != SCRIPTED]
     if len(models) > 1 and "sim" in served and not config.sim_url:
         raise UsageError(
             f"[servers.sim] serves one model, and {len(models)} play the human.",

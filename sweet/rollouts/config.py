@@ -72,11 +72,6 @@ class RolloutConfig(
     """Start new rollouts even if unfinished ones with other settings exist."""
 
     @property
-    def sims(self) -> list[str]:
-        """The models that play the human, `scripted` among them."""
-        return [self.sim] if isinstance(self.sim, str) else self.sim
-
-    @property
     def chooser(self) -> JudgeName:
         """The judge that chooses with --best-of."""
         return self.judge or "critic"

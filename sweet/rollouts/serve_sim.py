@@ -21,6 +21,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
 from sweet.stages.options import DeviceConfig, TasksConfig
 from sweet.tasks.registry import task_kind
+from sweet.tasks.splits import TRAIN
 
 if TYPE_CHECKING:
     from sweet.llm.base import ChatClient
@@ -31,8 +32,6 @@ class ServeConfig(DeviceConfig, TasksConfig):
     """scripted (tasks with facts, no model), embedded (a model in this process) or vllm (the installed vllm)."""
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
-    split: str = "train"
-    """Split of a named dataset: train, validation or test. Of a file all tasks are known, whatever their split."""
     host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
     """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks."""
     port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
@@ -93,8 +92,10 @@ def _scripted(config: ServeConfig) -> ChatClient:
     from sweet.humans.scripted import ScriptedResponder
 
     kind = task_kind(config.task)
-    source = config.tasks or kind.default_tasks()
-    tasks = kind.load(source, config.split)
+    source = config.tasks or kind.default_tasks(scripted=True)
+    # One server is asked by every command: of a dataset the tasks of all splits are known, as those of a file are.
+    splits = kind.splits[source] if kind.has_dataset(source) else (TRAIN,)
+    tasks = [task for split in splits for task in kind.load(source, split)]
     if kind.visual:
         raise UsageError(
             f"The scripted human of {kind.name} tasks cannot be served: it compares both pages in a browser, and a "

@@ -44,7 +44,8 @@ class TaskConfig(StageConfig):
 class TasksConfig(TaskConfig):
     tasks: str | None = Field(default=None, json_schema_extra=about("Data"))
     """Dataset by name (code: micro, micro-long, micro-parts, colbench; html: pages, websight) or a JSONL file; default:
-    the one of the kind of task: ColBench or WebSight if it is downloaded, else micro or pages."""
+    what agent and human can play: the packaged agent's own, with another one ColBench, if it is downloaded and a model
+    plays the human, or WebSight if it is downloaded, else micro or pages."""
 
 
 class HoldoutConfig(TasksConfig):
@@ -71,6 +72,11 @@ class SimConfig(StageConfig):
     sim: OneOrMore = Field(default="scripted", json_schema_extra=about("Simulated human"))
     """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference (html: a vision
     model). May be given several times: the tasks are spread over these humans."""
+
+    @property
+    def sims(self) -> list[str]:
+        """The models that play the human, `scripted` among them."""
+        return [self.sim] if isinstance(self.sim, str) else self.sim
 
 
 class AgentUrlConfig(StageConfig):

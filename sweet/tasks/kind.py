@@ -22,6 +22,7 @@ from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import DOWNLOADED, Wrong, check_split, load_task_file, not_there
 from sweet.tasks.findings import Checked, Finding, check_by_scorer
 from sweet.tasks.markers import MAX_TURNS, read_move
+from sweet.tasks.micro import PACKAGED
 from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
 
@@ -111,15 +112,23 @@ class TaskKind(ABC):
         """Return the messages for an LLM that plays the human: request, hidden information and the dialogue so far."""
         return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
 
-    def default_tasks(self) -> str:
-        """Return the name of the default dataset: one that was downloaded, else the first.
+    def default_tasks(self, agent: str | None = None, *, scripted: bool = False) -> str:
+        """Return the name of the default dataset that both sides can play: that of a packaged agent; else one that was
+        downloaded; else the first.
+
+        Args:
+            agent: that plays; None for any.
+            scripted: whether the scripted human plays, which needs the facts of a task, or pages.
 
         Raises:
             UsageError: the kind has no dataset.
         """
         if not self.splits:
             raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
-        files = {name: self.datasets.get(name, {}).get("train") for name in DOWNLOADED}
+        if agent in PACKAGED and self.has_dataset(agent):
+            return agent
+        usable = DOWNLOADED if self.visual or not scripted else ()
+        files = {name: self.datasets.get(name, {}).get("train") for name in usable}
         return next((name for name, file in files.items() if file and file.is_file()), next(iter(self.splits)))
 
     def has_dataset(self, name: str) -> bool:

@@ -192,7 +192,7 @@ def test_settings_that_do_not_fit(config: dict[str, Any], message: str) -> None:
 
 
 def test_the_scripted_human_is_served(tmp_path: Path) -> None:
-    task = generator.load("test")[3]
+    trained, task = generator.load("train")[5], generator.load("test")[3]
     fact = task.facts[0]
     dialogue = [
         Message(role="user", content=task.problem_description),
@@ -204,11 +204,13 @@ def test_the_scripted_human_is_served(tmp_path: Path) -> None:
             human = LLMHuman(client, CodeKind())
             assert (await human.reply(task, dialogue)).text == CodeKind().scripted_reply(task, dialogue)
             assert fact.answer in (await human.reply(task, dialogue)).text
+            other = [Message(role="user", content=trained.problem_description), dialogue[1]]
+            assert (await human.reply(trained, other)).text == CodeKind().scripted_reply(trained, other)
             stranger = task.model_copy(update={"ground_truth": "def f(): pass", "hidden_information": ""})
             with pytest.raises(SweetError, match="does not know this task"):
                 await human.reply(stranger, dialogue)
 
-    with Serving(tasks="micro", split="test") as serving:
+    with Serving(tasks="micro") as serving:
         asyncio.run(talk(serving.url()))
         serving.stop()
 

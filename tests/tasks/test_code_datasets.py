@@ -10,6 +10,7 @@ import pytest
 
 from sweet.errors import InputError, UsageError
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.micro import PACKAGED
 
 ROW: dict[str, Any] = {
     "problem_description": "Double it. def twice(x)",
@@ -105,8 +106,11 @@ def test_colbench_must_be_downloaded_first(tmp_path: Path, monkeypatch: pytest.M
     assert caught.value.fix == "sweet data colbench"
     (tmp_path / "colbench").mkdir()
     write(tmp_path / "colbench" / "train.jsonl", ROW)
-    assert CodeKind().default_tasks() == "colbench"
-    assert len(CodeKind().load("colbench", "train")) == 1
+    kind = CodeKind()
+    assert kind.default_tasks() == kind.default_tasks("org/model") == "colbench"
+    assert kind.default_tasks("org/model", scripted=True) == "micro", "its tasks have no facts to speak from"
+    assert [kind.default_tasks(agent) for agent in PACKAGED] == ["micro", "micro-parts"]
+    assert len(kind.load("colbench", "train")) == 1
 
 
 def test_a_missing_split_is_refused() -> None:

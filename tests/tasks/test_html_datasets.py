@@ -81,5 +81,5 @@ def test_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert wrong.value.fix == "--split test"
     (tmp_path / "websight").mkdir()
     write(tmp_path / "websight" / "train.jsonl", ROW)
-    assert kind.default_tasks() == "websight"
+    assert kind.default_tasks() == kind.default_tasks("org/model", scripted=True) == "websight"
     assert len(kind.load("websight", "train")) == 1
