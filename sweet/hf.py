@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
+from sweet.gpus import keep_off_held_gpus
 
 if TYPE_CHECKING:
     import torch
@@ -44,11 +45,14 @@ def resolve_device(device: Device) -> torch.device:
     """The torch device for an option value.
 
     Raises:
-        UsageError: `cuda` was requested and torch sees no CUDA device.
+        UsageError: `cuda` was requested and torch sees no CUDA device; or servers of other commands hold all of them.
     """
     import torch
 
-    available = torch.cuda.is_available()
+    cuda: Any = torch.cuda
+    if device != "cpu" and not cuda.is_initialized():
+        keep_off_held_gpus()
+    available = cuda.is_available()
     if device == "cuda" and not available:
         raise UsageError(
             "torch sees no CUDA device.",

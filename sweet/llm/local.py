@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections import Counter
@@ -24,15 +23,26 @@ from typing import Any, Literal
 
 from sweet.device import Device, allowed_threads
 from sweet.errors import ServerError, SweetError, UsageError
+from sweet.gpus import Gpu, free_gpus, listed_gpus, restricted_to
 from sweet.hints import option
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import STARTUP_TIMEOUT, EngineChoice, Role
-from sweet.llm.gpus import Gpu, free_gpus, restricted_to, visible_gpus
-from sweet.llm.pretrained import is_here
+from sweet.llm.pretrained import is_here, model_folder
 from sweet.llm.servers import URL_OPTIONS, urls_of
-from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, not_installed, option_value
+from sweet.llm.vllm import (
+    MEMORY,
+    MEMORY_SHARE,
+    PARALLEL_OPTIONS,
+    REPLICAS,
+    VllmServer,
+    VllmSettings,
+    find_vllm,
+    not_installed,
+    option_value,
+    product_of,
+)
 from sweet.tasks.micro import PACKAGED
-from sweet.units import format_duration
+from sweet.units import format_bytes, format_duration
 
 EXIT_TIMEOUT = 3.0
 """Seconds after which the exit of a server has been noticed (its workers are ended first)."""
@@ -51,8 +61,9 @@ RESERVED_OPTIONS = ("--host", "--port", "--api-key")
 DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
 """Not the defaults of all vllm versions: prompts of a dialogue share prefixes, and top_k or a repetition penalty in the
 model's generation_config.json must not change the sampling distribution."""
-_MAX_MEMORY_SHARE = 0.9
 _SPARE_MEMORY_SHARE = 0.03
+_LEAST_SHARE = 0.05
+"""Share of a GPU's memory below which no model is served."""
 _UNUSED_SHARE = 0.95
 
 
@@ -236,42 +247,54 @@ class LocalServing:
 
     def _settings(self, model: str) -> VllmSettings:
         options = list(DEFAULT_OPTIONS)
-        gpus_per_replica = math.prod(_count(self.options, *names) for names in PARALLEL_OPTIONS)
-        replicas = len(self.gpus) // gpus_per_replica
-        if replicas > 1 and option_value(self.options, "--data-parallel-size", "-dp") is None:
+        each = product_of(self.options, *PARALLEL_OPTIONS)
+        replicas = len(self.gpus) // each
+        if replicas > 1 and option_value(self.options, *REPLICAS) is None:
             options += ["--data-parallel-size", str(replicas)]
-        if option_value(self.options, "--gpu-memory-utilization") is None:
-            options += self._memory(model)
+        if option_value(self.options, MEMORY) is None:
+            options += self._memory(model, each)
         return VllmSettings(model, passthrough=(*options, *self.options), images=self.images.get(model, 0))
 
     def _environment(self) -> dict[str, str]:
         """The environment of a vllm, which takes every GPU that it sees."""
-        seen = restricted_to(self.gpus) if self.gpus and len(self.gpus) < len(visible_gpus()) else {}
+        seen = restricted_to(self.gpus) if self.gpus and len(self.gpus) < len(listed_gpus()) else {}
         return server_environment() | dict(self.variables) | seen
 
-    def _memory(self, model: str) -> list[str]:
-        """Options that divide the GPUs' memory: by default vllm takes nearly all of it."""
+    def _memory(self, model: str, each: int) -> list[str]:
+        """Options that divide the GPUs' memory: by default vllm takes nearly all of it.
+
+        Args:
+            each: GPUs of a replica.
+
+        Raises:
+            UsageError: the weights do not fit the share that is left.
+        """
         # Models planned before this one have their share already; this one and the later ones divide the rest.
         remaining = len(self._planned) - self._planned.index(model) if model in self._planned else 1
-        free = [gpu.free for gpu in free_gpus() if gpu.free is not None]
-        if not free or (remaining + self.other_users == 1 and min(free) >= _UNUSED_SHARE):
+        gpus = [gpu for gpu in free_gpus() if gpu.free is not None]
+        if not gpus:
             return []
-        share = min(_MAX_MEMORY_SHARE, (min(free) - _SPARE_MEMORY_SHARE) / (remaining + self.other_users))
-        return ["--gpu-memory-utilization", f"{max(share, 0.01):.2f}"]
-
-
-PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
-
-
-def _count(options: Sequence[str], *names: str) -> int:
-    text = option_value(options, *names) or "1"
-    return max(int(text), 1) if text.isdecimal() else 1
+        least = min(gpus, key=lambda gpu: gpu.free or 0.0)
+        free = least.free or 0.0
+        if remaining + self.other_users == 1 and free >= _UNUSED_SHARE:
+            return []
+        share = min(MEMORY_SHARE, (free - _SPARE_MEMORY_SHARE) / (remaining + self.other_users))
+        weights, memory = (_weights(model) or 0) / each, least.memory or 0
+        if share < _LEAST_SHARE or share * memory < weights:
+            needed = f" for {format_bytes(weights)} of weights" if weights else ""
+            raise UsageError(
+                f"{max(share, 0):.0%} of the memory of GPU {least.word} is free for {model}{needed}: other processes "
+                "hold the rest, or share it.",
+                where=f"{free:.0%} of GPU {least.word} is free",
+                fix="end what holds it, or choose other GPUs by CUDA_VISIBLE_DEVICES",
+            )
+        return [MEMORY, f"{share:.2f}"]
 
 
 def _weights(model: str) -> int | None:
-    """Bytes of the weights of a model directory; None if it is not one."""
-    folder = Path(model).expanduser()
-    if not (folder / "config.json").is_file():
+    """Bytes of the weights of a model; None if it is not on this machine."""
+    folder = model_folder(model)
+    if folder is None or not (folder / "config.json").is_file():
         return None
     files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
     return sum(path.stat().st_size for path in files) if files else None

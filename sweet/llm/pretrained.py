@@ -274,10 +274,11 @@ def context_length(model: Any) -> int | None:
 
 def is_here(name: str) -> bool:
     """Return whether a model, for an adapter its base, is on this machine."""
-    return _folder(config_path(name)) is not None
+    return model_folder(config_path(name)) is not None
 
 
-def _folder(name: str) -> Path | None:
+def model_folder(name: str) -> Path | None:
+    """Return the folder of a model on this machine, in the cache where it was downloaded; None if it is not here."""
     path = Path(model_path(name)).expanduser()
     if path.is_dir():
         return path

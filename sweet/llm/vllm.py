@@ -26,6 +26,7 @@ from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
+from sweet.gpus import HOLDS, Gpu, held_gpus, listed_gpus, restricted_to, visible_gpus
 from sweet.hf import LOGIN, is_gated
 from sweet.hints import option
 from sweet.installation import install_command
@@ -34,7 +35,7 @@ from sweet.llm.pretrained import model_path
 from sweet.llm.servers import bind, url_of
 from sweet.llm.vllm_log import root_cause
 from sweet.regular import open_descriptor
-from sweet.units import format_bytes, format_duration
+from sweet.units import count, format_bytes, format_duration
 
 HEALTH_PAUSE = 0.25
 PROGRESS_INTERVAL = 15.0
@@ -50,6 +51,17 @@ LAST_LINES = 12
 MOST_LINES = 5000
 """Lines among which an error is looked for."""
 READ_LOG = "read the log; options after -- are passed to vllm, e.g. -- --max-model-len 4096"
+
+MEMORY_SHARE = 0.9
+"""Of the memory of each of its GPUs, what vllm takes by default; it refuses to start where less is free."""
+MEMORY_TIMEOUT = 10.0
+"""Seconds that processes which have just ended may still hold memory."""
+
+PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
+REPLICAS = ("--data-parallel-size", "-dp")
+MEMORY = "--gpu-memory-utilization"
+_NODES = ("--data-parallel-size-local", "--nnodes", "--data-parallel-backend", "--distributed-executor-backend")
+"""Options of a server that is distributed over machines, or whose GPUs are chosen by another program."""
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vllm accepts for --max-lora-rank."""
@@ -107,6 +119,54 @@ def option_value(words: Sequence[str], *names: str) -> str | None:
         if name in names:
             found = value if equals else after
     return found
+
+
+def product_of(words: Sequence[str], *options: Sequence[str]) -> int:
+    """Return the product of the values of options, each by all of its names, that are numbers."""
+    values = (option_value(words, *names) or "" for names in options)
+    return math.prod(max(int(value), 1) for value in values if value.isdecimal())
+
+
+async def choose_gpus(words: Sequence[str], environment: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return the variables that make the server use the first GPUs which are free, and say that it holds them.
+
+    Args:
+        words: the command line of the server. One that has a share of the memory by it (`MEMORY`) holds no GPU: others
+            may have the rest.
+        name: what messages call it.
+
+    Raises:
+        UsageError: there are too few.
+    """
+    if any(option_value(words, option) is not None for option in _NODES):
+        return {}
+    needed, ends = product_of(words, *PARALLEL_OPTIONS, REPLICAS), time.monotonic() + MEMORY_TIMEOUT
+    shares = option_value(words, MEMORY) is not None
+    while gpus := await asyncio.to_thread(visible_gpus, environment):
+        usable = [gpu for gpu in gpus if shares or gpu.free is None or gpu.free >= MEMORY_SHARE]
+        if len(usable) >= needed:
+            chosen = usable[:needed]
+            held = {} if shares else {HOLDS: f"{os.getpid()}:{','.join(gpu.name for gpu in chosen)}"}
+            return held | (restricted_to(chosen, environment) if needed < len(listed_gpus(environment)) else {})
+        if len(gpus) < needed or time.monotonic() > ends:
+            break
+        await asyncio.sleep(HEALTH_PAUSE)
+    return _check_gpus(needed, gpus, environment, name)
+
+
+def _check_gpus(needed: int, gpus: Sequence[Gpu], environment: Mapping[str, str], name: str) -> dict[str, str]:
+    """Raise UsageError where there are GPUs, but too few that are free for a server; else return nothing to set."""
+    held, every = held_gpus(), listed_gpus(environment)
+    if not every:
+        return {}
+    used = [f"GPU {gpu.word} has {gpu.free:.0%} of its memory free" for gpu in gpus if (gpu.free or 1) < MEMORY_SHARE]
+    used += [f"GPU {gpu.word} is held by a server of process {held[gpu.name]}" for gpu in every if gpu.name in held]
+    raise UsageError(
+        f"{name} needs {count(needed, 'free GPU')} and there are {len(every)}"
+        + (f": {'; '.join(used)}." if used else "."),
+        where="nvidia-smi",
+        fix=f"end what uses them, use fewer, or share their memory: {MEMORY} 0.4 among vllm's options (after --)",
+    )
 
 
 def command(program: str, settings: VllmSettings) -> list[str]:
@@ -173,7 +233,7 @@ class VllmServer:
             say: is told where its output goes.
 
         Raises:
-            UsageError: vllm is not installed, or the port is taken.
+            UsageError: vllm is not installed, the port is taken, or too few GPUs are free.
         """
         program = find_vllm()
         if program is None:
@@ -182,6 +242,8 @@ class VllmServer:
         with bind(settings.host, settings.port) as socket:
             port = socket.getsockname()[1]
         words = command(program, replace(settings, port=port))
+        environment = dict(os.environ if environment is None else environment)
+        environment |= await choose_gpus(words, environment, name)
         with os.fdopen(open_descriptor(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
             log_start = os.fstat(output.fileno()).st_size
             process = await asyncio.create_subprocess_exec(

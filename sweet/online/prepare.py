@@ -14,9 +14,9 @@ from pathlib import Path
 from sweet.credit.base import CreditRule, Hyperparameters
 from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
+from sweet.gpus import Gpu
 from sweet.hints import option
 from sweet.learn.trainee import Trainee
-from sweet.llm.gpus import Gpu
 from sweet.llm.scripted import SCRIPTED, has_model
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.learner import Learner, policy_to_train
@@ -100,6 +100,7 @@ class Prepared:
             protocol="paper",
             beta=config.beta,
             turn_tokens=config.turn_tokens,
+            agent_system=self.dialogues.own_prompt,
             **vars(self.used),
         )
         return meta.model_copy(update={"rule_option": config.rule_option, **adapter_meta(self.model)})

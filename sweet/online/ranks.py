@@ -30,6 +30,7 @@ from torch import Tensor
 from sweet.credit.base import Hyperparameters
 from sweet.errors import UsageError
 from sweet.files import write_whole
+from sweet.gpus import Gpu, free_gpus, restricted_to
 from sweet.hf import resolve_device
 from sweet.hints import option
 from sweet.learn.distributed import Launchers, Layout, check_deepspeed
@@ -37,7 +38,6 @@ from sweet.learn.job import StoredJob
 from sweet.learn.launcher import error_of
 from sweet.learn.metrics import Record
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.gpus import Gpu, free_gpus, restricted_to
 from sweet.online.config import TrainOnlineConfig
 from sweet.stages.base import Reporter
 from sweet.tasks.trajectory import Trajectory, dump

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pydantic_core import to_jsonable_python
 
 from sweet.errors import UsageError
-from sweet.llm.gpus import in_use
+from sweet.gpus import in_use
 from sweet.online.config import TrainOnlineConfig
 from sweet.online.metrics import OnlineMetrics
 from sweet.online.policy import DEVELOPER_MODE
@@ -32,6 +32,7 @@ from sweet.online.training import OnlineTraining
 from sweet.rollouts.sides import check_vision
 from sweet.runs.attempt import Draft
 from sweet.runs.run import Run
+from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE
@@ -88,6 +89,7 @@ def _train(run: Run, ready: Prepared, reporter: Reporter) -> StageResult[OnlineM
             with ExitStack() as stack:
                 training = OnlineTraining(frame, ready, (actor, rollouts, scores), checkpoints, renderer, scorer, stack)
                 metrics = training.run()
+            write_prompt(actor.path, ready.dialogues.kind)
             rows = training.dialogues.rows, training.scores.rows
         played = frame.finish(rollouts, metrics, rows=rows[0])
         scored = frame.finish(scores, metrics, rows=rows[1], made_from=[played])

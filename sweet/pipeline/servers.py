@@ -31,9 +31,9 @@ from typing import Any, Self, TypeVar
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
 from sweet.gathering import run_all
+from sweet.gpus import Gpu, in_use, restricted_to, visible_gpus
 from sweet.hf import LOGIN
 from sweet.llm.base import Role
-from sweet.llm.gpus import Gpu, in_use, restricted_to, visible_gpus
 from sweet.llm.local import DEFAULT_OPTIONS, EXIT_TIMEOUT, ROLE_NAMES, server_environment
 from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, is_healthy
 from sweet.pipeline.tables import ServerTable

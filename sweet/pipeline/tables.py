@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sweet.llm.base import STARTUP_TIMEOUT, Role
-from sweet.llm.local import PARALLEL_OPTIONS, RESERVED_OPTIONS
-from sweet.llm.vllm import option_value
+from sweet.llm.local import RESERVED_OPTIONS
+from sweet.llm.vllm import PARALLEL_OPTIONS, REPLICAS, option_value
 from sweet.suggestions import did_you_mean
 
-_CHOSEN = (*((name,) for name in RESERVED_OPTIONS), *PARALLEL_OPTIONS, ("--data-parallel-size", "-dp"),
-           ("--served-model-name",))  # fmt: skip
+_CHOSEN = (*((name,) for name in RESERVED_OPTIONS), *PARALLEL_OPTIONS, REPLICAS, ("--served-model-name",))
 
 
 class Table(BaseModel):

@@ -23,7 +23,7 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.run_result import result_of
-from sweet.stages.artifacts import agent_system, own_actor, recorded_model
+from sweet.stages.artifacts import PROMPTS, agent_system, own_actor, recorded_model
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import TrainedMeta
 from sweet.tasks.micro import PACKAGED
@@ -105,8 +105,8 @@ def _model(
     folder = run.file(model)
     check_tree(folder)
     weights = {
-        file.name: file
-        for file in sorted(folder.iterdir())
+        file.relative_to(folder).as_posix(): file
+        for file in sorted([*folder.iterdir(), *folder.glob(f"{PROMPTS}*/*")])
         if file.is_file() and file.suffix in _SUFFIXES and not file.name.startswith(".")
     }
     if not any(file.suffix == ".safetensors" for file in weights.values()):
@@ -134,6 +134,6 @@ def _trained(run: Run, manifest: Manifest, model: Artifact, folder: Path) -> Tra
         artifact=model,
         base=public_name(base),
         base_license="apache-2.0" if base in PACKAGED else license_of(base),  # the packaged ones have the program's
-        system="" if rollouts is None else agent_system(run, rollouts),
+        system=TrainedMeta.of(model).agent_system or ("" if rollouts is None else agent_system(run, rollouts)),
         adapter=find_adapter(str(folder)) is not None,
     )

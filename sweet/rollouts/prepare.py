@@ -23,6 +23,7 @@ from sweet.judges.opening import NO_JUDGE, ChosenJudge, critic_settings
 from sweet.judges.options import CRITIC_JUDGES, LOOKAHEAD, RUN_CRITICS, check_judge_options, find_critic
 from sweet.llm.base import ChatClient
 from sweet.llm.connect import check_context, servers_of_models, settings_of, warn_of_effort
+from sweet.llm.pretrained import model_folder
 from sweet.llm.scripted import ATTACK, SCRIPTED, ScriptedClient, has_model
 from sweet.render.page import Renderer, RenderSettings
 from sweet.render.store import SCREENSHOTS
@@ -34,12 +35,14 @@ from sweet.rollouts.extraction.attacks import attacker, open_attacker
 from sweet.rollouts.sides import check_agent, check_human, rendering_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import given_model, given_prompts
+from sweet.stages.artifacts import AGENT_TEXT, PROMPTS, given_model, given_prompts
 from sweet.stages.base import Reporter, digest_of
 from sweet.stages.frame import AskedModel
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind, opening
+from sweet.tasks.kind import TaskKind, opening, system_prompt
+from sweet.tasks.prompts import read_prompt
+from sweet.tasks.registry import task_kind
 
 Opens = Callable[[AskedModel], AbstractAsyncContextManager[ChatClient]]
 """Opens a model (`sweet.stages.frame.Frame.client`)."""
@@ -84,6 +87,12 @@ class Dialogues:
     @cached_property
     def tasks_digest(self) -> str:
         return digest_of([task.model_dump(mode="json") for task in self.tasks])
+
+    @property
+    def own_prompt(self) -> str | None:
+        """The agent's system prompt, with its placeholder; None for the packaged one."""
+        text = self.kind.agent_system()
+        return None if text == task_kind(self.kind.name).agent_system() else text
 
     @property
     def scorer(self) -> CreditScorer:
@@ -219,11 +228,37 @@ def load_dialogues(run: Run | None, config: RolloutConfig, reporter: Reporter) -
     """Read the tasks, and choose the humans and the judge, without the checks of `prepare_dialogues`."""
     if run is not None:  # what is recorded is the id of an agent, not its path
         config = config.model_copy(update={"agent": given_model(run, config.agent)})
+    config = config.model_copy(update={"prompts": _prompts(config, reporter)})
     kind, source, tasks, note = load_tasks(run, config, reporter)
     if note is not None:
         reporter.say(note)
     humans, rendering = plan_humans(kind, config), rendering_of(kind, config, reporter)
     return Dialogues(config, kind, source, tasks, humans, choose_judge(run, config), rendering)
+
+
+def own_prompts(kind: TaskKind, model: str) -> Path | None:
+    """Return the folder of prompts in that of an actor, under which it learned tasks of this kind; None where it has
+    none, or that is the packaged prompt."""
+    folder = model_folder(model)
+    own = None if folder is None else folder / f"{PROMPTS}{kind.name}"
+    same = own is None or not own.is_dir() or read_prompt(own / AGENT_TEXT) == kind.agent_system()
+    return None if same else own
+
+
+def _prompts(config: RolloutConfig, reporter: Reporter) -> Path | None:
+    """Return the folder of the prompts that are used: that which is named, else that of the actor that plays; None for
+    the packaged ones. Warn where an actor is to play under another system prompt than it learned."""
+    kind, given = task_kind(config.task), config.prompts
+    own = own_prompts(kind, config.agent) if has_model(config.agent) else None
+    if given is None:
+        return own
+    given = None if str(given) == "packaged" else given
+    if own is not None:
+        turns = config.max_turns
+        texts = [system_prompt(kind if one is None else kind.with_prompts(one), turns) for one in (own, given)]
+        if texts[0] != texts[1]:
+            reporter.warn(f"{config.agent} learned under another system prompt ({own}) than {option('prompts')} gives.")
+    return given
 
 
 def check_rendering(tasks: Iterable[Task], *, any_page: bool) -> None:

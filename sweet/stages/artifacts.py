@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from sweet.errors import InputError, UsageError
+from sweet.files import write_whole
 from sweet.hints import option
 from sweet.json_value import JsonValue
 from sweet.llm.scripted import has_model
@@ -30,6 +31,10 @@ from sweet.tasks.registry import task_kind
 IMPORTED = "imported"
 """Name of agent, human and scorer in meta if dialogues and rewards were imported."""
 
+
+PROMPTS = "prompts-"
+"""Beginning of the name of the folder of prompts in that of an actor; the kind of task follows."""
+AGENT_TEXT = "agent.txt"
 
 PERSON = "person"
 """A person who played the agent or the human, in the meta of rollouts: person:ada."""
@@ -110,6 +115,15 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
     of every dialogue that has none of its own (`Trajectory.agent_system`)."""
     meta = RolloutsMeta.of(rollouts)
     return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
+
+
+def write_prompt(actor: Path, kind: TaskKind, text: str | None = None) -> None:
+    """Write the system prompt under which an actor learned into its folder, as a folder for `--prompts`.
+
+    Args:
+        text: None for that of the kind.
+    """
+    write_whole(actor / f"{PROMPTS}{kind.name}" / AGENT_TEXT, f"{text or kind.agent_system()}\n".encode())
 
 
 def given_prompts(kind: TaskKind, folder: Path, max_turns: int) -> dict[str, str]:

@@ -147,6 +147,8 @@ class TrainedMeta(Meta):
     """Of an actor: the method of its training, a credit rule."""
     rule_option: list[str] | None = None
     """The options of the credit rule, where any were given."""
+    agent_system: str | None = None
+    """Of an actor: the agent's system prompt in what it learned from, where it is not the packaged one."""
     protocol: ProtocolName | None = None
     """paper, or upstream."""
     target: Literal["preference", "dialogue", "binary", "real"] | None = None

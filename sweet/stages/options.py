@@ -145,8 +145,8 @@ class DialogueConfig(
     max_turns: int = Field(default=MAX_TURNS, ge=1, json_schema_extra=about("Dialogue"))
     """Maximum number of the agent's turns."""
     prompts: Path | None = Field(default=None, json_schema_extra=about("Dialogue"))
-    """Folder with agent.txt, human.txt, human_spec.txt (for --human spec) or some of them, instead of the packaged
-    prompts."""
+    """Folder with agent.txt, human.txt, human_spec.txt (for --human spec) or some of them, or packaged. Default: the
+    packaged prompts, with the system prompt of an actor that learned under another one (prompts-KIND in its folder)."""
     thoughts: Thoughts = Field(default="drop", json_schema_extra=about("Agent"))
     """Whether the agent reads its thoughts of earlier turns: drop them from the history, or keep them. The human never
     sees them."""

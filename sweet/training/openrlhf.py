@@ -16,15 +16,17 @@ from sweet.learn.rows import Pair
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
+from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.meta import TrainedMeta
+from sweet.tasks.registry import task_kind
 from sweet.training.basis import Basis
 from sweet.training.config import TrainActorConfig, TrainConfig
 from sweet.training.examples import draw
 from sweet.training.layout import by_slurm
 from sweet.training.metrics import TrainMetrics
-from sweet.training.sources import Sources
+from sweet.training.sources import Sources, prompt_of_actor
 
 FOLDER = "openrlhf"
 """In the actor's folder while it is trained: the data, OpenRLHF's checkpoints, its model."""
@@ -129,7 +131,9 @@ def train_by_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) ->
     _check_pairs(basis, pairs)
     python, version = find_python()
     meta = TrainedMeta(method=config.method, protocol=config.protocol, turn_tokens=config.supervised)
-    meta = meta.model_copy(update={"base": model.base, **vars(used), "beta": config.beta})
+    kind = task_kind(run.manifest().task)
+    prompt = prompt_of_actor(kind, pairs, {}, reporter)
+    meta = meta.model_copy(update={"base": model.base, **vars(used), "beta": config.beta, "agent_system": prompt})
     environment = {"openrlhf": version}
     with Frame(config.stage, run, config, reporter, inputs=basis.inputs, environment=environment) as frame:
         draft = frame.artifact(config.makes, meta)
@@ -145,6 +149,7 @@ def train_by_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) ->
         for file in train(words, folder, log).iterdir():
             file.replace(draft.path / file.name)
         shutil.rmtree(folder)
+        write_prompt(draft.path, kind, meta.agent_system)
         metrics = TrainMetrics(
             examples=len(pairs),
             steps=steps(len(pairs), used.batch, used.epochs),

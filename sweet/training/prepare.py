@@ -22,7 +22,7 @@ from sweet.training.basis import Basis, Training
 from sweet.training.config import TrainActorConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import draw, hold_out
 from sweet.training.openrlhf import check_openrlhf
-from sweet.training.sources import Sources
+from sweet.training.sources import Sources, prompt_of_actor
 from sweet.training.starting_policy import RunCritic, starting_policy
 from sweet.units import count, percent
 
@@ -99,6 +99,9 @@ def prepare_actor(
         rule_option=config.rule_option,
         protocol=config.protocol,
         turn_tokens=config.supervised,
+        agent_system=prompt_of_actor(
+            task_kind(run.manifest().task), (credit.of for credit in credits), batch.dialogues, reporter
+        ),
     )
     return training, meta
 

@@ -7,12 +7,14 @@ with several rollouts, therefore, every id is prefixed with its rollouts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from sweet.credit.base import Batch
+from sweet.credit.base import Batch, Subject
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.learn.rows import CandidateRow, Pair, Preference
@@ -20,7 +22,10 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
+from sweet.stages.base import Reporter
 from sweet.stages.unseen_tasks import newest_to_learn
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.prompts import TURNS
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
 
@@ -128,3 +133,33 @@ class Sources:
         for found in read_jsonl(self.run.file(artifact), row):
             prefixed = {name: source.prefix + getattr(found, name) for name in ids}
             yield found.model_copy(update=prefixed) if source.prefix else found
+
+
+def prompt_of_actor(
+    kind: TaskKind, subjects: Iterable[Subject], dialogues: Mapping[str, Trajectory], reporter: Reporter
+) -> str | None:
+    """Return the agent's system prompt in most of what an actor learns from; None for the packaged one. Warn where
+    there are several, or none.
+
+    The packaged one is the same for dialogues of any number of turns.
+
+    Args:
+        dialogues: by id, those of preferences and of single dialogues.
+    """
+    packaged = kind.agent_system()
+    filled = re.compile(r"\d+".join(map(re.escape, packaged.split(TURNS))))
+    texts: list[str | None] = []
+    for of in subjects:
+        if isinstance(of, Pair):
+            texts += [message.content for message in of.observation[:1] if message.role == "system"]
+        else:
+            names = [of] if isinstance(of, str) else [of.chosen, of.rejected]
+            texts += [dialogues[name].agent_system for name in names if name in dialogues]
+    found = Counter(packaged if text is None or filled.fullmatch(text) else text for text in texts)
+    text, number = found.most_common(1)[0] if found else (packaged, 0)
+    if len(found) > 1:
+        share = f"{number:,} of {found.total():,}"
+        reporter.warn(f"What is learned from has {len(found)} system prompts; the actor plays under that of {share}.")
+    if not text:
+        reporter.warn("What is learned from has no system prompt; the actor plays under the packaged one.")
+    return None if text in ("", packaged) else text

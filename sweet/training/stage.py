@@ -24,11 +24,13 @@ from sweet.learn.metrics import Record
 from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.trainee import precision_note
 from sweet.runs.run import Run
+from sweet.stages.artifacts import write_prompt
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
+from sweet.tasks.registry import task_kind
 from sweet.training.basis import Training
 from sweet.training.checkpoints import Checkpoints, adapter_meta, training_digest
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
@@ -115,6 +117,8 @@ def train(run: Run, training: Training, meta: TrainedMeta, reporter: Reporter) -
                 ranks_log = frame.attempt.log_path.with_suffix(".ranks.log")
                 summary = _train_into(checkpoints, training, digest, ranks_log, on_row, interrupts, frame)
             checkpoints.remove()
+            if config.makes == "actor":
+                write_prompt(draft.path, task_kind(run.manifest().task), meta.agent_system)
             metrics = _metrics(training, summary)
         return frame.result(metrics, frame.finish(draft, metrics), stopped=interrupts.asked)
 

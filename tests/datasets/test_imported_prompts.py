@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,20 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.prepare import load_dialogues
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent, digest_of
+from sweet.stages.meta import TrainedMeta
 from sweet.tasks.base import Message
+from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.kind import system_prompt
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.config import TrainCriticConfig
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.prepare import prepare_critic
+from sweet.training.stage import run_train_actor
 from tests.datasets.test_published import row, write
 from tests.learn.builders import LLAMA31, build_tokenizer
 from tests.stages.heard import Heard
@@ -127,3 +134,31 @@ def test_training_and_ranking_read_the_dialogues_own_prompts(file: Path, tmp_pat
     ).artifacts[0]
     seen = {r.trajectory_id: r.observation[0].content for r in read_jsonl(run.file(ranked), CandidateRow)}
     assert seen == {"polite": POLITE, "polite-too": POLITE, "brief": BRIEF, "none": shared, "unreadable": shared}
+
+
+def test_an_actor_plays_under_the_prompt_that_it_learned(tmp_path: Path) -> None:
+    """Wherever its folder is; another prompt is a choice that is said and recorded."""
+    agent = make_agent(tmp_path / "agent")
+    polite, brief = (published(text, id=text[-6:-1], reward=1) for text in (POLITE, BRIEF))
+    twice = [polite, {**polite, "id": "again"}, brief]
+    run_data_import(write(tmp_path / "offline.jsonl", twice), tmp_path / "run", DataImportConfig(), Silent())
+    run, heard = Run.open(tmp_path / "run"), Heard()
+    config = TrainActorConfig(method="rft", model=agent, epochs=1)
+    actor = run_train_actor(run, config, heard).artifacts[0]
+    assert [line for line in heard.warnings if "system prompts" in line] == [
+        "What is learned from has 2 system prompts; the actor plays under that of 2 of 3."
+    ]
+    assert TrainedMeta.of(actor).agent_system == POLITE
+    moved = shutil.copytree(run.file(actor), tmp_path / "moved")
+    assert (moved / "prompts-code" / "agent.txt").read_text() == f"{POLITE}\n"
+    named: dict[str, Any] = {"tasks": "micro", "num_tasks": 1}
+    for model in (actor.id, str(moved)):
+        played = load_dialogues(run, RolloutConfig(agent=model, **named), Silent())
+        assert system_prompt(played.kind, 10) == POLITE
+        assert played.meta(model).agent_system == POLITE
+    heard = Heard()
+    played = load_dialogues(run, RolloutConfig(agent=actor.id, prompts=Path("packaged"), **named), heard)
+    assert played.meta(actor.id).agent_system is None
+    assert "learned under another system prompt" in heard.warnings[0]
+    other = load_dialogues(run, RolloutConfig(agent=agent, **named), Silent())
+    assert other.kind.agent_system() == CodeKind().agent_system()

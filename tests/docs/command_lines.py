@@ -12,9 +12,10 @@ import io
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from sweet.cli.app import run
 from sweet.cli.group import Group, load
 from sweet.cli.options import COMMON as COMMON_OPTIONS
 from sweet.cli.options import LONG_WORK
-from sweet.cli.spec import Spec
+from sweet.cli.spec import Call, Spec
 from tests.docs.pages import Piece
 
 COMMON = {f"--{key}" for key, *_ in (*COMMON_OPTIONS, *LONG_WORK)} | {"--help", "--help-all"}
@@ -117,15 +118,24 @@ class Parser:
             | {flag for one in self.commands.values() for flag in _flags(one)}
         )
 
-    def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
-        """Return the error for a call, whose `words` start with `sweet`; None if it is valid."""
+    def complaint(
+        self,
+        words: list[str],
+        environment: dict[str, str] | None = None,
+        act: Callable[[Call[Any]], None] = lambda _: None,
+    ) -> str | None:
+        """Return the error for a call, whose `words` start with `sweet`; None if it is valid.
+
+        Args:
+            act: is given the call in the place of the command's function.
+        """
         if words[1:] and words[1].startswith("-"):
             return None if words[1] in self.flags else f"{words[1]} is no option of sweet"
         stderr = io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (environment or {}).items():
                 patch.setenv(name, value)
-            patch.setattr("sweet.cli.calls.act", lambda _: None)
+            patch.setattr("sweet.cli.calls.act", act)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr):
                 code = run(self._filled(words[1:]))
         return stderr.getvalue() if code else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,11 +16,12 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.gpus import HOLDS, Gpu, held_gpus, visible_gpus
+from sweet.hf import resolve_device
 from sweet.llm.base import EngineChoice, Sampling
 from sweet.llm.connect import open_client
-from sweet.llm.gpus import Gpu, visible_gpus
 from sweet.llm.local import LocalServing
-from sweet.llm.vllm import TERM_TIMEOUT, VllmSettings, command, option_value
+from sweet.llm.vllm import TERM_TIMEOUT, VllmServer, VllmSettings, command, option_value
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
@@ -367,6 +369,65 @@ def test_two_models_share_the_memory_of_the_gpus(vllm: StandIn, tmp_path: Path) 
     assert option_value(vllm.starts()[1]["args"], "--gpu-memory-utilization") is None, (
         "here nvidia-smi shows it still free"
     )
+
+
+def test_memory_that_others_hold_is_seen_before_a_server_starts(
+    vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweet.llm.vllm.MEMORY_TIMEOUT", 0.0)
+    vllm.show_gpus("0, GPU-0, 2000, 80000", "1, GPU-1, 79000, 80000", "2, GPU-2, 79000, 80000")
+    with pytest.raises(UsageError, match=r"0% of the memory of GPU 0 is free for org/model: other processes"):
+        asyncio.run(ask(make(tmp_path, "auto")[0], MODEL))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(50 << 30)
+    vllm.show_gpus("0, GPU-0, 40000, 80000")
+    with pytest.raises(UsageError, match=r"47% of the memory of GPU 0 is free for .* for 53.7 GB of weights"):
+        asyncio.run(ask(make(tmp_path, "auto")[0], str(folder)))
+
+    vllm.show_gpus("0, GPU-0, 2000, 80000", "1, GPU-1, 79000, 80000", "2, GPU-2, 79000, 80000")
+
+    async def start(count: int) -> None:
+        settings = VllmSettings(MODEL, tensor_parallel=count)
+        server = await VllmServer.start(settings, tmp_path / "log", say=lambda _: None)
+        vllm.started()
+        await server.stop()
+
+    asyncio.run(start(2))
+    assert vllm.started()["gpus"] == "1,2"
+    with pytest.raises(UsageError, match=r"vllm needs 3 free GPUs and there are 3: GPU 0 has 2% of its memory free"):
+        asyncio.run(start(3))
+
+
+def test_gpus_that_a_server_of_another_command_holds_are_not_seen(
+    vllm: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    vllm.show_gpus(*(f"{i}, GPU-{i}, 80000, 80000" for i in range(2)))
+    with subprocess.Popen(["sleep", "600"]) as other:
+
+        def server(*gpus: str) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(["sleep", "600"], env=os.environ | {HOLDS: f"{other.pid}:{','.join(gpus)}"})
+
+        with server("GPU-1") as first:
+            assert [gpu.word for gpu in visible_gpus()] == ["0"]
+            resolve_device("auto")
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", "torch sees no other"
+            with server("GPU-0") as second:
+                with pytest.raises(UsageError, match=f"All GPUs are held by servers .* {other.pid}"):
+                    resolve_device("auto")
+                assert resolve_device("cpu").type == "cpu"
+                second.kill()
+            first.kill()
+        assert held_gpus() == {}
+        with server("GPU-0") as orphan:
+            assert held_gpus() == {"GPU-0": other.pid}
+            other.kill()
+            other.wait()
+            assert held_gpus() == {}, "its command has ended, and it ends too"
+            orphan.kill()
 
 
 def test_selecting_an_engine_does_not_import_torch() -> None:

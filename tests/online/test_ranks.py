@@ -19,13 +19,13 @@ from safetensors.torch import load_file
 
 from sweet.credit.registry import credit_rule
 from sweet.errors import SweetError, UsageError
+from sweet.gpus import Gpu
 from sweet.learn.distributed import Layout, launch_commands, launch_environment
 from sweet.learn.job import checkpoint_path
 from sweet.learn.logprobs import Scorer
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import save_model
 from sweet.llm import gpus as gpus_module
-from sweet.llm.gpus import Gpu
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig

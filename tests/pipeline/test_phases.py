@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import UsageError
-from sweet.llm.gpus import Gpu
+from sweet.gpus import Gpu
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.phases import Phase, phase_of
 from sweet.pipeline.plan import check_phases

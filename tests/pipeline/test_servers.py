@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from sweet.errors import Interrupted, ServerError, SweetError, UsageError
+from sweet.gpus import free_gpus, visible_gpus
 from sweet.llm.base import Role
-from sweet.llm.gpus import free_gpus, visible_gpus
 from sweet.llm.local import LocalServing
 from sweet.llm.vllm import option_value
 from sweet.pipeline.servers import ROLES, Servers
