@@ -21,7 +21,7 @@ from sweet.hints import option
 PROBE_TIMEOUT = 20.0
 """Time-out in seconds; a faulty driver can hang."""
 
-HOLDS = "SWEET_HOLDS_GPUS"
+HOLDS = "_SWEET_HOLDS_GPUS"
 """In the environment of a server's processes: the process that started it, and its GPUs, `17:GPU-a,GPU-b`."""
 
 _IN_USE: ContextVar[frozenset[str]] = ContextVar("_IN_USE", default=frozenset())

@@ -25,6 +25,7 @@ PROGRAMS = {
     ".",
     *("apt", "cat", "cd", "docker", "echo", "git", "head", "hf", "jq", "kill", "lint-imports", "mkdir", "mypy"),
     *("playwright", "pytest", "ruff", "sbatch", "vf-eval", "wait"),
+    *("done", "until", "do"),  # of a loop in the shell
 }
 """Other programs that the docs call; any other word in their place is misspelt."""
 
@@ -34,6 +35,7 @@ FOREIGN = {
     "--cpus-per-task",
     "--device",
     "--exclusive",
+    "--gpu-memory-utilization",
     "--gpus",
     "--init",
     "--ipc",

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sweet import gpus as gpus_module
 from sweet.credit.registry import credit_rule
 from sweet.errors import SweetError, UsageError
 from sweet.gpus import Gpu
@@ -25,7 +26,6 @@ from sweet.learn.job import checkpoint_path
 from sweet.learn.logprobs import Scorer
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import save_model
-from sweet.llm import gpus as gpus_module
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.online import ranks as ranks_module
 from sweet.online.config import TrainOnlineConfig
