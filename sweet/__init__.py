@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from sweet.runs.run import Run as Run
     from sweet.scoring.config import EvalConfig as EvalConfig
     from sweet.scoring.results.compare import CompareConfig as CompareConfig
+    from sweet.stages.base import Progress as Progress
     from sweet.stages.base import Reporter as Reporter
+    from sweet.stages.base import Silent as Silent
     from sweet.stages.base import StageResult as StageResult
     from sweet.tasks.base import Task as Task
+    from sweet.tasks.registry import register_kind as register_kind
     from sweet.tasks.trajectory import Trajectory as Trajectory
     from sweet.training.config import TrainActorConfig as TrainActorConfig
     from sweet.training.config import TrainCriticConfig as TrainCriticConfig
@@ -62,8 +65,9 @@ _NAMES = {
     "sweet.runs.run": ("Run",),
     "sweet.scoring.config": ("EvalConfig",),
     "sweet.scoring.results.compare": ("CompareConfig",),
-    "sweet.stages.base": ("Reporter", "StageResult"),
+    "sweet.stages.base": ("Progress", "Reporter", "Silent", "StageResult"),
     "sweet.tasks.base": ("Task",),
+    "sweet.tasks.registry": ("register_kind",),
     "sweet.tasks.trajectory": ("Trajectory",),
     "sweet.training.config": ("TrainActorConfig", "TrainCriticConfig"),
 }

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from sweet.rollouts.play.config import PlayConfig, PlayMetrics
     from sweet.rollouts.play.interface import Interface
     from sweet.scoring.config import EvalConfig
+    from sweet.scoring.function import RewardFunction
     from sweet.scoring.metrics import EvalMetrics
     from sweet.scoring.results.compare import CompareConfig
     from sweet.scoring.results.metrics import ComparisonMetrics
     from sweet.tasks.base import Task
     from sweet.tasks.trajectory import Trajectory
     from sweet.training.config import TrainActorConfig, TrainCriticConfig
+    from sweet.training.metrics import TrainMetrics
 
 
 def load_tasks(
@@ -163,14 +165,25 @@ def play(
 
 
 def evaluate(
-    run: Run, config: EvalConfig | None = None, *, reporter: Reporter | None = None
+    run: Run,
+    config: EvalConfig | None = None,
+    *,
+    reward: RewardFunction | None = None,
+    reporter: Reporter | None = None,
 ) -> StageResult[EvalMetrics]:
     """Score dialogues: code by its hidden tests, pages by their similarity to the reference.
 
+    Args:
+        reward: a function to score with instead: `reward(trajectory)` returns a number from -1 to 1, 1 where the task
+            is solved, or None for a dialogue that cannot be scored, which then counts in no rate. Without an answer, or
+            after a fault, `trajectory.answer` is "No answer". Functions are known by their names: rewards of different
+            ones are not compared.
+
     Raises:
-        SweetError: the run has no dialogues, or this machine lacks what scoring needs.
+        SweetError: the run has no dialogues, this machine lacks what scoring needs, or the function returned something
+            else.
     """
-    return _call("eval", run, config, reporter)
+    return _call("eval", run, config, reporter, function=reward)
 
 
 def label(
@@ -184,7 +197,9 @@ def label(
     return _call("label", run, config, reporter)
 
 
-def train_critic(run: Run, config: TrainCriticConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def train_critic(
+    run: Run, config: TrainCriticConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[TrainMetrics]:
     """Train the critic, which assigns each turn of a dialogue its credit.
 
     Raises:
@@ -221,7 +236,9 @@ def pair(run: Run, config: PairConfig | None = None, *, reporter: Reporter | Non
     return _call("pair", run, config, reporter)
 
 
-def train_actor(run: Run, config: TrainActorConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def train_actor(
+    run: Run, config: TrainActorConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[TrainMetrics]:
     """Train the agent's model on pairs of replies, or with one of the baselines.
 
     Raises:

@@ -12,7 +12,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -87,13 +87,16 @@ class PluginCode:
             raise self.broken(f"is not a class derived from {expected} but {found!r:.100}")
         if missing := sorted(getattr(found, "__abstractmethods__", ())):
             raise self.broken(f"lacks {', '.join(missing)}")
-        file, module = Path(inspect.getfile(found)), inspect.getmodule(found)
-        self._source = file.parent if module is not None and module.__package__ else file
+        with suppress(TypeError, OSError):  # a class that was typed into a notebook has no file
+            file, module = Path(inspect.getfile(found)), inspect.getmodule(found)
+            self._source = file.parent if module is not None and module.__package__ else file
         return found
 
     def broken(self, problem: str, error: BaseException | None = None) -> UsageError:
         """Return the error of a plug-in that cannot be used."""
-        where = f"entry point {self._plugin.name} = {self._plugin.point.value}"
+        where = self._plugin.point.value
+        if not self._plugin.registered:
+            where = f"entry point {self._plugin.name} = {where}"
         place = None if error is None else self._place_of(error)
         return UsageError(
             f"The {self._name} {problem}.",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 from pathlib import Path
+from typing import Any
 
 TASKS = "sweet.tasks"
 """The group of the kinds of tasks."""
@@ -20,13 +21,24 @@ CREDIT = "sweet.credit"
 """The group of the credit rules (`sweet.credit.registry`)."""
 
 
+class Registered(EntryPoint):
+    """A class of the running program, in the place of an entry point."""
+
+    def __init__(self, name: str, found: type) -> None:
+        super().__init__(name, f"{found.__module__}:{found.__name__}", "")
+        vars(self)["found"] = found  # entry points are immutable
+
+    def load(self) -> Any:
+        return vars(self)["found"]
+
+
 @dataclass(frozen=True)
 class Plugin:
-    """One kind of task, or credit rule, that a package provides.
+    """One kind of task, or credit rule, that a package or the running program provides.
 
     Attributes:
         name: of the kind.
-        package: the name of the distribution.
+        package: the name of the distribution; of the running program that of the module.
         version: of the distribution.
         point: the entry point, which imports the kind.
     """
@@ -41,6 +53,11 @@ class Plugin:
         """Whether the kind comes with `sweet`, under whichever name its distribution was installed."""
         return self.point.module.partition(".")[0] == "sweet"
 
+    @property
+    def registered(self) -> bool:
+        """Whether the running program provides it."""
+        return isinstance(self.point, Registered)
+
     def __str__(self) -> str:
         return f"{self.package} {self.version}".rstrip()
 
@@ -51,7 +68,16 @@ def plugins(group: str = TASKS) -> dict[str, list[Plugin]]:
     Several packages under one name are a conflict that the user has to resolve. A kind of `sweet` itself comes first.
     """
     found = _plugins(group, entry_points, tuple((folder, _changed(folder)) for folder in sys.path))
-    return {name: list(installed) for name, installed in found.items()}
+    own = {plugin.name: [plugin] for plugin in _registered.get(group, {}).values()}
+    return {name: list(installed) for name, installed in found.items()} | own
+
+
+_registered: dict[str, dict[str, Plugin]] = {}
+
+
+def register(group: str, plugin: Plugin) -> None:
+    """Provide a class of the running program, in this process, in the place of an earlier one of the same name."""
+    _registered.setdefault(group, {})[plugin.name] = plugin
 
 
 def _changed(folder: str) -> int:

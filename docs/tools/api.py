@@ -20,7 +20,9 @@ PAGE = Path("docs/api.md")
 
 SECTIONS = {
     "Runs": ("Run", "StageResult"),
-    "Tasks and trajectories": ("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory"),
+    "Tasks and trajectories": (
+        *("load_tasks", "Task", "import_trajectories", "read_trajectories", "Trajectory", "register_kind"),
+    ),
     "All stages in one call": ("train", "LoopConfig"),
     "Stages": ("rollout", "play", "evaluate", "label", "train_critic", "rank", "pair", "train_actor", "train_online"),
     "Configurations": (
@@ -36,13 +38,14 @@ SECTIONS = {
         "CompareConfig",
     ),
     "Results": ("compare",),
-    "Errors and progress": ("SweetError", "Reporter"),
+    "Errors and progress": ("SweetError", "Reporter", "Progress", "Silent"),
 }
 
 METHODS = {
     "Run": ("create", "open", "open_or_create", "newest", "manifest", "artifact", "find", "file"),
     "StageResult": ("as_json",),
     "Reporter": ("say", "warn", "progress"),
+    "Progress": ("advance", "note"),
 }
 """The methods that are public; the others of these classes serve the stages."""
 
@@ -56,13 +59,16 @@ import sweet
 run = sweet.Run.create("runs/first")
 sweet.rollout(run, sweet.RolloutConfig(tasks="micro", split="train", num_tasks=20, samples=4))
 result = sweet.evaluate(run)
-print(result.as_json()["metrics"])
+print(result.metrics.success_rate)  # value=0.06 ci_low=0.01 ci_high=0.13
+print(result.as_json()["metrics"])  # all metrics, as the command prints them with --json
 sweet.label(run)
 sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 ```
 
 A run made here is the same as one made by the [commands](commands.md), and each can continue the other's. A stage
 blocks until it is finished; interrupted, it keeps what is finished, and the same call of `rollout` or `rank` continues.
+The `metrics` of a result are an object with the fields that [commands.md](commands.md) lists as metrics of the command;
+rates such as `success_rate` have `value`, `ci_low` and `ci_high`.
 [examples/](../examples/README.md) has programs to start from. Errors name options as they are typed: `--fail-on-error`
 is the field `fail_on_error` of a configuration.
 """

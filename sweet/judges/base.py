@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sweet.errors import UsageError
 from sweet.learn.rows import Basis, Candidate, CandidateTurn
+from sweet.stages.base import function_name
 from sweet.tasks.base import Message, Task
 from sweet.units import count
 
@@ -97,9 +98,3 @@ class FunctionJudge(TurnJudge):
                 fix="return one finite number, or None, for each reply",
             )
         return above_mean(turn, "function", [NOT_SCORED if score is None else score for score in scores])
-
-
-def function_name(function: ScoreReplies) -> str:
-    """Return the name under which runs record a function."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"

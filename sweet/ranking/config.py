@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.hints import option
-from sweet.judges.base import ScoreReplies, function_name
+from sweet.judges.base import ScoreReplies
 from sweet.judges.options import (
     CRITIC_JUDGES,
     JUDGES_OF_OPTION,
@@ -19,6 +19,7 @@ from sweet.judges.options import (
 from sweet.stages.base import (
     PlannedConfig,
     about,
+    with_function,
 )
 from sweet.stages.options import (
     AgentUrlConfig,
@@ -126,10 +127,4 @@ def config_for(function: ScoreReplies, config: RankConfig) -> FunctionRankConfig
     Raises:
         UsageError: the configuration names another judge.
     """
-    name = function_name(function)
-    if "judge" in config.model_fields_set:
-        what = f"There are two judges: the function {name}, and the configuration's {config.judge}."
-        raise UsageError(what, where="judge", fix="leave one of them out")
-    return FunctionRankConfig.model_validate(
-        {**config.model_dump(exclude_unset=True), "judge": function_name(function)}
-    )
+    return with_function(function, config, FunctionRankConfig, "judge")

@@ -122,6 +122,12 @@ class EvalMetrics(Record):
     seconds: float = 0.0
     """duration of scoring"""
 
+    @property
+    def success_rate(self) -> Rate | None:
+        """The share of the dialogues that solve their task; None where the scorer has none, or scored no dialogue."""
+        found = self.rates.get("success_rate")
+        return found if isinstance(found, Rate) else None
+
 
 class EvalWork(Record):
     """The work of an evaluation."""

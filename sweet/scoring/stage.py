@@ -14,6 +14,7 @@ separately. A task whose own reference fails is invalid: its rows say so and no 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from pydantic_core import to_jsonable_python
 
@@ -21,6 +22,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.best_of import check_best_of, measure_best_of, settings_of
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.function import FunctionScorer, RewardFunction, config_for
 from sweet.scoring.metrics import EvalMetrics
 from sweet.scoring.request import check_options, open_scorer
 from sweet.scoring.results.comparability import check_comparable, score_again
@@ -38,10 +40,19 @@ from sweet.tasks.scores import Score, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 
-def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[EvalMetrics]:
-    """Score the trajectories and return the rates."""
+def run_eval(
+    run: Run, config: EvalConfig, reporter: Reporter, function: RewardFunction | None = None
+) -> StageResult[EvalMetrics]:
+    """Score the trajectories and return the rates.
+
+    Args:
+        function: gives the rewards instead of the scorer of the kind.
+    """
     kind = task_kind(run.manifest().task)
-    check_options(kind, config)
+    if function is None:
+        check_options(kind, config)
+    else:
+        config = config_for(function, config)
     critic = check_best_of(run, config, reporter)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
@@ -51,7 +62,11 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             f"Each reply of {rollouts.id} was chosen among {played.best_of} by a judge that sees the solution: "
             "the rates are not those of the agent alone."
         )
-    opening = open_scorer(run, kind, config, rollouts, reporter)
+    opening: AbstractContextManager[TrajectoryScorer]
+    if function is None:
+        opening = open_scorer(run, kind, config, rollouts, reporter)
+    else:
+        opening = nullcontext(FunctionScorer(function, kind.rewards))
     framed = Frame("eval", run, config, reporter, inputs=[rollouts], controls=PAUSE)
     with framed as frame, opening as scorer:
         frame.attempt.environment |= scorer.environment

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
+from sweet.errors import UsageError
 from sweet.hints import option_key
 from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
@@ -130,6 +131,28 @@ def _defaults(config: type[StageConfig]) -> dict[str, Any]:
     }
 
 
+def function_name(function: Callable[..., object]) -> str:
+    """Return the name under which runs record a function."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+F = TypeVar("F", bound=StageConfig)
+
+
+def with_function(function: Callable[..., object], config: StageConfig, recorded_as: type[F], field: str) -> F:
+    """Return a configuration in which a field, which otherwise names what does something, names a Python function.
+
+    Raises:
+        UsageError: the configuration names something else there.
+    """
+    name = function_name(function)
+    if field in config.model_fields_set:
+        what = f"There are two {field}s: the function {name}, and the configuration's {getattr(config, field)}."
+        raise UsageError(what, where=field, fix="leave one of them out")
+    return recorded_as.model_validate({**config.model_dump(exclude_unset=True), field: name})
+
+
 class VerifiedConfig(StageConfig):
     verify: bool = Field(default=True, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL))
     """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
@@ -164,46 +187,46 @@ def digest_of(value: Any) -> str:
 
 
 class Progress(Protocol):
-    """One progress bar."""
+    """One progress bar; as a base class one that shows nothing."""
 
-    def advance(self, by: int = 1) -> None: ...
+    def advance(self, by: int = 1) -> None:
+        """Count so many more."""
+        return
 
     def note(self, **figures: object) -> None:
         """Show these values next to the bar (loss=0.61, failed=2) instead of the former ones."""
+        return
+
+
+class _SilentProgress(Progress):
+    pass
 
 
 class Reporter(Protocol):
-    """Receives the messages of a stage. Thread-safe, and cheap enough to call for every item."""
+    """Receives the messages of a stage; as a base class it ignores those whose method is not defined.
+
+    Its methods are called from several threads, and for every item.
+    """
 
     def say(self, text: str) -> None:
-        """Report one line. It may contain text from models or files, which the reporter escapes."""
-
-    def warn(self, text: str) -> None: ...
-
-    def progress(self, title: str, total: int | None) -> Any:
-        """Return a context manager whose value is a Progress."""
-
-
-class _SilentProgress:
-    def advance(self, by: int = 1) -> None:
-        pass
-
-    def note(self, **figures: object) -> None:
-        pass
-
-
-class Silent:
-    """A reporter that ignores everything, for tests and for use as a library."""
-
-    def say(self, text: str) -> None:
-        pass
+        """Report one line. It may contain text from models or files, which a terminal must not get as it is."""
+        return
 
     def warn(self, text: str) -> None:
-        pass
+        """Report a warning, in one line."""
+        return
 
-    @contextmanager
-    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        yield _SilentProgress()
+    def progress(self, title: str, total: int | None) -> AbstractContextManager[Progress]:
+        """Return a context, whose value is the progress bar of a part of the work.
+
+        Args:
+            total: of the items; None where it is not known.
+        """
+        return nullcontext(_SilentProgress())
+
+
+class Silent(Reporter):
+    """A reporter that ignores everything, as stages have without one."""
 
 
 M = TypeVar("M", bound=Record, covariant=True, default=Any)

@@ -52,6 +52,7 @@ class Prompts:
         human_spec: the human's text where it reads the specification; empty if it is `human`.
         specified: whether the human reads the specification.
         package: the package whose folder `texts` contains them.
+        texts: the texts themselves, by the names of these fields, for a kind without a package.
         places: the placeholders that the human's text must have.
         optional_places: those that it may have.
         speaker: the name of the agent in the human's prompt.
@@ -62,20 +63,21 @@ class Prompts:
     human_spec: str = ""
     specified: bool = False
 
-    package: ClassVar[str]
+    package: ClassVar[str] = ""
+    texts: ClassVar[Mapping[str, str]] = {}
     places: ClassVar[tuple[str, ...]] = ("request", "reference", "dialogue")
     optional_places: ClassVar[tuple[str, ...]] = ()
     speaker: ClassVar[str] = "Agent"
 
     @classmethod
     def packaged(cls) -> Self:
-        """Load the texts of the kind's package.
+        """Return the texts of the class, or those of the kind's package.
 
         Raises:
             InputError: they cannot be read, or a placeholder is missing.
         """
-        texts = _packaged(cls.package)
-        cls._check(texts, Path(cls.package) / "texts")
+        texts: dict[str, Any] = dict(cls.texts) or _packaged(cls.package)
+        cls._check(texts, Path(cls.package or cls.__qualname__) / "texts")
         return cls(**texts)
 
     @classmethod

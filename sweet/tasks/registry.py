@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast, get_type_hints
+from typing import Any, Self, TypeVar, cast, get_type_hints
 
-from sweet.errors import described, first_line
+from sweet.errors import UsageError, described, first_line
 from sweet.plugin_code import PluginCode, declared, installed_plugin, mismatch
-from sweet.plugins import TASKS, Plugin, plugins
+from sweet.plugins import TASKS, Plugin, Registered, plugins, register
 from sweet.tasks.base import Task
 from sweet.tasks.findings import Checked, Finding
 from sweet.tasks.kind import ScriptedAgent, TaskKind
@@ -25,6 +25,8 @@ from sweet.tasks.scores import METRICS, SCORER_OPTIONS, Metric, Score, ScoringRe
 from sweet.tasks.trajectory import Trajectory
 
 _WHAT = "kind of task"
+
+K = TypeVar("K", bound=TaskKind)
 
 
 def task_kind(name: str) -> TaskKind:
@@ -34,6 +36,27 @@ def task_kind(name: str) -> TaskKind:
         UsageError: no such kind is installed, several packages have one, or the kind cannot be loaded.
     """
     return load_kind(installed_plugin(TASKS, _WHAT, name, list(plugins(TASKS)), "task"))
+
+
+def register_kind(kind: type[K]) -> type[K]:
+    """Make a kind of task known to this process, by its `name`; no package needs to be installed for it.
+
+    It can be a decorator. A kind that is registered again replaces the earlier one, as when a cell of a notebook is run
+    again. Commands, and other programs that open the run, find only installed kinds (docs/tasks.md).
+
+    Raises:
+        UsageError: it has no name, an installed package has that name, or it is no valid kind.
+    """
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not name:
+        raise UsageError("A kind of task needs a name.", where=kind.__qualname__, fix="a class attribute `name`")
+    found = plugins(TASKS).get(name, [])
+    if found and not found[0].registered:
+        raise UsageError(f"{found[0]} has a kind of task called {name!r}.", where=kind.__qualname__, fix="another name")
+    plugin = Plugin(name, kind.__module__, "", Registered(name, kind))
+    load_kind(plugin)
+    register(TASKS, plugin)
+    return kind
 
 
 def load_kind(plugin: Plugin) -> TaskKind:

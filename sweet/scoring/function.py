@@ -1,0 +1,98 @@
+"""Rewards by a Python function, in the place of the scorer of the kind (`sweet.evaluate(run, reward=function)`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.scoring.config import EvalConfig
+from sweet.stages.base import function_name, with_function
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.scores import SCORER_OPTIONS, Metric, RewardRule, Score, Verdict, reward, scored
+from sweet.tasks.trajectory import FAULTS, Trajectory
+
+RewardFunction = Callable[[Trajectory], float | None]
+"""Rewards a dialogue, by a number from -1 to 1; a task is solved at 1. None for a dialogue that cannot be scored, which
+then counts in no rate. The answer of a dialogue that ended by a fault is `NO_ANSWER`."""
+
+BY_FUNCTION = "function "
+"""The beginning of the name of a function as a scorer."""
+
+
+class FunctionEvalConfig(EvalConfig):
+    """The configuration of an evaluation by a Python function, as the run records it."""
+
+    scorer: str  # type: ignore[assignment]
+    """Name of the function."""
+
+
+def config_for(function: RewardFunction, config: EvalConfig) -> FunctionEvalConfig:
+    """Return the configuration with the function as its scorer.
+
+    Raises:
+        UsageError: the configuration names another scorer, or an option of one.
+    """
+    named = with_function(function, config, FunctionEvalConfig, "scorer")
+    for name in (*SCORER_OPTIONS, "ray"):
+        if name in config.model_fields_set and getattr(config, name) is not None:
+            what = f"{option(name)} is an option of the kind's scorer, and a function gives the rewards."
+            raise UsageError(what, where=option(name), fix=f"omit {name}")
+    return named
+
+
+def metrics_of(rewards: RewardRule) -> Mapping[str, Metric]:
+    """Return the metrics of rewards by a function."""
+    found = {"reward": Metric(reward, low=-1.0)}
+    least = rewards.solved
+    if least is None:
+        return found
+    return {
+        "success_rate": Metric(lambda score: None if score.reward is None else float(score.reward >= least))
+    } | found
+
+
+class FunctionScorer:
+    """Scores dialogues one after the other by a function (implements `sweet.tasks.scores.TrajectoryScorer`).
+
+    Args:
+        rewards: of the kind.
+    """
+
+    option = ""
+
+    def __init__(self, function: RewardFunction, rewards: RewardRule) -> None:
+        self._function, self._rewards = function, rewards
+        self.name = f"{BY_FUNCTION}{function_name(function)}"
+        self.meta: Mapping[str, Any] = {"scorer": self.name}
+        self.environment = self.meta
+        self.metrics = metrics_of(rewards)
+
+    def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
+        """Yield each trajectory with its score.
+
+        Raises:
+            UsageError: the function returned something else than a number from -1 to 1 or None.
+        """
+        for trajectory in trajectories:
+            answered = trajectory.outcome not in FAULTS
+            shown = trajectory if answered else trajectory.model_copy(update={"answer": NO_ANSWER})
+            yield trajectory, scored(trajectory, self._verdict(trajectory.id, self._function(shown)))
+
+    def _verdict(self, of: str, value: Any) -> Verdict:
+        if value is None:
+            return Verdict(None, 0, 0, "invalid", {"why": "the function returned no reward"})
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            found = math.nan
+        if not -1 <= found <= 1:
+            raise UsageError(
+                f"The reward of {of} is {value!r:.80}.",
+                where=self.name,
+                fix="return a number from -1 to 1, or None",
+            )
+        solved = found >= (1.0 if self._rewards.solved is None else self._rewards.solved)
+        return Verdict(found, 0, 0, "passed" if solved else "failed")
