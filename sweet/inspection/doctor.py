@@ -25,8 +25,6 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from sweet.credit.names import RULES
 from sweet.credit.registry import rule_class
 from sweet.errors import SweetError, UsageError
@@ -57,13 +55,13 @@ MIN_FREE = 2 * 1024**3
 
 IMPORT_TIMEOUT = 120.0
 """Seconds to wait for another Python to import torch."""
+HUB_TIMEOUT = 5.0
+"""Seconds to wait for the model hub."""
 
 
 class DoctorConfig(RayConfig):
     runs: Path = RUNS
     """Folder of the runs, for the free disk space."""
-    timeout: float = Field(default=5.0, gt=0)
-    """Seconds to wait for the model hub."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
     checks: Sequence[Callable[[], list[Check]]] = (
         *(check_python, check_installation, check_packages),
         *(lambda: check_torch(IMPORT_TIMEOUT), check_transformers, check_micro, check_micro_parts),
-        *(lambda: check_disk(config.runs), lambda: sandbox, lambda: check_hub(config.timeout)),
+        *(lambda: check_disk(config.runs), lambda: sandbox, lambda: check_hub(HUB_TIMEOUT)),
         *(check_kinds, check_rules, check_colbench),
         *(check_vllm, check_deepspeed, check_openrlhf, check_firefox, check_assets),
     )

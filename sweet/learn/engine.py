@@ -71,6 +71,7 @@ class Engine:
     Attributes:
         scorer: runs forward passes; called by all ranks together too.
         rank, world: the number of this process, and how many there are.
+        weight_decay: of matrices, from the next step on.
 
     Args:
         clip: the maximum gradient norm.
@@ -79,6 +80,7 @@ class Engine:
     scorer: Scorer
     rank: int = 0
     world: int = 1
+    weight_decay: float = 0.0
 
     def __init__(self, model: Any, clip: float) -> None:
         self.model, self.clip = model, clip
@@ -86,8 +88,17 @@ class Engine:
         self.optimizer = self.new_optimizer()
 
     def new_optimizer(self) -> torch.optim.AdamW:
-        weights = trainable_weights(self.model).values()
-        return torch.optim.AdamW(weights, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+        weights: Any = trainable_weights(self.model).values()
+        matrices = [weight for weight in weights if len(getattr(weight, "ds_shape", weight.shape)) > 1]
+        others = [weight for weight in weights if len(getattr(weight, "ds_shape", weight.shape)) < 2]
+        groups = [{"params": part, "decays": decays} for part, decays in ((matrices, True), (others, False)) if part]
+        return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+
+    def set_rates(self, optimizer: Any, lr: float) -> None:
+        """Set the learning rate and the weight decay of the next step."""
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+            group["weight_decay"] = self.weight_decay if group["decays"] else 0.0
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         """Add the gradients of a part of a step; they are summed over the ranks. `last` marks a step's last part."""
@@ -98,8 +109,7 @@ class Engine:
         Return the norm before clipping, which may not be finite."""
         norm = float(torch.nn.utils.clip_grad_norm_(trainable_weights(self.model).values(), self.clip))
         if math.isfinite(norm):
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
+            self.set_rates(self.optimizer, lr)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm

@@ -57,6 +57,7 @@ class LoopSettings:
         warmup: share of all steps with a linearly increasing rate.
         floor: final learning rate as a share of `lr`.
         clip: maximum gradient norm.
+        weight_decay: of matrices.
         save_every: steps between checkpoints; None saves one after each epoch.
         save_seconds: after that time one is saved in any case.
         together: the most examples of a group that stay adjacent when they are shuffled (`epoch_order`): a step then
@@ -74,6 +75,7 @@ class LoopSettings:
     warmup: float = 0.03
     floor: float = 0.1
     clip: float = 1.0
+    weight_decay: float = 0.0
     save_every: int | None = None
     save_seconds: float = SAVE_SECONDS
     together: int | None = 1
@@ -134,6 +136,7 @@ class Loop:
         self.parameters = parameter_count(self.model.parameters())
         self.trained = parameter_count(trainable_weights(self.model).values())
         self.engine = self.make_engine(self.model, self.settings.clip)
+        self.engine.weight_decay = self.settings.weight_decay
         self.scorer = self.engine.scorer
         self.scorer.computes_logprobs = self.objective.needs_tokens
         if not self.settings.share:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.learn.components import Counts, Example, Objective, Target, TokenTerms
+from sweet.learn.components import Counts, Example, Objective, TokenTerms
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.objectives import (
     dialogue_scores,
@@ -126,9 +126,7 @@ def losses(
     if objective.target is not None:
         if scores.values is None:
             raise ValueError("the model has no regression head")
-        head_losses = _head_losses(
-            objective.target, objective.beta, examples, scores.values[selected][~whole], chosen_side[~whole]
-        )
+        head_losses = _head_losses(objective, examples, scores.values[selected][~whole], chosen_side[~whole])
         return Losses(head_losses.loss + loss, head_losses.chosen, head_losses.rejected)
     if objective.beta is None:
         zeros = torch.zeros_like(loss)
@@ -144,7 +142,11 @@ def losses(
     preferred = [
         counts.share(counts.preferences) * example.preference if example.rejected else 0.0 for example in examples
     ]
-    loss = preference_loss(chosen, rejected, objective.beta) * torch.tensor(preferred, device=scorer.device) + loss
+    loss = (
+        preference_loss(chosen, rejected, objective.beta, objective.smoothing)
+        * torch.tensor(preferred, device=scorer.device)
+        + loss
+    )
     advantages = turn_advantages(policy.detach(), base, tokens)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages, statistics)
 
@@ -245,15 +247,15 @@ def _token_losses(
     )
 
 
-def _head_losses(
-    target: Target, beta: float | None, examples: Sequence[Example], values: Tensor, owner: Tensor
-) -> Losses:
+def _head_losses(objective: Objective, examples: Sequence[Example], values: Tensor, owner: Tensor) -> Losses:
     """Losses on a regression head's scores of turns; sides are numbered as in `losses`."""
+    target, beta = objective.target, objective.beta
+    assert target is not None
     size = len(examples)
     sides = dialogue_scores(values, owner, 2 * size, target)
     chosen, rejected = sides[:size], sides[size:]
     if beta is not None:
-        return Losses(preference_loss(chosen, rejected, beta), beta * chosen, beta * rejected)
+        return Losses(preference_loss(chosen, rejected, beta, objective.smoothing), beta * chosen, beta * rejected)
     goals = torch.zeros(2 * size, device=values.device)
     for number, example in enumerate(examples):
         if len(example.goals) != 1 + bool(example.rejected):

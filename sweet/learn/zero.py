@@ -217,8 +217,7 @@ class ZeroEngine(Engine):
             self._engine.step()
 
     def step(self, lr: float) -> float:
-        for group in self._optimizer.param_groups:
-            group["lr"] = lr
+        self.set_rates(self._optimizer, lr)
         if self.settings.stage > 0:
             self._engine.step()
             return float(self._engine.get_global_grad_norm())

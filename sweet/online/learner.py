@@ -32,7 +32,7 @@ from sweet.credit.registry import credit_rule
 from sweet.errors import UsageError
 from sweet.learn.batches import epoch_order
 from sweet.learn.components import Example
-from sweet.learn.engine import CLIP, Engine, scores_in_shares
+from sweet.learn.engine import Engine, scores_in_shares
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import update_weights
 from sweet.learn.lora import base_alone
@@ -154,7 +154,8 @@ class Learner:
 
         def engine_of(trainee: Trainee) -> Engine:
             trainee.model.eval()  # with dropout, policy and sampler would differ even with equal weights
-            engine = make_engine(trainee.model, CLIP)
+            engine = make_engine(trainee.model, config.max_grad_norm)
+            engine.weight_decay = config.weight_decay
             if config.packing == "plain":
                 engine.scorer.max_shared_length = 0
             return engine

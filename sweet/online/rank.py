@@ -20,7 +20,6 @@ with collector.paused():
     import torch
 
     from sweet.learn.distributed import PROGRESS
-    from sweet.learn.engine import CLIP
     from sweet.learn.metrics import Record
     from sweet.learn.trainee import Start, Trainee
     from sweet.learn.worker import main
@@ -83,7 +82,7 @@ def make_learner(job: RankJob, device: torch.device, reporter: Noting) -> Learne
 
     def load(start: Start, **_: Any) -> Trainee:
         # The command has compared the model with its tokenizer, which partitioned weights are not.
-        return load_in_ranks(start, job.device, job.zero, CLIP)
+        return load_in_ranks(start, job.device, job.zero, config.max_grad_norm)
 
     with collector.paused():  # it imports transformers
         model = policy_to_train(config, job.base, load)

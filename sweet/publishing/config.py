@@ -18,8 +18,6 @@ class PushConfig(StageConfig):
     """Make a repository that everybody sees, if it does not exist; default: a private one."""
     license: str | None = None
     """License in the card, by the name that the hub has for it (apache-2.0); default of a model: that of its base."""
-    message: str = "Push by sweet"
-    """Message of the commit."""
     out: Path | None = None
     """Write what would be pushed into this new directory instead, without the weights of a model, and push nothing."""
 

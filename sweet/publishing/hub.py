@@ -35,7 +35,7 @@ def check_name(name: str) -> None:
     raise UsageError(f"{name!r:.100} cannot be a repository of the model hub: {why}.", where="ORG/NAME", fix="me/data")
 
 
-def push_files(files: Mapping[str, Path | bytes], name: str, kind: RepoType, *, public: bool, message: str) -> str:
+def push_files(files: Mapping[str, Path | bytes], name: str, kind: RepoType, *, public: bool) -> str:
     """Create the repository if it does not exist, add or replace the files in one commit, and return its address.
 
     Args:
@@ -51,7 +51,7 @@ def push_files(files: Mapping[str, Path | bytes], name: str, kind: RepoType, *, 
     with _reaching(name), without_progress_bars():
         api.create_repo(name, repo_type=kind, private=None if public else True, exist_ok=True)
         operations = [CommitOperationAdd(path_in_repo=path, path_or_fileobj=found) for path, found in files.items()]
-        commit = api.create_commit(name, operations, commit_message=message, repo_type=kind)
+        commit = api.create_commit(name, operations, commit_message="Push by sweet", repo_type=kind)
     return str(commit.commit_url)
 
 

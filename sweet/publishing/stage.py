@@ -61,7 +61,7 @@ def run_push(run: Run, name: str, config: PushConfig, reporter: Reporter) -> Sta
             _write(config.out, files)
         else:
             reporter.say(f"Pushing {kind} {name}, {'public' if config.public else 'private'} if it is new.")
-            url = push_files(everything, name, kind, public=config.public, message=config.message)
+            url = push_files(everything, name, kind, public=config.public)
         metrics = PushMetrics(
             repository=name,
             what=kind,

@@ -74,6 +74,10 @@ class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, De
     of train-online 1 over the dialogues of each step."""
     batch: int | None = Field(default=None, ge=1, json_schema_extra=about("Optimization"))
     """Examples for each update of the weights; default: 8, for rft and sft 32, of train-online all of a step."""
+    weight_decay: float = Field(default=0.0, ge=0, json_schema_extra=about("Optimization"))
+    """Weight decay of AdamW on matrices; biases and the weights of norms do not decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0, json_schema_extra=about("Optimization"))
+    """Norm to which a larger gradient is scaled down."""
     devices: int | None = Field(default=None, ge=1, json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """GPUs to train on by DeepSpeed (of each host), or processes on a CPU; default: every GPU with --engine deepspeed,
     otherwise one device in the process of this command."""
@@ -114,6 +118,10 @@ class TrainConfig(PlannedConfig, TrainingConfig, ProtocolConfig, AllowTestConfig
     """The model to start from: micro, a directory or a hub id; default: the agent of the rollouts."""
     engine: Engine = Field(default="torch", json_schema_extra=about("Several GPUs and machines", OPERATIONAL))
     """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
+    warmup: float = Field(default=0.03, ge=0, le=1, json_schema_extra=about("Optimization"))
+    """Share of the steps in which the learning rate rises to its peak; then it falls to a tenth of it by a cosine."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, json_schema_extra=about("Optimization"))
+    """Probability that a preference is taken to be the wrong way round, in the loss (conservative DPO)."""
     shuffle: Shuffle = Field(
         default="auto",
         json_schema_extra=about("Optimization"),

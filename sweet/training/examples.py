@@ -206,7 +206,7 @@ class ExampleBuilder:
             raise SweetError(
                 f"The dialogue {name} is not among the rollouts.",
                 where=self.source,
-                fix="sweet label again, from scores of these rollouts",
+                fix="preferences of these rollouts: eval and label them again",
             )
         encoded = self.encoder.encode(dialogues[name], informed=reveal)
         return self.pool.put(name, encoded.sequences, encoded.dropped)

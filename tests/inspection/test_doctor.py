@@ -202,7 +202,8 @@ def test_a_check_that_fails_is_a_problem_and_no_crash(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("sweet.sandbox.tiers.probe_tiers", broken)
     monkeypatch.setattr(shutil, "which", broken)
-    checks = {check.name: check for check in run_doctor(DoctorConfig(timeout=0.1))}
+    monkeypatch.setattr(doctor, "HUB_TIMEOUT", 0.1)
+    checks = {check.name: check for check in run_doctor(DoctorConfig())}
     assert checks["sandbox"].status == checks["vllm"].status == "problem"
     assert "unforeseen" in checks["vllm"].found
     assert not healthy(list(checks.values())), "the sandbox is required"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,37 @@ def test_the_learning_rate_warms_up_and_ends_at_a_tenth() -> None:
     assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
     assert rates[3:] == sorted(rates[3:], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
+    assert learning_rate(0, 100, replace(settings, warmup=0.0)) == 1.0
+    assert learning_rate(49, 100, replace(settings, warmup=0.5)) == 1.0
+
+
+def test_weight_decay_is_of_matrices_alone(tokenizer: Any) -> None:
+    """AdamW scales each by 1 - rate times decay, beside what the gradient does."""
+    pool, examples = make_data(tokenizer, 4)
+    ends = []
+    for decay in (0.0, 0.5):
+        model = build_model(len(tokenizer))
+        settings = LoopSettings(lr=0.1, epochs=1, batch=4, warmup=0.0, weight_decay=decay)
+        start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        Loop(model, pool.sequences, examples, CRITIC, settings).run()
+        ends.append({name: weight.detach() for name, weight in model.named_parameters()})
+    for name, plain in ends[0].items():
+        expected = plain - 0.1 * 0.5 * start[name] if plain.dim() > 1 else plain
+        torch.testing.assert_close(ends[1][name], expected, rtol=1e-4, atol=1e-6)
+    assert {plain.dim() for plain in ends[0].values()} == {1, 2}
+
+
+def test_the_norm_of_the_gradient_is_limited(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer, 4)
+    norms = []
+    for clip in (1e9, 1e-9):
+        model, records = build_model(len(tokenizer)), list[Record]()
+        before = weights(model)
+        settings = LoopSettings(lr=0.1, epochs=1, batch=4, warmup=0.0, clip=clip)
+        Loop(model, pool.sequences, examples, CRITIC, settings, on_step=records.append).run()
+        norms.append((records[0]["grad_norm"], float((weights(model) - before).abs().max())))
+    assert norms[0][0] == norms[1][0] > 0, "the norm before clipping is reported"
+    assert norms[0][1] > 2 * norms[1][1], "Adam divides by the norm, but for its epsilon"
 
 
 def test_a_saved_model_is_complete_and_can_be_loaded(tokenizer: Any, tmp_path: Path) -> None:

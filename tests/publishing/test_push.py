@@ -129,11 +129,11 @@ def test_the_real_library_loads_what_was_pushed(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_model_is_pushed_with_its_card(run: Run, hub: WritableHub) -> None:
-    code, _, err = push(hub, run.path, "me/agent", "--actor", "last", "--public", "--message", "first")
+    code, _, err = push(hub, run.path, "me/agent", "--actor", "last", "--public")
     assert code == 0, err
     found = hub.repositories["models/me/agent"]
     assert not found.private
-    assert found.messages == ["first"]
+    assert found.messages == ["Push by sweet"]
     assert "model.safetensors" in found.files
     assert "optimizer.pt" not in found.files
     actor = run.file(run.artifact("actor-1"))
