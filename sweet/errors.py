@@ -107,6 +107,10 @@ class Interrupted(SweetError):
         self.needs = needs
 
 
+INTERRUPTED_BY = ["Ctrl-C"]
+"""What a KeyboardInterrupt of this process comes from: this, or last the signal that is treated like it."""
+
+
 def described(error: BaseException) -> str:
     """Return the class and the first line of an unexpected error."""
     return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__

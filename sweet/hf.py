@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
@@ -18,6 +18,7 @@ from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.gpus import keep_off_held_gpus
+from sweet.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -94,12 +95,20 @@ def cached_file(model: str, name: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def locate_model(name: str, path: str, *, where: str, fix: str) -> str:
+def cached_models() -> list[str]:
+    """Return the ids of the hub's models in the local cache."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return ["/".join(path.name.split("--")[1:]) for path in sorted(Path(HF_HUB_CACHE).glob("models--*"))]
+
+
+def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[str] = ()) -> str:
     """The directory or hub id to load a model from, after checking that it exists.
 
     Args:
         name: of the model, as the user gave it; path: a directory or hub id.
         where, fix: of the errors.
+        known: further names, of which one is suggested where it is similar.
 
     Raises:
         UnknownModel: neither this machine nor the hub has it.
@@ -113,9 +122,12 @@ def locate_model(name: str, path: str, *, where: str, fix: str) -> str:
     if local.exists():
         raise UsageError(f"{name} is a file; a model is a directory in Hugging Face layout.", where=where, fix=fix)
     if not _HUB_ID.fullmatch(path) or path.startswith("."):
-        raise UnknownModel(f"There is no model directory {name}.", where=where, fix=fix)
+        beside = local.parent.iterdir() if local.parent.is_dir() else ()
+        meant = did_you_mean(str(local), map(str, beside))
+        raise UnknownModel(f"There is no model directory {name}.{meant}", where=where, fix=fix)
     if cached_file(path, "config.json") is None and (why := _not_on_the_hub(path)) is not None:
         what = f"There is no model {name!r}: no such directory, not in the local cache, and {why}."
+        what += did_you_mean(name, [*known, *cached_models()])
         raise UnknownModel(what, where=where, fix=fix)
     return path
 

@@ -28,7 +28,7 @@ from sweet.cli.fields import resolve, settings_of
 from sweet.cli.options import Setting
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.spec import SEPARATOR, TAIL, Call, Common, Spec
-from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
 from sweet.units import format_duration, format_value
@@ -79,7 +79,9 @@ def _call(spec: Spec, context: typer.Context, common: Common) -> None:
     try:
         act(this)
     except (KeyboardInterrupt, Interrupted) as stop:
-        what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
+        what = (
+            stop.what if isinstance(stop, Interrupted) else f"Stopped by {INTERRUPTED_BY[-1]}. Finished work is kept."
+        )
         needs = stop.needs if isinstance(stop, Interrupted) else None
         fix = this.resume_command() if needs is None else f"{this.resume_command()} {needs}"
         raise Interrupted(what, where=this.run, fix=fix, needs=needs) from stop

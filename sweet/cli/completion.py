@@ -146,6 +146,31 @@ def _rules(_: typer.Context, __: str) -> Iterable[str]:
     return rule_names()
 
 
+def _models(_: typer.Context, __: str) -> Iterator[str]:
+    """Yield packaged models, the agents that this folder's runs have trained, the newest run first, and models of the
+    hub that are on this machine."""
+    from sweet.hf import cached_models
+    from sweet.tasks.micro import PACKAGED
+
+    yield from PACKAGED
+    for run in sorted(filter(_is_run, _entries(RUNS)), key=lambda path: path.stat().st_mtime, reverse=True):
+        yield from (str(path.parent) for path in sorted(run.glob("actor/*/config.json"), reverse=True))
+    yield from cached_models()
+
+
+def _recipes(_: typer.Context, __: str) -> Iterable[str]:
+    from sweet.pipeline.recipe import packaged
+
+    return packaged()
+
+
+def _recipe_keys(_: typer.Context, __: str) -> Iterator[str]:
+    """Yield the options of the stages that a recipe may set."""
+    from sweet.pipeline.recipe import keys
+
+    return (f"{key}=" for key in keys())
+
+
 def _datasets(context: typer.Context, _: str) -> Iterable[str]:
     code = ("micro", "micro-long", "micro-parts", "colbench")
     return ("pages", "websight") if context.params.get("task") == "html" else code
@@ -156,6 +181,10 @@ _BY_KEY: dict[str, Source] = {
     "tasks": _datasets,
     "method": _rules,
     "algorithm": _rules,
+    **dict.fromkeys(("agent", "sim"), lambda *_: ("scripted", *_models(*_))),
+    **dict.fromkeys(("model", "reference", "judge-model", "check-model"), _models),
+    "recipe": _recipes,
+    "set": _recipe_keys,
     "compare": _comparable,
     "split": lambda _, __: ("train", "validation", "test"),
     "similarity": lambda _, __: ("clip", "pixels"),

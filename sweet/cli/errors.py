@@ -28,7 +28,7 @@ def usage_error(error: typer.TyperException) -> UsageError:
     spec = getattr(context.command, "spec", None)
     options = [] if spec is None else [*spec.options, *spec.common]
     help_flag = "--help" if spec is None else complete_help(spec.options)
-    fix = f"{name} {help_flag} shows what is allowed"
+    fix = f"{name} {help_flag}"
     flag = getattr(error, "option_name", None)  # of an unknown option, and of one without a value
     known = [flag for option in options for flag in option.flags] + ["--help", help_flag]
     if spec is None:
@@ -50,10 +50,15 @@ def usage_error(error: typer.TyperException) -> UsageError:
 
 
 def unknown_command(parent: str, word: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a word that is not a command of `parent` (`sweet`, `sweet data`)."""
-    return UsageError(
-        f"{parent} has no command {word}.{did_you_mean(word, known)}", fix=f"{parent} --help shows the commands"
-    )
+    """Return the error for a word that is not a command of `parent` (`sweet`, `sweet data`). What other programs call
+    the commands `help` and `version` are options."""
+    meant = nearest(word, [*known, *_OPTIONS])
+    flag = _OPTIONS.get(meant or "")
+    suggested = f" Did you mean {f'{parent} {flag}' if flag else meant}?" if meant else ""
+    return UsageError(f"{parent} has no command {word}.{suggested}", fix=f"{parent} {flag or '--help'}")
+
+
+_OPTIONS = {"help": "--help", "version": "--version"}
 
 
 def unknown_variables(program: Any, environment: Mapping[str, str] = os.environ) -> Iterator[str]:

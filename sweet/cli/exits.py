@@ -23,7 +23,7 @@ from typing import NoReturn
 from sweet import collector
 from sweet.cli import console
 from sweet.cli.options import variable
-from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
 from sweet.full_disk import full_disk
 
 
@@ -62,7 +62,7 @@ def as_sweet_error(error: BaseException) -> SweetError:
     if isinstance(error, SweetError):
         return error
     if isinstance(error, KeyboardInterrupt):
-        return Interrupted("Stopped.")
+        return Interrupted(f"Stopped by {INTERRUPTED_BY[-1]}.")
     known = full_disk(error) or (_from_os_error(error) if isinstance(error, OSError) else None)
     if known is None:
         known = SweetError(
@@ -118,7 +118,8 @@ def exit_with(work: Callable[[], int]) -> NoReturn:
     sys.exit(code)
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(number: int, _: object) -> None:
+    INTERRUPTED_BY.append(signal.Signals(number).name)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)

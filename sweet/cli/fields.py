@@ -117,7 +117,7 @@ def resolve(config: type[C], options: Sequence[Option], settings: Mapping[str, S
         raise UsageError(
             "\n".join(problems),
             where=", ".join(sources) or None,
-            fix=f"sweet {command} {complete_help(options)} shows what is allowed",
+            fix=f"sweet {command} {complete_help(options)}",
         ) from error
 
 

@@ -252,5 +252,5 @@ def nothing_to_learn(what: str, batch: Batch) -> NothingToLearn:
     return NothingToLearn(
         f"{what}, so there is nothing to learn.",
         where=batch.source or None,
-        fix="sweet rollout with more --samples, then sweet eval",
+        fix="more --samples in sweet rollout, then sweet eval",
     )

@@ -84,7 +84,7 @@ def _fetch(
         raise SweetError(
             f"The hub's file is invalid: {error.what}",
             where=error.where,
-            fix="sweet data colbench --force, perhaps with another --revision",
+            fix="sweet data colbench --force",
         ) from error
     with replacing(local) as target, cached.open("rb") as source:
         if contents.errors:  # ids derive from the places of rows, which change

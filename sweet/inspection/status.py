@@ -338,7 +338,7 @@ def overview(folder: Path) -> Overview:
         stores = [store for path in folder.iterdir() if (store := Store(path)).exists() or store.backup.is_file()]
     except OSError as error:
         what = f"The folder of runs cannot be read: {error.strerror}."
-        raise UsageError(what, where=folder, fix="sweet rollout makes a run under runs/") from error
+        raise UsageError(what, where=folder, fix="sweet demo") from error
     runs = sorted((_summary(store.root) for store in stores), key=lambda run: (run.touched, run.run), reverse=True)
     return Overview(folder=str(folder), runs=runs, bytes=sum(run.bytes for run in runs))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,8 @@ TINY_PARAMETERS = 4_000_000
 """Up to this size a model is computed with one thread. Beside other work on two cores, two threads took 3.5 times as
 long as one for a step of a model of 1.9 million parameters, and twice as long for one of 7 million."""
 
-_usual_threads: int | None = None
-"""The number of threads before a tiny model was loaded; 0 once another model was."""
+_largest = 0
+"""The parameters of the largest model that this process computes with on the CPU."""
 
 
 def model_path(name: str) -> str:
@@ -128,16 +129,17 @@ def _choose_threads(parameters: int) -> None:
     own, so without them a result is the same each time. `OMP_NUM_THREADS` decides where it is set."""
     import torch
 
-    global _usual_threads
-    if "OMP_NUM_THREADS" in os.environ:
-        return
-    if _usual_threads is None:
-        _usual_threads = torch.get_num_threads()
-    if parameters > TINY_PARAMETERS:
-        torch.set_num_threads(_usual_threads or torch.get_num_threads())
-        _usual_threads = 0
-    elif _usual_threads:
-        torch.set_num_threads(1)  # each time: it counts for the thread that calls it, and those that begin later
+    global _largest
+    usual, _largest = _usual_threads(), max(_largest, parameters)
+    if "OMP_NUM_THREADS" not in os.environ:  # each time: it counts for the thread that calls it, and for later ones
+        torch.set_num_threads(usual if _largest > TINY_PARAMETERS else 1)
+
+
+@cache
+def _usual_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 def meta_model(name: str, *, tokenizer: Any = None) -> Any:
@@ -259,7 +261,7 @@ def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
 def _locate(name: str) -> str:
     """The directory or hub id to load from, after checking that it exists."""
     path = model_path(name)
-    return locate_model(name, path, where=path, fix=_KNOWN)
+    return locate_model(name, path, where=path, fix=_KNOWN, known=PACKAGED)
 
 
 def _loading_errors(name: str, fix: str = _COMPLETE) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ the defaults as comments.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -187,6 +187,13 @@ def packaged() -> dict[str, Any]:
     """Return the files of the packaged recipes, by name."""
     folder = files("sweet.pipeline") / "recipes"
     return {item.name.removesuffix(".toml"): item for item in folder.iterdir() if item.name.endswith(".toml")}
+
+
+def keys() -> Iterator[str]:
+    """Yield the options of the stages' tables, as `--set` names them."""
+    for table, config in TABLES.items():
+        if table != TRAIN:
+            yield from (f"{table}.{option_key(name)}" for name in config.model_fields if name not in MANAGED[table])
 
 
 def resolve(config: LoopConfig, run: Path | None) -> Recipe:
@@ -357,7 +364,7 @@ def _config(table: str, options: Mapping[str, Any], source: str = RECIPE) -> Sta
         UsageError: a value is invalid.
     """
     command = "rollout" if table == "evaluation" else table
-    return _valid(TABLES[table], table, options, source, f"sweet {command} --help shows what is allowed")
+    return _valid(TABLES[table], table, options, source, f"sweet {command} --help")
 
 
 def _valid(model: type[M], table: str, values: Any, source: str, fix: str | None = None) -> M:

@@ -170,5 +170,5 @@ def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: Rew
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return NoPreference(
         f"There is nothing to prefer: {what} ({why}{margin}).",
-        fix=(f"sweet rollout with more dialogues a task (--samples {samples}) or more tasks, sweet eval, sweet label"),
+        fix=f"more dialogues a task (--samples {samples} in sweet rollout) or more tasks; then eval and label",
     )

@@ -63,7 +63,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
                 f"No pair can be made of {count(metrics.turns, 'turn')}: the candidates of a turn are equal, "
                 f"or none differ by {option('min_gap', config.min_gap)}.",
                 where=candidates.id,
-                fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
+                fix="a smaller --min-gap; or more --candidates, or a higher --temperature, in sweet rank",
             )
         rows = frame.rows("pairs", PairsMeta(candidates=candidates.id, strategy=config.strategy))
         for pair in found:

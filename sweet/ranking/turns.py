@@ -73,7 +73,7 @@ def turns_with_replies(
     unknown = next((key for key in replies if key not in turns), None)
     if unknown is not None:
         what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
-        raise InputError(what, path=path, fix="sweet rank without --replies")
+        raise InputError(what, path=path, fix="omit --replies")
     return sorted(replies)
 
 

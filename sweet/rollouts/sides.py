@@ -73,9 +73,10 @@ def _check_specified(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -
         named = ", ".join(lacking[:_NAMED])
         source = shlex.quote(config.tasks or kind.default_tasks(config.agent))
         raise UsageError(
-            f"{len(lacking):,} of {count(len(tasks), 'task')} have no specification: {named}{more}.",
+            f"{len(lacking):,} of {count(len(tasks), 'task')} have no specification: {named}{more}. "
+            "sweet data describe writes a file of tasks that have one, for --tasks.",
             where=where,
-            fix=f"sweet data describe {source} --model MODEL --url URL, and the file that it writes as --tasks",
+            fix=f"sweet data describe {source} --model MODEL --url URL",
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.errors import INTERRUPTED_BY, Interrupted, SweetError, UsageError
 from sweet.hints import option
 from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
@@ -305,7 +305,7 @@ def settle_attempts(manifest: Manifest) -> None:
 def _outcome(error: BaseException | None) -> tuple[Any, str | None]:
     if error is None:
         return "done", None
-    name = type(error).__name__
+    name = f"stopped by {INTERRUPTED_BY[-1]}" if isinstance(error, KeyboardInterrupt) else type(error).__name__
     text = str(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
     stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
     return ("interrupted" if stopped else "failed"), recordable(text)

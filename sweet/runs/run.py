@@ -94,7 +94,8 @@ class Run:
         """
         runs = [cls(path) for path in (root.iterdir() if root.is_dir() else ()) if Store(path.absolute()).exists()]
         if not runs:
-            raise UsageError("There is no run yet.", where=root, fix=f"{NO_RUN}; or name the run")
+            what = "There is no run yet. sweet rollout makes one of your own, sweet demo a first one."
+            raise UsageError(what, where=root, fix="sweet demo")
         newest = max(runs, key=lambda run: (run._created(), run.path.name))
         newest._store.load()
         return newest
@@ -341,9 +342,9 @@ class Run:
         maker = None if attempt is None else stage_named(attempt.stage)
         name = (maker or stage_making(artifact.kind)).name
         return UsageError(
-            f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
+            f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished; --resume goes on with it.",
             where=self.file(artifact),
-            fix=f"{stage(name, self.path, resume=True)} goes on with it",
+            fix=stage(name, self.path, resume=True),
         )
 
     def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:

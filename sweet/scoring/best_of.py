@@ -106,7 +106,7 @@ def measure_best_of(
         raise SweetError(
             "No task has two dialogues, so there is nothing to choose the best of.",
             where=rollouts.id,
-            fix="sweet rollout with --samples 16",
+            fix="sweet rollout --samples 16",
         )
     return BestOfMetrics(
         critic=artifact.id,

@@ -72,10 +72,11 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0]) if problem["loc"] else "the whole"
+        wrong = f"{name}: {problem['msg'].removeprefix('Value error, ')}"
         raise UsageError(
-            f"The settings of {attempt.id} are not valid: {name}: {problem['msg'].removeprefix('Value error, ')}.",
+            f"The settings of {attempt.id} are not valid: {wrong}. Without --resume the stage begins again.",
             where=run.path,
-            fix=f"{stage(attempt.stage, run.path)} with its options begins again",
+            fix=stage(attempt.stage, run.path),
         ) from error
 
 
@@ -93,9 +94,9 @@ def _nothing(run: Run, this: Stage) -> UsageError:
             fix="wait for it or stop it",
         )
     return UsageError(
-        f"There is no unfinished attempt of {this.name} to go on with.",
+        f"There is no unfinished attempt of {this.name} to go on with. Without --resume one begins.",
         where=run.path,
-        fix=f"{stage(this.name, run.path)} with its options, without --resume, begins one",
+        fix=stage(this.name, run.path),
     )
 
 

@@ -65,9 +65,9 @@ def check_not_test(run: Run, inputs: Iterable[Artifact], *, allow: bool, needed_
             which = "are" if artifact.id == rollouts.id else f"was made from {rollouts.id},"
             raise UsageError(
                 f"{needed_by} would learn from test tasks: {artifact.id} {which} dialogues of the split {TEST}, on "
-                "which an actor could then not be measured.",
+                f"which an actor could then not be measured. {option('allow_test')} accepts them.",
                 where=run.file(artifact),
-                fix=f"{stage('rollout', run.path)} plays others; --allow-test accepts these",
+                fix=stage("rollout", run.path),
             )
 
 

@@ -66,6 +66,24 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("rollout", "--task", "html", "--tasks", "w") == ["websight"]
 
 
+def test_models_recipes_and_keys_of_recipes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(runs / "hub"))
+    for name in ("models--org--model", "models--org--$(x)", "datasets--org--data", "models--alone"):
+        (runs / "hub" / name).mkdir(parents=True)
+    for number in (1, 2):
+        folder = runs / "runs" / "one" / "actor" / f"actor-{number}"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+    (runs / "runs" / "one" / "actor" / "actor-3").mkdir()
+    actors = ["runs/one/actor/actor-2", "runs/one/actor/actor-1"]
+    assert offered("rollout", "--agent", "") == ["scripted", "micro", "micro-parts", *actors, "alone", "org/model"]
+    assert offered("train-critic", "--model", "runs") == actors
+    assert offered("train-actor", "--model", "s") == []
+    assert sorted(offered("train", "--recipe", "paper-code")) == ["paper-code-70b", "paper-code-8b"]
+    assert offered("train", "--set", "rank.frac") == ["rank.fraction="]
+    assert offered("train", "--set", "eval.comp") == [], "the loop decides it"
+
+
 def test_runs(runs: Path) -> None:
     assert offered("label", "") == ["runs/two", "runs/one"]
     assert offered("label", "runs/o") == ["runs/one"]

@@ -144,7 +144,7 @@ def test_a_long_help_shows_the_main_options_and_counts_the_others(sweet: Program
         assert (option.flag in printed) is (option in main)
     words = " ".join(sweet(*name.split(), "--help").out.split())
     assert f"sweet {name} --help-all shows {count(left_out, 'more option')}." in words
-    assert f"sweet {name} --help-all shows what is allowed" in " ".join(sweet(*call_of(name), "--nonsense").err.split())
+    assert f"sweet {name} --help-all" in " ".join(sweet(*call_of(name), "--nonsense").err.split())
 
 
 def test_verbose_reports_artifacts_read_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811

@@ -22,7 +22,7 @@ from tests.cli.toy import PlayConfig, ToyMetrics, program
         ("server", ("Nobody answers.", "http://localhost:1", "sweet serve-sim", 3)),
         ("usage", ("No scores.", "run", "sweet eval RUN", 2)),
         ("many", ("3 of 3 failed.", None, None, 4)),
-        ("stop", ("Stopped. Finished work is kept.", "r", "sweet play r --tasks stop --resume", 130)),
+        ("stop", ("Stopped by Ctrl-C. Finished work is kept.", "r", "sweet play r --tasks stop --resume", 130)),
         ("stopped", ("Stopped in the middle.", "r", "sweet play r --tasks stopped --resume", 130)),
     ],
 )

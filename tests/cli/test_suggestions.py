@@ -28,6 +28,9 @@ def scored(workplace: Path) -> Run:
     ("words", "meant"),
     [
         ("rolout", "rollout"),
+        ("help", "sweet --help"),
+        ("versoin", "sweet --version"),
+        ("data help", "sweet data --help"),
         ("data inport", "import"),
         ("rollout --num-task 3", "--num-tasks"),
         ("rollout --verbos", "--verbose"),

@@ -52,7 +52,8 @@ def test_tiny_models_are_computed_with_one_thread(checkpoint: Path, monkeypatch:
 
     monkeypatch.setattr(torch, "set_num_threads", choose)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(pretrained, "_usual_threads", None)
+    monkeypatch.setattr(pretrained, "_largest", 0)
+    monkeypatch.setattr(pretrained, "_usual_threads", lambda: 3)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     load_model(str(checkpoint), "cpu")
     assert threads == 3
@@ -75,6 +76,21 @@ def test_an_unknown_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match=r"no model|no such directory|not a model") as error:
             load(name)
         assert error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("mikro", "micro"), ("org/modle", "org/model"), ("{}/modle", "{}/model"), ("./mode", "")]
+)
+def test_a_similar_model_is_suggested(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub" / "models--org--model").mkdir(parents=True)
+    with pytest.raises(UsageError) as error:
+        load_model(name.format(tmp_path))
+    suggested = f"Did you mean {meant.format(tmp_path)}?"
+    assert (suggested in error.value.what) if meant else ("Did you mean" not in error.value.what)
 
 
 def test_a_directory_without_a_model(tmp_path: Path) -> None:

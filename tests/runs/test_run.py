@@ -312,7 +312,7 @@ class TestAttempts:
     @pytest.mark.parametrize(
         ("error", "status", "text"),
         [
-            (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt"),
+            (KeyboardInterrupt(), "interrupted", "stopped by Ctrl-C"),
             (Interrupted("Stopped."), "interrupted", "Stopped."),
             (SystemExit(3), "interrupted", "SystemExit: 3"),
             (ServerError("No answer.", where="http://u:secret@host/?key=abc"), "failed", "No answer. · where: http://***@host/?key=***"),

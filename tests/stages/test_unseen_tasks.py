@@ -57,7 +57,7 @@ def test_nothing_is_learned_from_test_tasks_unasked(run: Run, stages: Any, confi
     for stage in stages:
         with pytest.raises(UsageError, match=rf"would learn from test tasks: {named} .* of the split test") as error:
             stage(run, config, Silent())
-        assert str(error.value.fix) == f"sweet rollout {run.path} plays others; --allow-test accepts these"
+        assert str(error.value.fix) == f"sweet rollout {run.path}"
         assert error.value.exit_code == 2
     assert (run.path / "manifest.json").read_bytes() == before
 

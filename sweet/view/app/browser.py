@@ -33,6 +33,17 @@ POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'"
 )
+FOCUS = """<script>
+  const waiting = setInterval(() => {
+    const keys = document.querySelector(".xterm-helper-textarea");
+    if (keys !== null && document.body.classList.contains("-first-byte")) {
+      keys.focus();
+      clearInterval(waiting);
+    }
+  }, 50);
+</script>
+</body>"""
+"""Gives the terminal the keyboard as soon as the page shows it: textual-serve waits for a click."""
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -143,7 +154,9 @@ def serve(
 
         async def handle_index(self, request: web.Request) -> Any:
             self.public_url = f"{request.scheme}://{request.host}"
-            return await super().handle_index(request)
+            response = await super().handle_index(request)
+            response.text = response.text.replace("</body>", FOCUS)
+            return response
 
     shown = f"[{host}]" if ":" in host else host
     command = shlex.join([sys.executable, "-m", "sweet", *words])

@@ -169,6 +169,7 @@ class PlayScreen(Screen[None]):
         self.situation: Situation | None = None
         self.hidden = True
         self._screenshots: RunScreenshots | None = None
+        self._to_skip: Situation | None = None
 
     def compose(self) -> ComposeResult:
         yield Facts()
@@ -177,8 +178,7 @@ class PlayScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
-        self.editor.display = False
-        self.view.focus()
+        self.editor.focus()  # what is typed before the dialogue is shown is text too
         self.query_one(Facts).set_facts([f"sweet play, {self._run_directory.path}", "the other side is being prepared"])
 
     @property
@@ -200,8 +200,8 @@ class PlayScreen(Screen[None]):
         if situation.draft:
             editor.text = situation.draft
             editor.move_cursor(editor.document.end)
-        editor.display = situation.state in ("yours", "waiting")
-        if situation.state == "yours":
+        hidden, editor.display = not editor.display, situation.state in ("yours", "waiting")
+        if situation.state == "yours" or (editor.display and hidden):
             editor.focus()
         elif not editor.display:
             self.view.focus()
@@ -262,6 +262,11 @@ class PlayScreen(Screen[None]):
         self.leave()
 
     def action_act(self, name: ActionName) -> None:
+        """Pass an action on. What would be lost with a dialogue that is skipped is asked for by a second key."""
+        if name == "skip" and self._to_skip is not self.situation:
+            self._to_skip = self.situation
+            show_message(self.app, "s again goes on without this dialogue, which is not kept")
+            return
         self._act(Action(name, self.editor.text if name in ("send", "deliver") else None))
 
     def action_read(self) -> None:

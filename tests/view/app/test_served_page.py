@@ -19,6 +19,7 @@ pytest.importorskip("textual_serve")
 pytestmark = needs_firefox
 
 DRAWN = "document.body.classList.contains('-first-byte')"
+FOCUSED = "document.activeElement.classList.contains('xterm-helper-textarea')"
 SELECTED = """(() => {
     const options = {clipboardData: new DataTransfer(), bubbles: true, cancelable: true};
     const event = new ClipboardEvent('copy', options);
@@ -86,6 +87,7 @@ def test_the_table_is_drawn_keys_work_and_faint_text_can_be_read(firefox: RealPa
     with served(run.path) as address:
         firefox.open(address)
         firefox.until(DRAWN)
+        firefox.until(FOCUSED)  # before the mouse does anything
         table = wait_for(firefox, "t005")
         assert "6 dialogues" in table
         drawn = picture(firefox)

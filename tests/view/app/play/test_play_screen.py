@@ -111,6 +111,32 @@ def test_keys_become_actions(tmp_path: Path) -> None:
     shown(tmp_path, script)
 
 
+def test_what_is_typed_before_the_first_message_is_text_and_a_skip_is_asked_for(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
+        screen = app.player_screen
+        await pilot.press(*"squ")
+        screen.show(situation("waiting"))
+        await pilot.pause()
+        await pilot.press(*"sh")
+        screen.show(situation())
+        await pilot.pause()
+        await pilot.press(*"!", "ctrl+s")
+        assert await done.get() == Action("send", "sqush!")
+        await pilot.press("escape", "s")
+        await pilot.pause()
+        assert "s again goes on without this dialogue" in seen(app)
+        assert done.empty()
+        screen.show(situation("waiting"))  # another one: it is asked for again
+        await pilot.press("escape", "s")
+        await pilot.pause()
+        assert done.empty()
+        await pilot.press("s")
+        assert await done.get() == Action("skip")
+        await pilot.press("ctrl+q")
+
+    shown(tmp_path, script)
+
+
 def test_what_is_not_sent_stays_while_the_other_side_thinks_of_a_notice(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: PlayApp, done: Actions) -> None:
         screen = app.player_screen
