@@ -56,7 +56,8 @@ RECORDS = {
     "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
     "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
     "data check": ("sweet.datasets.metrics:CheckMetrics",),
-    "data describe": ("sweet.datasets.metrics:DescribeMetrics",),
+    "data describe": ("sweet.datasets.metrics:WriterMetrics",),
+    "data synthesise": ("sweet.datasets.metrics:SynthesiseMetrics",),
     "data import": ("sweet.datasets.metrics:ImportMetrics",),
     "data export": (
         "sweet.datasets.metrics:ExportMetrics",

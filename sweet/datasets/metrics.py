@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from sweet.stages.record import Record
 from sweet.tasks.findings import Problem
 
@@ -117,45 +115,55 @@ class TaskFinding(Record):
     """what to change"""
 
 
-Undescribable = Literal["leaked", "failed", "unusable", "invalid", "request"]
-"""`leaked`: the specification gives away source. `failed`: a solution that was written from it fails the hidden tests.
-`unusable`: it is empty, too long, or a refusal. `invalid`: the task cannot be scored. `request`: a server refused."""
-
-
-class Undescribed(Record):
-    """A task without a specification."""
+class Unwritten(Record):
+    """A task, or a part of one, that no model could write."""
 
     task: str
-    """id of the task"""
-    problem: Undescribable
-    """what sort of problem its last try had"""
+    """id of the task, or its topic and number"""
+    problem: str
+    """what sort of problem its last try had: one of sweet data check, or leaked, failed, unusable, unreadable, weak,
+    request"""
     what: str
     """the problem"""
 
 
-class DescribeMetrics(Record):
+class WriterMetrics(Record):
     tasks: int
-    """tasks in the file that was written"""
-    described: int
-    """tasks that this call described"""
+    """tasks in the file"""
+    written: int
+    """tasks that this call wrote, or described"""
     kept: int
-    """tasks that had a specification already"""
+    """tasks that needed no work: they were there, or had a specification"""
     failed: int
-    """tasks that have none, because no try passed the checks"""
+    """tasks for which no try passed the checks"""
     tries: int
-    """specifications that were written"""
+    """texts that the model wrote for them"""
     prompt_tokens: int
     """tokens that the models read, in calls that did not finish too"""
     completion_tokens: int
     """tokens that the models wrote, in these calls"""
     out: str
     """the file"""
-    undescribed: list[Undescribed]
-    """every task without a specification: task, problem, what"""
+    failures: list[Unwritten]
+    """every task that failed: task, problem, what"""
+    reasons: dict[str, int]
+    """the commonest reasons, with the number of tasks"""
     cost: float | None = None
     """with --prices: price of these tokens; absent without"""
     seconds: float
     """duration"""
+
+    @property
+    def are_useless(self) -> bool:
+        """Whether every task failed."""
+        return self.failed > 0 and not self.written + self.kept
+
+
+class SynthesiseMetrics(WriterMetrics):
+    mutants: int
+    """mutants of the references that this call wrote"""
+    killed: int
+    """of those, mutants that the tests tell from the reference"""
 
 
 class CheckMetrics(Record):

@@ -20,7 +20,7 @@ from sweet.errors import SweetError
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Turn
 
-Role = Literal["agent", "sim", "judge", "describer", "checker"]
+Role = Literal["agent", "sim", "judge", "writer", "checker"]
 """The role that a model plays."""
 
 Effort = Literal["none", "low", "medium", "high"]

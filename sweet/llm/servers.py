@@ -24,7 +24,7 @@ _ROLES: dict[Role, tuple[str, str, str]] = {
     "agent": ("agent", "agent_url", "SWEET_AGENT_API_KEY"),
     "sim": ("sim", "sim_url", "SWEET_SIM_API_KEY"),
     "judge": ("judge_model", "judge_url", "SWEET_JUDGE_API_KEY"),
-    "describer": ("model", "url", "SWEET_SIM_API_KEY"),
+    "writer": ("model", "url", "SWEET_SIM_API_KEY"),
     "checker": ("check_model", "check_url", "SWEET_JUDGE_API_KEY"),
 }
 MODEL_OPTIONS = {role: model for role, (model, _, _) in _ROLES.items()}

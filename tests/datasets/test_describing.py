@@ -86,7 +86,7 @@ def test_each_task_gets_a_specification_that_gives_nothing_away_and_says_enough(
     writer = Writer()
     metrics = described(file, writer)
     out = tmp_path / "fees-described.jsonl"
-    assert (metrics.tasks, metrics.described, metrics.kept, metrics.failed, metrics.tries) == (4, 4, 0, 0, 4)
+    assert (metrics.tasks, metrics.written, metrics.kept, metrics.failed, metrics.tries) == (4, 4, 0, 0, 4)
     assert metrics.out == str(out)
     assert (metrics.prompt_tokens, metrics.completion_tokens) == (80, 32)
     before, after = rows(file), rows(out)
@@ -106,7 +106,7 @@ def test_each_task_gets_a_specification_that_gives_nothing_away_and_says_enough(
 def test_the_work_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(tmp_path: Path) -> None:
     """An answer costs 1; a task has two, a specification and a solution."""
     file, prices, writer = tasks(tmp_path), tmp_path / "prices.toml", Writer()
-    prices.write_text("[describer]\nprompt = 100000\n")
+    prices.write_text("[writer]\nprompt = 100000\n")
     options: dict[str, Any] = {"prices": prices, "concurrency": 1}
     with pytest.raises(Interrupted, match=r"cost is 4, and the limit is 3\. Done: 2 tasks; missing: 2"):
         described(file, writer, max_cost=3, **options)
@@ -115,7 +115,7 @@ def test_the_work_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(t
     with pytest.raises(Interrupted, match="Done: 0 tasks; missing: 2"):
         described(file, writer, max_cost=4, **options)
     metrics = described(file, writer, max_cost=100, **options)
-    assert (metrics.kept, metrics.described, metrics.cost) == (2, 2, 8.0)
+    assert (metrics.kept, metrics.written, metrics.cost) == (2, 2, 8.0)
     assert len(writer.bodies) == 8, "nothing is asked twice"
     assert sorted(one.name for one in tmp_path.glob("fees-*")) == [out.name]
     assert "cost" not in described(file, writer).as_json()
@@ -136,7 +136,7 @@ def test_the_work_stops_at_the_limit_of_the_cost_and_goes_on_with_a_higher_one(t
 def test_what_fails_is_written_again_and_told_why(tmp_path: Path, first: str, why: str) -> None:
     writer = Writer({1: [first]})
     metrics = described(tasks(tmp_path), writer)
-    assert (metrics.described, metrics.failed, metrics.tries) == (4, 0, 5)
+    assert (metrics.written, metrics.failed, metrics.tries) == (4, 0, 5)
     again = [body for rate, kind, body in writer.bodies if (rate, kind) == (1, "describe")][1]
     assert again["temperature"] == TEMPERATURE
     assert again["messages"][-1]["role"] == "user"
@@ -150,8 +150,8 @@ def test_a_task_that_cannot_be_described_is_listed_and_keeps_its_row(tmp_path: P
     file, heard = tasks(tmp_path), Heard()
     scripts: dict[int, Any] = {0: [reference(0)] * 9, 2: None, 3: [refused(400, "no")] * 99}
     metrics = described(file, Writer(scripts), heard, tries=3)
-    assert (metrics.described, metrics.failed, metrics.tries) == (1, 3, 3 + 1 + 3 + 1)
-    found = {one.task: (one.problem, one.what) for one in metrics.undescribed}
+    assert (metrics.written, metrics.failed, metrics.tries) == (1, 3, 3 + 1 + 3 + 1)
+    found = {one.task: (one.problem, one.what) for one in metrics.failures}
     assert list(found) == ["fee-0", "fee-2", "fee-3"]
     assert found["fee-0"][0] == "leaked"
     assert found["fee-2"][0] == "failed"
@@ -164,7 +164,7 @@ def test_a_task_that_cannot_be_described_is_listed_and_keeps_its_row(tmp_path: P
 
     writer = Writer()
     metrics = described(file, writer)
-    assert (metrics.described, metrics.kept) == (3, 1)
+    assert (metrics.written, metrics.kept) == (3, 1)
     assert not writer.asked[1, "describe"], "what is described already costs nothing"
 
 
@@ -177,7 +177,7 @@ def test_where_no_task_can_be_described_it_is_an_error(tmp_path: Path) -> None:
     assert "4 of 4 tasks have no specification; fee-0" in " ".join(shown.stderr.replace("│", " ").split())
     assert all(f"fee-{number}" in shown.stdout for number in range(4)), "each with its reason"
     found = json.loads(printed.stdout)
-    assert len(found["metrics"]["undescribed"]) == 4
+    assert len(found["metrics"]["failures"]) == 4
     assert "4 of 4" in found["error"]
 
 
@@ -187,7 +187,7 @@ def test_a_task_that_no_answer_can_pass_is_not_tried_again(tmp_path: Path) -> No
     broken[0]["test_cases"] = {"test1": "no_such_function(1)"}
     file.write_text("".join(json.dumps(row) + "\n" for row in broken))
     writer = Writer()
-    (one,) = described(file, writer).undescribed
+    (one,) = described(file, writer).failures
     assert (one.task, one.problem) == ("fee-0", "invalid")
     assert writer.asked[0, "describe"] == 1
 
@@ -206,9 +206,9 @@ def test_the_rest_of_a_file_is_not_lost(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     described(file, Writer(), out=out)
     metrics = described(file, Writer(), out=out, num_tasks=2)
-    assert (metrics.tasks, metrics.kept, metrics.described) == (4, 2, 0)
+    assert (metrics.tasks, metrics.kept, metrics.written) == (4, 2, 0)
     metrics = described(file, Writer(), out=out, num_tasks=2, redo=True)
-    assert (metrics.kept, metrics.described) == (0, 2)
+    assert (metrics.kept, metrics.written) == (0, 2)
     assert all("specification" in row for row in rows(out))
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "mine", "problem_description": "x", "ground_truth": "y"}\n')
@@ -224,15 +224,15 @@ def test_a_reference_that_changed_is_described_again(tmp_path: Path) -> None:
     changed[1]["ground_truth"] = reference(7)
     file.write_text("".join(json.dumps(row) + "\n" for row in changed))
     writer = Writer({1: [GOOD.format(rate=7)]})
-    assert described(file, writer).described == 1
+    assert described(file, writer).written == 1
     assert "costs 7" in rows(tmp_path / "fees-described.jsonl")[1]["specification"]
 
 
 def test_in_the_same_file_and_again(tmp_path: Path) -> None:
     file = tasks(tmp_path)
-    assert described(file, Writer(), out=file).described == 4
+    assert described(file, Writer(), out=file).written == 4
     assert described(file, Writer(), out=file).kept == 4
-    assert described(file, Writer(), out=file, redo=True).described == 4
+    assert described(file, Writer(), out=file, redo=True).written == 4
 
 
 def test_a_server_that_goes_away_keeps_what_was_described(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_call_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert 3 <= done < 12
     writer = Writer()
     metrics = described(file, writer)
-    assert (metrics.kept, metrics.described, metrics.failed) == (done, 12 - done, 0)
+    assert (metrics.kept, metrics.written, metrics.failed) == (done, 12 - done, 0)
     assert len({rate for rate, _, _ in writer.bodies}) == 12 - done
     assert not part.exists()
     assert [row["id"] for row in rows(tmp_path / "fees-described.jsonl")] == [f"fee-{number}" for number in range(12)]
@@ -307,5 +307,5 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path: Path) -> None:
 
         with ChatServer(MODEL, moved).running() as url:
             config = DescribeConfig(model=MODEL, url=[url], sandbox="unsafe", workers=1, retry_timeout=0)
-            assert run_data_describe(str(file), config, Silent()).metrics.described == 0
+            assert run_data_describe(str(file), config, Silent()).metrics.written == 0
             assert not writer.asked

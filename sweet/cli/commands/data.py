@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from sweet.datasets.describing import DescribeConfig
     from sweet.datasets.exporting import DataExportConfig
     from sweet.datasets.importing import DataImportConfig
-    from sweet.datasets.metrics import CheckMetrics, DescribeMetrics
+    from sweet.datasets.metrics import CheckMetrics, WriterMetrics
     from sweet.datasets.skeletons import NewTaskConfig
+    from sweet.datasets.synthesising import SynthesiseConfig
     from sweet.publishing.config import PushConfig
     from sweet.stages.base import StageResult
 
@@ -94,13 +95,22 @@ def check(call: Call[DataCheckConfig], tasks: Tasks = None) -> None:
 
     result = run_data_check(tasks, call.config, call.reporter)
     unusable = [finding for finding in result.metrics.findings if finding.unusable]
-    if not (unusable and call.common.json):
-        console.print_result(result, as_json=call.common.json, draw=_show_check)
+    error = None
     if unusable:
         first = unusable[0]
         where = str(result.run) if first.line is None else f"{result.run}, line {first.line}"
         counted = f"{result.metrics.unusable:,} of {count(result.metrics.tasks, 'task')} cannot be scored"
         error = SweetError(f"{counted}; {first.task}: {first.what}.", where=where, fix=first.fix)
+    _print(call, result, _show_check, error)
+
+
+def _print(
+    call: Call[Any], result: StageResult[Any], draw: Callable[[StageResult[Any]], None], error: SweetError | None
+) -> None:
+    """Print a result, and raise the error that it amounts to, if it does."""
+    if error is None or not call.common.json:
+        console.print_result(result, as_json=call.common.json, draw=draw)
+    if error is not None:
         error.found = result.as_json()
         raise error
 
@@ -133,26 +143,57 @@ def _show_first(header: list[str], rows: Sequence[tuple[object, ...]], what: str
     "it describes only the tasks that have none.",
 )
 def describe(call: Call[DescribeConfig], tasks: Tasks = None) -> None:
-    from sweet.datasets.describing import in_words, rollout_command, run_data_describe
+    from sweet.datasets.describing import LACK, rollout_command, run_data_describe
 
     result = run_data_describe(tasks, call.config, call.reporter)
-    metrics = result.metrics
-    useless = metrics.failed > 0 and metrics.described + metrics.kept == 0
-    if not (useless and call.common.json):
-        console.print_result(result, as_json=call.common.json, draw=_show_described)
-    if useless:
-        again = "a stronger --model or --check-model, or more --tries"
-        error = SweetError(f"{in_words(metrics)}.", where=metrics.out, fix=again)
-        error.found = result.as_json()
-        raise error
-    if not metrics.failed:
+    again = "a stronger --model or --check-model, or more --tries"
+    _print_written(call, result, LACK, again)
+    if not result.metrics.failed:
         call.reporter.say(f"next: {rollout_command(result.metrics, call.config.task)}")
 
 
-def _show_described(result: StageResult[DescribeMetrics]) -> None:
-    console.show_result(result, hidden={"undescribed"})
-    rows = [(one.task, one.problem, one.what) for one in result.metrics.undescribed]
-    _show_first(["task", "problem", "what"], rows, "tasks without one")
+@command(
+    "data synthesise",
+    "sweet.datasets.synthesising:SynthesiseConfig",
+    examples=(
+        ("sweet data synthesise --model MODEL --url http://localhost:8001/v1", "a task on each packaged topic"),
+        ("sweet data synthesise topics.txt --num-tasks 1000 --model MODEL --url URL", "topics-tasks.jsonl"),
+    ),
+    text="A model invents each task on a topic: request, details that only the human knows, reference and test "
+    "calls. It is kept if sweet data check finds nothing in it, it is unlike the others, and its tests kill most "
+    "mutants of the reference in the sandbox; otherwise the model is asked again, with the reason. Called again, it "
+    "adds to the file what is missing.",
+)
+def synthesise(
+    call: Call[SynthesiseConfig],
+    topics: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="File of topics, one on each line; default: packaged ones.")
+    ] = None,
+) -> None:
+    from sweet.datasets.synthesising import LACK, run_data_synthesise
+
+    result = run_data_synthesise(topics, call.config, call.reporter)
+    _print_written(call, result, LACK, "a stronger --model, or more --tries")
+    call.reporter.say(f"next: sweet rollout --tasks {shlex.quote(result.metrics.out)} --holdout 0.2")
+
+
+def _print_written(call: Call[Any], result: StageResult[WriterMetrics], lack: str, fix: str) -> None:
+    """Print what a model wrote.
+
+    Raises:
+        SweetError: every task failed.
+    """
+    from sweet.datasets.writing import in_words
+
+    failures = result.metrics.failures
+    said = in_words(failures, 0, lack) if result.metrics.are_useless else ""
+    _print(call, result, _show_written, SweetError(f"{said}.", where=result.metrics.out, fix=fix) if said else None)
+
+
+def _show_written(result: StageResult[WriterMetrics]) -> None:
+    console.show_result(result, hidden={"failures"})
+    rows = [(one.task, one.problem, one.what) for one in result.metrics.failures]
+    _show_first(["task", "problem", "what"], rows, "tasks that failed")
 
 
 @command(
