@@ -19,6 +19,7 @@ from typing import Any, cast
 from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
+from sweet.llm.vllm import option_value
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
@@ -30,11 +31,13 @@ from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.sides import rendering_of
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
 from sweet.runs.tokens import TokensByRole
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, Silent, StageConfig
+from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
 from sweet.training.config import TrainActorConfig
 from sweet.units import count
@@ -100,12 +103,23 @@ def changes(before: Recipe, now: Recipe) -> list[str]:
 
 
 def check_phases(servers: Servers, recipe: Recipe) -> None:
-    """Check that there are GPUs for the servers of every stage, before the first of them is started.
+    """Check, before the first server is started, that there are GPUs for those of every stage, that the agent's has
+    room for a reply, and that pages can be rendered as the recipe says.
 
     Raises:
-        UsageError: there are too few for one of them.
+        UsageError: there are too few GPUs for a stage, the context is too short, or the photograph of pages is missing.
     """
+    agent = servers.tables.get("agent")
+    context = option_value([] if agent is None else agent.options, "--max-model-len") or ""
     for _, config, _ in walk(None, recipe).steps:
+        if isinstance(config, RolloutConfig | RankConfig) and context.isdecimal() and int(context) < config.max_tokens:
+            raise UsageError(
+                f"The context of the agent's server has {context} tokens, and a reply up to {config.max_tokens:,}.",
+                where="[servers.agent] options, --max-model-len",
+                fix="a longer one, or a smaller max-tokens in [rollout] and [rank]",
+            )
+        if isinstance(config, RolloutConfig):
+            rendering_of(task_kind(config.task), config, Silent())
         if isinstance(config, RankConfig):  # the dialogues whose agent replies are not played yet
             config = config.model_copy(update={"agent": config.agent or recipe.train.agent})
         phase = phase_of(servers.run, config, servers.tables)

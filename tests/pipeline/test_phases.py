@@ -68,12 +68,15 @@ def test_a_stage_needs_the_servers_of_its_models(
         ("[servers.agent]\ngpus = 3", 3, "4 GPUs .*1 for the stage itself"),
         ("[servers.agent]\ngpus = 3\n[rank]\njudge = 'random'", 3, None),
         ("[servers.sim]\ngpus = 3\n[evaluation]\nbest-of = 2", 3, "4 GPUs"),
+        ("[servers.agent]\noptions = ['--max-model-len', '512']", 2, "server has 512 tokens, .* up to 1,024"),
+        ("task = 'html'\n[rollout]\npictures = 'photo'", 0, "photograph of pages has not been downloaded"),
         ("algorithm = 'grpo'\n[servers.sim]\n[train-online]\ndevices = 3", 3, "4 GPUs .*3 for the stage itself"),
     ],
 )
-def test_gpus_are_checked_for_every_stage_before_the_first(
-    tables: str, gpus: int, message: str | None, tmp_path: Path
+def test_what_every_stage_needs_is_checked_before_the_first(
+    tables: str, gpus: int, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sweet.render.window.asset_folder", lambda: tmp_path)
     recipe = parse(
         f"[train]\nagent = 'a'\nsim = 'h'\nsim-url = {[] if 'sim' in tables else ['http://x']}\n{tables}", "r"
     )
