@@ -109,7 +109,6 @@ CHECKS = {
     "rank": check_rank,
     "train-135m": lambda rows: check_train(rows, recomputed=False),
     "train-1b": lambda rows: check_train(rows, recomputed=True),
-    "train-4b": lambda rows: check_train(rows, recomputed=True),
     "lora": check_lora,
     "zero": check_zero,
     "engine": check_engine,
@@ -124,7 +123,7 @@ MISSING = {"peft", "trl", "datasets", "deepspeed", "vllm"}
 
 
 @pytest.mark.usefixtures("forked_python")
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", [name for name in STAGES if name != "train-4b"])  # with tiny models it is train-1b
 def test_every_stage_runs_with_tiny_models(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--tiny", "--out", str(tmp_path), "--stages", name]) == 0, capsys.readouterr().out
     [line] = capsys.readouterr().out.splitlines()

@@ -29,7 +29,7 @@ from sweet.tasks.micro.family import MICRO
 from sweet.training.config import TrainActorConfig
 from tests.stages.heard import Heard
 
-TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 16, "samples": 4, "eval_tasks": 4}
+TINY: dict[str, Any] = {"tasks": MICRO.name, "train_tasks": 8, "samples": 4, "eval_tasks": 4}
 SETS = ["rank.candidates=2", "rank.fraction=0.05"]
 
 
@@ -288,8 +288,8 @@ def test_a_new_run_is_planned_without_being_made(tmp_path: Path) -> None:
     works = {step.step: step.work for step in plan.steps}
     assert works["round 1: rollout train"] == {
         **(works["round 1: rollout train"] or {}),
-        "dialogues": 64,
-        "missing": 64,
+        "dialogues": 32,
+        "missing": 32,
     }
     turns = (works["round 1: rank"] or {})["turns_at_most"]
     assert isinstance(turns, int)

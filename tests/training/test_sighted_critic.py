@@ -213,7 +213,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, sighted: dict[st
 
 @pytest.mark.parametrize("protocol", ["paper", "upstream"])
 def test_it_chooses_dialogues(run: Run, sighted: dict[str, str], protocol: str) -> None:
-    run_train_critic(run, config(sighted["qwen3_vl"], epochs=8, lr=5e-3, protocol=protocol), Silent())
+    run_train_critic(run, config(sighted["qwen3_vl"], protocol=protocol), Silent())
     scores = [score(t, 0.9 if i % 2 else 0.3) for i, t in enumerate(_dialogues(run))]
     told = measure_best_of(
         run, run.artifact("rollouts-1"), scores, run.artifact("critic-1"), CriticSettings("cpu"), Silent()
