@@ -31,7 +31,7 @@ READ_BY_KERNELS = ("JPY_", "PYDEVD_", "RUN")
 """Variables of that program, and the one of the notebook in `examples`."""
 SET_BY_READLINE = ("COLUMNS", "LINES")
 """Which pytest's first process imports: in its workers messages would wrap, as on a terminal."""
-PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RANKS = ("sweet.learn.worker", "sweet.online.rank")
 """What does not outlive its launcher; a rank of an online training would wait for calls until the zygote ends."""
 _PR_SET_PDEATHSIG = 1

@@ -32,6 +32,8 @@ SET_BY_IMPORTS = (
 )
 """Set by ray (the second when it joins a cluster), deepspeed, peft and gymnasium in the process that uses them; without
 them, each sets its variable to the same."""
+QUIET = ("TORCH_CPP_LOG_LEVEL", "TRANSFORMERS_VERBOSITY", "TQDM_DISABLE")
+"""Set by commands for what they import and start: less is logged."""
 SWITCH = "PYTEST_FORKS"
 """Variable that turns forking off (`PYTEST_FORKS=off pytest`): every program is then run by a new interpreter."""
 WORKERS = "PYTEST_ZYGOTE"
@@ -58,8 +60,11 @@ READ_BY_CALLS = (
     "LINES",
     "TERM",
     "PATH",
+    "PWD",
+    "OLDPWD",
     "NO_COLOR",
     *SET_BY_IMPORTS,
+    *QUIET,
 )
 """Variables that no module reads when it is imported, nor the interpreter when it starts."""
 APPLIED = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONWARNINGS", "OMP_NUM_THREADS")

@@ -179,7 +179,7 @@ def test_the_stand_in_runs_all_else_in_its_own_process() -> None:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_stand_in_ends_what_it_has_forked(number: signal.Signals) -> None:
     with by_stand_in("-m", "tests.described", "wait") as process:
         assert process.stdout is not None
