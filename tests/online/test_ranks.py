@@ -190,7 +190,9 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     saved = checkpoint_path(actor / RANKS)
     words = [*programs.SWEET, "train-online", str(run.path), "--device", "cpu", "--devices", "2", "--resume"]
     words += ["--deterministic", "--tasks", "micro", "--steps", "4", "--tasks-per-step", "2", "--group", "4"]
-    words += ["--max-turns", "6", "--max-tokens", "48", "--save-every", "1", "--quiet"]
+    words += ["--max-turns", "6", "--max-tokens", "48", "--save-every", "1", "--zero", "2", "--quiet"]
+
+    several = config(devices=2, zero=2)  # stage 3 is in `learner_ranks`, and takes twice the time
 
     def steps() -> int:
         return len(json.loads(saved.read_text())["state"]["steps"]) if saved.exists() else 0
@@ -198,7 +200,7 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     with monkeypatch.context() as forked:
         forked.setattr(sys, "executable", programs.interpreter())
         with pytest.raises(SweetError, match="was killed by SIGKILL") as error:
-            run_train_online(run, config(devices=2), Killer(actor))
+            run_train_online(run, several, Killer(actor))
     assert "resume" in str(error.value.fix)
     assert not processes_about(actor)
     assert steps() == 1
@@ -211,10 +213,10 @@ def test_a_training_goes_on_after_a_rank_and_then_the_command_were_killed_and_le
     with pytest.raises(UsageError, match="started by several ranks"):
         run_train_online(run, config(), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())
-    result = run_train_online(run, config(devices=2), Silent())
+    result = run_train_online(run, several, Silent())
     assert result.artifacts[0].id == "actor-1"
     assert not (actor / RANKS).exists()
-    one = run_train_online(whole, config(devices=2), Silent())
+    one = run_train_online(whole, several, Silent())
     assert (result.metrics.updates, result.metrics.episodes) == (one.metrics.updates, 32)
     assert one.metrics.updates > 1
     expected, found = trained(whole), trained(run)
