@@ -174,8 +174,8 @@ class Loop:
         for split in (TEST, *([VALIDATION] if self.selects else [])):
             scores = self._play(split, agent, played.number)
             played.rates[split] = rate_of(scores.metrics, self.metric)
-            if said := self.known_rates(split):
-                self.reporter.say(f"{' '.join(*said.items())}.")
+            if isinstance(played.rates[split], Rate):
+                self.reporter.say(f"{' '.join(*self.known_rates(split).items())}.")
             if split == TEST and LEAKS in scores.metrics:
                 self._look_at_leaks(rate_of(scores.metrics, LEAKS))
             if trained_on := scores.metrics.get("trained_on_tasks"):

@@ -111,8 +111,12 @@ class LoopPlan(Record):
     """steps that are not finished"""
     repeated: list[str]
     """finished steps that changed settings would repeat"""
+    recipe: str
+    """the recipe that the options of the call override"""
     changed: list[str]
-    """settings that differ from those of the run"""
+    """settings that differ from those of the run; where there is none yet from those of the recipe"""
+    config: dict[str, JsonValue]
+    """every setting that decides the outcome, as table.option, as the first step of the table uses it"""
 
 
 def rate_of(metrics: dict[str, Any], name: str) -> AnyRate:

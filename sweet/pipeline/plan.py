@@ -19,13 +19,16 @@ from typing import Any, cast
 from sweet.credit.registry import credit_rule
 from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
+from sweet.hints import option_key
+from sweet.learn.engine import parameter_count
+from sweet.llm.pretrained import meta_model, model_path
 from sweet.llm.vllm import option_value
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopPlan, PlannedStep
 from sweet.pipeline.phases import phase_of
-from sweet.pipeline.recipe import Recipe, read_run, resolve
+from sweet.pipeline.recipe import MANAGED, Recipe, base_of, read_run, resolve
 from sweet.pipeline.servers import Servers
 from sweet.pipeline.steps import Step, StepCache
 from sweet.preferences.config import LabelConfig, PairConfig
@@ -39,7 +42,8 @@ from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, Silent, StageConfig
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
-from sweet.training.config import TrainActorConfig
+from sweet.training import hyperparameters
+from sweet.training.config import TrainActorConfig, TrainingConfig
 from sweet.units import count
 
 UNPLAYED = 2**31 - 1
@@ -206,8 +210,9 @@ def plan_of(run: Run | None, config: StageConfig) -> dict[str, Any]:
 def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopPlan:
     """Return the plan of `run_train`; `run` is None where there is no run yet."""
     recipe = resolve(config, None if run is None else run.path)
+    base, source = base_of(config, None if run is None else run.path)
     before = None if run is None else read_run(run.path)
-    changed = [] if before is None else changes(before, recipe)
+    changed = changes(before or base, recipe)
     walked = walk(run, recipe, reporter)
     works = _Works(run, recipe.train.agent)
     steps: list[PlannedStep] = []
@@ -221,7 +226,38 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
             steps.append(PlannedStep(step=title, status="to do", work=works.expected(stage)))
     done = len(walked.finished)
     again = repeated(run, before, walked) if run is not None and before is not None and changed else []
-    return LoopPlan(steps=steps, done=done, missing=len(steps) - done, changed=changed, repeated=again)
+    missing, used = len(steps) - done, configuration(recipe, walked)
+    return LoopPlan(
+        steps=steps, done=done, missing=missing, repeated=again, recipe=source, changed=changed, config=used
+    )
+
+
+def configuration(recipe: Recipe, walked: Walk) -> dict[str, Any]:
+    """Return the settings that decide the outcome, as `table.option`, as the first step of each table uses them."""
+    configs: dict[str, StageConfig] = {"train": recipe.train}
+    for title, config, _ in walked.steps:
+        stage, _, split = title.partition(": ")[2].partition(" ")
+        configs.setdefault("evaluation" if stage == "rollout" and split != TRAIN else stage, config)
+    return {
+        f"{table}.{option_key(name)}": value
+        for table, config in configs.items()
+        for name, value in (config.outcome_settings() | _by_size(config, recipe.train.task)).items()
+        if name not in MANAGED[table]
+    }
+
+
+def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
+    """Return the hyperparameters of a training, which depend on the size of its model; empty of another stage, and
+    where the model is not on this machine."""
+    name = getattr(config, "model", None) or getattr(config, "agent", None)
+    if not isinstance(config, TrainingConfig) or not (Path(model_path(str(name))) / "config.json").is_file():
+        return {}
+    learner = getattr(config, "method", None) or getattr(config, "algorithm", None) or "critic"
+    if getattr(config, "variant", None) == "regression":
+        learner = "regression"
+    parameters = parameter_count(meta_model(str(name)).parameters())
+    used = hyperparameters.resolve(config, learner, parameters, config.protocol, task_kind(task).dialogue_epochs)
+    return vars(used)
 
 
 class _Works:

@@ -207,7 +207,7 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         UsageError: an unknown table or option, or an invalid value; names file and key.
         InputError: the file, or that of the prices, cannot be read.
     """
-    given = {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
+    given = _given(config)
     document, source = _document(config, given, run)
     found = checked(document, source)
     listed: set[str] = set()
@@ -219,6 +219,16 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
     found = replace(found, train=train, prices=prices)
     found.algorithm.check_given(given, config.set_)
     return found
+
+
+def base_of(config: LoopConfig, run: Path | None) -> tuple[Recipe, str]:
+    """Return the recipe that the options of a call override, and where it is; see `resolve`."""
+    document, source = _document(config, _given(config), run)
+    return checked(document, source), source
+
+
+def _given(config: LoopConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.model_fields_set - MANAGED[TRAIN]}
 
 
 def read_run(run: Path) -> Recipe | None:

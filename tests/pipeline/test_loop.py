@@ -285,6 +285,17 @@ def test_a_new_run_is_planned_without_being_made(tmp_path: Path) -> None:
     plan = plan_train(None, LoopConfig(**TINY), Silent())
     assert plan.done == 0
     assert plan.steps[0].status == "next"
+    assert (plan.recipe, plan.changed) == (
+        "recipe micro",
+        [
+            "train.tasks was None and is 'micro'",
+            "train.train-tasks was None and is 16",
+            "train.samples was 6 and is 4",
+            "train.eval-tasks was None and is 4",
+        ],
+    )
+    used = ("rollout.max-turns", "evaluation.max-turns", "train-critic.lr", "train-actor.epochs", "rank.judge")
+    assert [plan.config[name] for name in used] == [6, 6, 7e-5, 2, "critic"], "and no default that is not used"
     works = {step.step: step.work for step in plan.steps}
     assert works["round 1: rollout train"] == {
         **(works["round 1: rollout train"] or {}),

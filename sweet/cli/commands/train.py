@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sweet.cli import console
 from sweet.cli.command import NewRun, command
 from sweet.cli.spec import Call
+from sweet.units import format_value
 
 if TYPE_CHECKING:
     from sweet.pipeline.config import LoopConfig
@@ -53,33 +54,50 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
 
 def _preview(call: Call[LoopConfig], given: Path | None) -> None:
     from sweet.pipeline.plan import plan_train
-    from sweet.pipeline.recipe import resolve
     from sweet.runs.run import Run
 
     run = Run.open(given) if given is not None and given.exists() else None
-    settings = resolve(call.config, given).outcome()
     plan = plan_train(run, call.config, call.reporter).as_json()
+    used = plan.pop("config")
     if call.common.json:
-        console.print_json({"stage": "train", "run": given and str(given), "config": settings, "plan": plan})
+        console.print_json({"stage": "train", "run": given and str(given), "config": used, "plan": plan})
     else:
-        console.print_json(settings)
-        _show_plan(given, plan)
+        _show_plan(given, plan, used)
 
 
-def _show_plan(run: Path | None, plan: Mapping[str, Any]) -> None:
-    console.heading(f"sweet train · {run or 'a new run'}, not run")
+SHOWN = {
+    "rollout": ("max-turns", "temperature"),
+    "rank": ("judge", "candidates", "fraction"),
+    "pair": ("pairs",),
+    **dict.fromkeys(("train-critic", "train-actor", "train-online"), ("lr", "epochs", "batch")),
+}
+"""The settings of a step that its line shows."""
+
+
+def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any]) -> None:
+    """Print what differs from the recipe, and the steps.
+
+    Args:
+        used: the settings of all tables, as table.option.
+    """
+    console.heading(f"sweet train · {run or 'a new run'}, not run · {plan['recipe']}")
+    for line in plan["changed"]:
+        console.show(console.safe_text(f"  {line}"))
     rows = []
     for step in plan["steps"]:
         work = step.get("work") or {}
         tokens: list[Any] = [work.get(name) for name in ("tokens_read", "tokens_written")]
         turns = work.get("turns", work.get("turns_at_most"))
         total = None if None in tokens else sum(tokens)
-        rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total))))
+        stage, _, split = step["step"].partition(": ")[2].partition(" ")
+        table = "evaluation" if stage == "rollout" and split != "train" else stage
+        known = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(stage, ()))
+        by = ", ".join(f"{name} {format_value(value)}" for name, value in known if value is not None)
+        rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total)), by))
     numbers = ["dialogues", "turns", "tokens"]
-    console.show_rows(["step", "", *numbers], rows, right=numbers)
-    for title, lines in (("changed since the last call", plan["changed"]), ("would be repeated", plan["repeated"])):
-        if lines:
-            console.show(console.safe_text(f"{title}: {'; '.join(lines)}"))
+    console.show_rows(["step", "", *numbers, "by"], rows, right=numbers)
+    if plan["repeated"]:
+        console.show(console.safe_text(f"would be repeated: {'; '.join(plan['repeated'])}"))
 
 
 def _number(value: object) -> str:
