@@ -252,12 +252,12 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
     name = getattr(config, "model", None) or getattr(config, "agent", None)
     if not isinstance(config, TrainingConfig) or not (Path(model_path(str(name))) / "config.json").is_file():
         return {}
-    learner = getattr(config, "method", None) or getattr(config, "algorithm", None) or "critic"
+    learner = getattr(config, "method", None) or getattr(config, "algorithm", "critic")
     if getattr(config, "variant", None) == "regression":
         learner = "regression"
     parameters = parameter_count(meta_model(str(name)).parameters())
-    used = hyperparameters.resolve(config, learner, parameters, config.protocol, task_kind(task).dialogue_epochs)
-    return vars(used)
+    protocol, epochs = getattr(config, "protocol", "paper"), task_kind(task).dialogue_epochs
+    return vars(hyperparameters.resolve(config, learner, parameters, protocol, epochs))
 
 
 class _Works:

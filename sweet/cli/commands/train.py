@@ -69,7 +69,8 @@ SHOWN = {
     "rollout": ("max-turns", "temperature"),
     "rank": ("judge", "candidates", "fraction"),
     "pair": ("pairs",),
-    **dict.fromkeys(("train-critic", "train-actor", "train-online"), ("lr", "epochs", "batch")),
+    **dict.fromkeys(("train-critic", "train-actor"), ("lr", "epochs", "batch")),
+    "train-online": ("lr", "steps", "tasks-per-step", "group"),
 }
 """The settings of a step that its line shows."""
 
