@@ -19,7 +19,6 @@ from sweet.errors import Interrupted
 from sweet.files import write_whole
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import POLL_INTERVAL, Launchers, Layout
-from sweet.learn.engine import Engine
 from sweet.learn.interrupts import Interrupts
 from sweet.learn.launcher import error_of
 from sweet.learn.loop import Loop, LoopSettings
@@ -67,28 +66,10 @@ class Job(StoredJob):
     heldout: list[Example]
     vision: VisionModel | None = None
 
-    def loop(
-        self,
-        model: Any,
-        checkpoint: Path,
-        on_step: Callable[[Record], None],
-        make_engine: Callable[[Any, float], Engine] = Engine,
-        **more: Any,
-    ) -> Loop:
+    def loop(self, model: Any, checkpoint: Path, **more: Any) -> Loop:
         """Return the training of `model`; the arguments are those of `Loop`."""
-        return Loop(
-            model,
-            self.pool,
-            self.examples,
-            self.objective,
-            self.settings,
-            digest=self.digest,
-            heldout=self.heldout,
-            checkpoint=checkpoint,
-            on_step=on_step,
-            make_engine=make_engine,
-            **more,
-        )
+        own: dict[str, Any] = {"digest": self.digest, "heldout": self.heldout, "checkpoint": checkpoint}
+        return Loop(model, self.pool, self.examples, self.objective, self.settings, **own, **more)
 
 
 def stop_path(folder: Path) -> Path:

@@ -53,7 +53,7 @@ def run(folder: Path) -> None:
     with collector.paused():  # it imports transformers
         trainee = load_in_ranks(job.start, job.device, job.zero, job.settings.clip)
     stop = stop_path(folder)
-    loop = job.loop(trainee.model, checkpoint_path(folder), report, make_engine, stop=stop.exists)
+    loop = job.loop(trainee.model, checkpoint_path(folder), on_step=report, make_engine=make_engine, stop=stop.exists)
     try:
         summary = loop.run(resume=job.resume)
     except Interrupted as error:  # on all ranks

@@ -45,13 +45,8 @@ def config_for(function: RewardFunction, config: EvalConfig) -> FunctionEvalConf
 
 def metrics_of(rewards: RewardRule) -> Mapping[str, Metric]:
     """Return the metrics of rewards by a function."""
-    found = {"reward": Metric(reward, low=-1.0)}
-    least = rewards.solved
-    if least is None:
-        return found
-    return {
-        "success_rate": Metric(lambda score: None if score.reward is None else float(score.reward >= least))
-    } | found
+    solved = Metric(lambda score: None if score.reward is None else rewards.worth(score.reward))
+    return {**({} if rewards.solved is None else {"success_rate": solved}), "reward": Metric(reward, low=-1.0)}
 
 
 class FunctionScorer:

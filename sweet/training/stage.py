@@ -210,7 +210,7 @@ def _train_here(
     loop = job.loop(
         model.trainee.model,
         checkpoints.file,
-        on_step,
+        on_step=on_step,
         on_reference=interrupts.hold,
         stop=lambda: interrupts.asked,
     )
