@@ -289,7 +289,7 @@ def test_a_new_run_is_planned_without_being_made(tmp_path: Path) -> None:
         "recipe micro",
         [
             "train.tasks was None and is 'micro'",
-            "train.train-tasks was None and is 16",
+            f"train.train-tasks was None and is {TINY['train_tasks']}",
             "train.samples was 6 and is 4",
             "train.eval-tasks was None and is 4",
         ],
