@@ -170,12 +170,14 @@ class _Suggestions:
         """Return what follows `sweet train`: the kept agent against the first one, and more rounds."""
         found = [] if result.before is None else [self._compare(result.before, result.scores)]
         found += [_line("report", self.run), _line("view", self.run)]
+        agents = [one.agent for one in rounds.rounds]
+        words = [] if rounds.ended_early else ["--rounds", str(len(agents))]
+        waited = len(agents) - 1 - agents.index(rounds.best)
         patience = None if result.train is None else result.train.config.get("patience")
-        if rounds.ended_early and isinstance(patience, int):
-            found.append(_line("train", self.run, "--patience", str(patience + 1)))
-        elif all("train-actor" in one.artifacts for one in rounds.rounds[1:]):  # an online training has one round
-            found.append(_line("train", self.run, "--rounds", str(len(rounds.rounds))))
-        return found
+        if isinstance(patience, int) and waited >= patience:  # else it would end at once
+            words += ["--patience", str(waited + 1)]
+        is_online = any("train-actor" not in one.artifacts for one in rounds.rounds[1:])  # which has one round
+        return found if is_online else [*found, _line("train", self.run, *words)]
 
     def _towards_actor(self, rollouts: Artifact) -> str:
         """Return the next step from dialogues to an actor, by the method of the actor that played them."""

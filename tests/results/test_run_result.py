@@ -10,6 +10,7 @@ import pytest
 from sweet.inspection.next_commands import suggest_next
 from sweet.inspection.status import overview
 from sweet.inspection.status import report as status
+from sweet.pipeline.config import LoopConfig
 from sweet.publishing.card import Trained, model_card
 from sweet.results.collect import collect
 from sweet.results.report_page import markdown, report_page
@@ -57,7 +58,7 @@ def trained_run(path: Path, best: str) -> Run:
     tasks."""
     run = Run.create(path, "code")
     (path / "recipe.toml").touch()
-    with run.attempt("train", StageConfig()) as attempt:
+    with run.attempt("train", LoopConfig(rounds=2)) as attempt:
         rounds = []
         for number, agent in enumerate(SOLVED):
             learned = [] if not number else [run.artifact("rollouts-1")]
@@ -94,7 +95,7 @@ def test_the_kept_actor_is_the_result_wherever_one_is_shown(tmp_path: Path) -> N
         "sweet compare RUN:scores-1 RUN:scores-3",
         "sweet report RUN",
         "sweet view RUN",
-        "sweet train RUN --rounds 3",
+        "sweet train RUN --rounds 3 --patience 2",
     ]
     assert Viewer(run, ViewConfig()).title() == "run · rollouts-3 · actor-1 on test tasks · scores-3"
 
