@@ -14,11 +14,11 @@ from sweet.tasks.registry import task_kind
 from tests.docs.command_lines import simple_commands
 from tests.docs.pages import PAGES, ROOT, Piece, read_page
 
-SMALLER = {"--num-tasks": "20", "--samples": "4"}
+SMALLER = {"--num-tasks": "12", "--samples": "4"}
 ENVIRONMENT = {
-    "SWEET_ROLLOUT_NUM_TASKS": "20",
+    "SWEET_ROLLOUT_NUM_TASKS": "12",
     "SWEET_TRAIN_CRITIC_EPOCHS": "1",
-    "SWEET_RANK_CANDIDATES": "4",
+    "SWEET_RANK_CANDIDATES": "3",
     "SWEET_TRAIN_ACTOR_EPOCHS": "1",
 }
 """Options that the page leaves at their defaults, for a short test."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,14 @@ def _unknown(text: str, parser: Parser) -> Iterator[str]:
             yield f"sweet {name}"
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def fixes(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (where, text) of every `fix=` and `where=` in a file, with X for values inserted at run time."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     constants = {
         target.id: node.value
         for node in tree.body
@@ -85,7 +91,7 @@ def fixes(path: Path) -> Iterator[tuple[str, str]]:
 
 def hints(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (where, text) of every option and stage that a file names by `sweet.hints`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     imported = {
         alias.name
         for node in tree.body

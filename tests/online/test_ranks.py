@@ -63,7 +63,7 @@ def sampled(agent: str, step: int) -> dict[str, Any]:
     encoder = DialogueEncoder(ChatEncoder(tokenizer), "paper", None)
     models = StartingPolicy(encoder, lambda: Scorer(load_model(agent, "cpu")), 4096)
     plain = [
-        with_ids(build_trajectory(f"d{step}{i}", turns=1 + i % 3, task=f"task-{i % 2}"), tokenizer) for i in range(7)
+        with_ids(build_trajectory(f"d{step}{i}", turns=1 + i % 3, task=f"task-{i % 2}"), tokenizer) for i in range(5)
     ]
     known = models.logprobs("policy", plain)
     rows = []

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found under /proc"),
 ]
 
-OPTIONS = ["--engine", "deepspeed", "--device", "cpu", "--batch", "2", "--lr", "1e-3"]
+OPTIONS = ["--engine", "deepspeed", "--device", "cpu", "--batch", "2", "--lr", "1e-3", "--zero", "1"]
 SLURM = ["--hostfile", "slurm"]
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "127.0.0.1,127.0.0.2", "SLURM_JOB_NUM_NODES": "2"}
 FAKES = Path(__file__).parent / "fake_slurm"

@@ -101,7 +101,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
-    many = ["--engine", "deepspeed", "--devices", "2"]
+    many = ["--engine", "deepspeed", "--devices", "2", "--zero", "2"]
     words = [*programs.SWEET, "train-critic", str(run.path), *options, *many]
     nowhere = subprocess.DEVNULL
     with programs.start(words, executable=sys.executable, stdout=nowhere, stderr=nowhere) as process:
@@ -118,7 +118,7 @@ def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_
     with pytest.raises(UsageError, match="started by several ranks"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     monkeypatch.setattr(sys, "executable", programs.interpreter())  # no rank is killed from here on
-    several = {"engine": "deepspeed", "devices": 2, "resume": True}
+    several = {"engine": "deepspeed", "devices": 2, "zero": 2, "resume": True}
     resumed = run_train_critic(run, config.model_copy(update=several), Silent())
     whole = run_train_critic(run, config, Silent())
     assert resumed.artifacts[0].id == "critic-1"
