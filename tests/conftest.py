@@ -19,7 +19,7 @@ from sweet import collector
 from sweet.device import usable_cores
 from tests import firefox_cache, programs, schedule
 from tests.environment import isolate
-from tests.zygote import COLLECTIONS
+from tests.zygote import COLLECTIONS, QUICK
 
 # Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
 _IS_FIRST = "PYTEST_XDIST_WORKER" not in os.environ
@@ -27,6 +27,8 @@ _UNTIL_END = ExitStack()
 if _IS_FIRST:
     _folder = _UNTIL_END.enter_context(isolate())
     _FIREFOX = firefox_cache.install(Path(_folder))
+    if "quick" in sys.argv:
+        os.environ[QUICK] = "1"
     if os.environ.get(programs.SWITCH) != "off":
         _UNTIL_END.enter_context(programs.zygotes(Path(_folder, "zygotes")))
 # readline, which pytest imports, sets these for the workers: messages would wrap, as on a terminal.

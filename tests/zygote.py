@@ -54,6 +54,8 @@ COMMANDS = (
     *("sweet.sandbox.determinism", "sweet.sandbox.child", "sweet.sandbox.literals", "numpy"),
 )
 """What commands import when they are called. `sweet eval` imports numpy, which takes most of its time."""
+QUICK = "PYTEST_QUICK"
+"""Variable that is set where only quick tests run (`-m quick`), which do not need all of this."""
 TRAINING = (
     *("sweet.training.stage", "sweet.online.rank", "torch._dynamo", "tokenizers"),
     *("sweet.llm.embedded", "sweet.humans.asking", "sweet.humans.scripted", "sweet.tasks.code.scoring"),
@@ -104,6 +106,9 @@ def import_training() -> None:
     import transformers
 
     use_one_thread()
+    from sweet.tasks.micro.family import LONG
+    from sweet.tasks.micro.generator import load
+
     for name in TRAINING:
         import_module(name)
     with suppress(ModuleNotFoundError):  # Ray is optional
@@ -111,6 +116,9 @@ def import_training() -> None:
             import_module(name)
     for name in LAZY:
         getattr(transformers, name)
+    if QUICK not in os.environ:
+        for split in LONG.splits:
+            load(split, LONG)  # seconds in each process that plays them or compares a study with them
 
 
 def import_testing() -> None:
