@@ -131,7 +131,7 @@ def test_an_online_training_has_the_options_of_the_loop_and_plays_as_the_rollout
     )
     assert (found.algorithm, found.tasks, found.agent, found.seed) == ("grpo", "micro", "micro", 5)
     assert (found.sim, found.sim_url) == ("org/human", ["http://127.0.0.1:9/v1"])
-    assert (found.num_tasks, found.validation_tasks) == (16, 4)
+    assert (found.num_tasks, found.validation_tasks) == (8, 4)
     assert (found.max_turns, found.persona, found.workers) == (4, ["terse"], 2)
     assert (found.lr, found.max_tokens, found.lora) == (1e-4, 32, 4), "its own table overrides [rollout]"
     assert found.resume
