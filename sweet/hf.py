@@ -125,14 +125,15 @@ def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[
         beside = local.parent.iterdir() if local.parent.is_dir() else ()
         meant = did_you_mean(str(local), map(str, beside))
         raise UnknownModel(f"There is no model directory {name}.{meant}", where=where, fix=fix)
-    if cached_file(path, "config.json") is None and (why := _not_on_the_hub(path)) is not None:
+    if cached_file(path, "config.json") is None and (why := not_on_the_hub(path)) is not None:
         what = f"There is no model {name!r}: no such directory, not in the local cache, and {why}."
         what += did_you_mean(name, [*known, *cached_models()])
         raise UnknownModel(what, where=where, fix=fix)
     return path
 
 
-def _not_on_the_hub(model: str) -> str | None:
+def not_on_the_hub(model: str) -> str | None:
+    """Return why a model cannot be downloaded from the hub; None if it can."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 

@@ -168,7 +168,7 @@ class LocalServing:
             return Choice("as --device says")
         if not self.gpus:
             return Choice("there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show")
-        weights = _weights(adapter.base if adapter else model)
+        weights = weights_of(adapter.base if adapter else model)
         if weights is not None and weights <= SMALL_MODEL_BYTES and model not in self.images:
             return Choice("it is so small that a server would take longer to start")
         return Choice(f"{len(self.gpus)} GPU(s)", "vllm")
@@ -178,7 +178,7 @@ class LocalServing:
         on_gpu = self.device == "cuda" or (self.device == "auto" and self.gpus)
         if self.replies < MANY_REPLIES or on_gpu or not hasattr(os, "fork"):
             return 1
-        weights = _weights(str(PACKAGED.get(model, model)))
+        weights = weights_of(str(PACKAGED.get(model, model)))
         return min(allowed_threads(), MOST_PROCESSES) if weights is not None and weights <= TINY_MODEL_BYTES else 1
 
     def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
@@ -279,7 +279,7 @@ class LocalServing:
         if remaining + self.other_users == 1 and free >= _UNUSED_SHARE:
             return []
         share = min(MEMORY_SHARE, (free - _SPARE_MEMORY_SHARE) / (remaining + self.other_users))
-        weights, memory = (_weights(model) or 0) / each, least.memory or 0
+        weights, memory = (weights_of(model) or 0) / each, least.memory or 0
         if share < _LEAST_SHARE or share * memory < weights:
             needed = f" for {format_bytes(weights)} of weights" if weights else ""
             raise UsageError(
@@ -291,7 +291,7 @@ class LocalServing:
         return [MEMORY, f"{share:.2f}"]
 
 
-def _weights(model: str) -> int | None:
+def weights_of(model: str) -> int | None:
     """Bytes of the weights of a model; None if it is not on this machine."""
     folder = model_folder(model)
     if folder is None or not (folder / "config.json").is_file():

@@ -100,6 +100,21 @@ class PlannedStep(Record):
     """what `--dry-run` of the stage plans, where its inputs exist"""
 
 
+class CheckedNeed(Record):
+    """What steps that are not finished need."""
+
+    need: str
+    """model, engine, memory, scorer, server or disk"""
+    steps: list[str]
+    """the steps that need it"""
+    status: str
+    """ok, missing, or unknown"""
+    found: str
+    """what there is, or what is wrong"""
+    fix: str | None
+    """what to do where it is missing"""
+
+
 class LoopPlan(Record):
     """What `sweet train` would do."""
 
@@ -117,6 +132,8 @@ class LoopPlan(Record):
     """settings that differ from those of the run; where there is none yet from those of the recipe"""
     config: dict[str, JsonValue]
     """every setting that decides the outcome, as table.option, as the first step of the table uses it"""
+    needs: list[CheckedNeed] = Field(default_factory=list)
+    """what the steps that are not finished need, and what of it is missing"""
 
 
 def rate_of(metrics: dict[str, Any], name: str) -> AnyRate:

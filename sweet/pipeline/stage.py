@@ -9,6 +9,7 @@ from sweet.pipeline.algorithm import SWEET
 from sweet.pipeline.config import LoopConfig
 from sweet.pipeline.loop import Loop
 from sweet.pipeline.metrics import LoopMetrics
+from sweet.pipeline.needs import check_needs
 from sweet.pipeline.phases import serving
 from sweet.pipeline.plan import check_changes, check_file, check_online_training, check_phases
 from sweet.pipeline.recipe import Recipe, resolve, write_run
@@ -58,6 +59,7 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
                 learns = rounds if name == SWEET else f"{name}, {rounds}"
                 reporter.say(f"A new run: agent {recipe.train.agent}, tasks {loop.source}, {learns}.")
                 check_file(loop, reporter)
+            check_needs(run, recipe, servers)
             if loop.algorithm.online:
                 check_online_training(run, loop)
 

@@ -160,6 +160,12 @@ def test_dialogues_that_fail_end_it_as_they_end_the_rollout(tmp_path: Path) -> N
     """With its exit code, its table, its reasons, and what to do where this command is called."""
     with ChatServer("served", lambda body: said("")).running() as url:
         words = [*SWEET, "train", str(tmp_path / "run"), "--agent", "served", "--agent-url", url, "--eval-tasks", "2"]
+        refused = run(words, torch=True)
+        assert refused.returncode == 2
+        assert not (tmp_path / "run").exists(), "before the first dialogue"
+        assert "There is no model 'served'" in refused.stderr
+        assert "--set train-actor.model=MODEL" in " ".join(refused.stderr.split())
+        words += ["--set", "train-critic.model=micro", "--set", "train-actor.model=micro"]
         outcome = run([*words, "--set", "rollout.deadline=1e-4"], torch=True)
     assert outcome.returncode == 4, outcome.stderr
     for said_so in (

@@ -53,11 +53,14 @@ def train(call: Call[LoopConfig], run: NewRun = None) -> None:
 
 
 def _preview(call: Call[LoopConfig], given: Path | None) -> None:
+    from sweet.pipeline.needs import needs_of
     from sweet.pipeline.plan import plan_train
+    from sweet.pipeline.recipe import resolve
     from sweet.runs.run import Run
 
     run = Run.open(given) if given is not None and given.exists() else None
-    plan = plan_train(run, call.config, call.reporter).as_json()
+    needs = needs_of(run, resolve(call.config, given))
+    plan = plan_train(run, call.config, call.reporter).model_copy(update={"needs": needs}).as_json()
     used = plan.pop("config")
     if call.common.json:
         console.print_json({"stage": "train", "run": given and str(given), "config": used, "plan": plan})
@@ -97,6 +100,11 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
         rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total)), by))
     numbers = ["dialogues", "turns", "tokens"]
     console.show_rows(["step", "", *numbers, "by"], rows, right=numbers)
+    needs = [
+        (need["need"], need["status"], need["found"] + (f"\n{need['fix']}" if need["fix"] else ""))
+        for need in plan["needs"]
+    ]
+    console.show_rows(["needs", "", "found"], needs)
     if plan["repeated"]:
         console.show(console.safe_text(f"would be repeated: {'; '.join(plan['repeated'])}"))
 
