@@ -22,8 +22,8 @@ QUICK = 0.1
 """Seconds up to which a test is quick."""
 LONG = 3.0
 """Seconds from which a module is begun early."""
-COSTLY_FIXTURES = {"nodes", "address", "studied", "trained"}
-"""Those that start clusters or train in loops: no test that has one is quick, whichever is the first to wait for it."""
+COSTLY_FIXTURES = {"nodes", "address", "studied", "trained", "unchanged"}
+"""Those that start clusters or train: no test that has one is quick, whichever is the first to wait for it."""
 TOGETHER = {"cluster", "render"}
 """Folders whose modules share a costly fixture, and stay on one worker."""
 

@@ -26,10 +26,10 @@ from sweet.study.study import run_study, seed_jobs
 from sweet.tasks.trajectory import Trajectory
 from tests.cli.processes import started, sweet
 
-SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 6, "candidates": 4, "fraction": 0.1, "figures": False}
+SIZES = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1, "figures": False}
 METHODS = ("zero-shot", "rft", "sweet")
 WORDS = ["--study", "--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "8", "--samples", "4"]
-WORDS += ["--eval-tasks", "6", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
+WORDS += ["--eval-tasks", "4", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
 
 
 def attempts(folder: Path) -> list[Attempt]:
@@ -77,7 +77,7 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     results = read_results(folder / "study.json")
     assert [row.method for row in results.methods] == list(METHODS)
     assert results.seeds == [0, 1]
-    assert results.test_tasks == 6
+    assert results.test_tasks == 4
     for row in results.methods:
         assert len(row.success_by_seed) == 2
         assert row.success_ci is not None
