@@ -200,15 +200,8 @@ def _training_memory(config: TrainConfig, model: str) -> str | None:
     trained = 0 if getattr(config, "lora", None) is not None else parameters
     states = model_states(parameters, trained, zero, world_size(layout_of(config)) if several else 1)
     needed = states.weights + states.gradients + states.optimizer
-    found = f"{format_bytes(needed)} on each GPU before activations; {format_bytes(min(free))} are free"
-    if needed > min(free):
-        raise UsageError(
-            f"Training {model} takes {found}.",
-            where=config.stage,
-            fix=f"--set {config.stage}.engine=deepspeed with more GPUs, or {config.stage}.offload=all, or "
-            f"{config.stage}.lora=16",
-        )
-    return found
+    fix = f"--set {config.stage}.engine=deepspeed with more GPUs, or its offload=all or lora=16"
+    return _enough(needed, min(free), f"weights, gradients and moments of {model} on each GPU", fix)
 
 
 def _ranking_memory(recipe: Recipe, config: RankConfig, model: str, servers: Servers) -> str | None:
@@ -221,11 +214,8 @@ def _ranking_memory(recipe: Recipe, config: RankConfig, model: str, servers: Ser
         return None
     models = 1 if recipe.of("train-critic").get("variant") == "regression" else 2
     needed = models * HALF * parameters
-    found = f"{format_bytes(needed)} of weights; {format_bytes(sum(free))} are free on {len(free)} of the GPUs"
-    if needed > sum(free):
-        fix = "fewer replicas of the agent's server, or more GPUs"
-        raise UsageError(f"Critic and reference have {found}.", where="rank", fix=fix)
-    return found
+    what = f"weights of critic and reference on {count(len(free), 'GPU')}"
+    return _enough(needed, sum(free), what, "fewer replicas of the agent's server, or more GPUs")
 
 
 def _scorer(task: str, config: EvalConfig) -> str:
@@ -276,8 +266,13 @@ def _disk(folder: Path, models: Collection[str]) -> str | None:
     needed = HALF * sum(sizes) + 3 * FLOAT * max(sizes)
     while not folder.exists():
         folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    found = f"{format_bytes(free)} free at {folder}; the models and a checkpoint take {format_bytes(needed)}"
+    what = f"the trained models and a checkpoint at {folder}"
+    return _enough(needed, shutil.disk_usage(folder).free, what, "free space, or a run on another disk")
+
+
+def _enough(needed: float, free: int, what: str, fix: str) -> str:
+    """Return what is needed at least and what is free, in words; raise UsageError if less is free."""
+    found = f"{what}: {format_bytes(needed)} needed, {format_bytes(free)} free"
     if needed > free:
-        raise UsageError(f"The disk is too small: {found}.", where=folder, fix="a run on another disk, or free space")
+        raise UsageError(f"Too little memory or space: {found}.", fix=fix)
     return found

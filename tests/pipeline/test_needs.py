@@ -44,7 +44,7 @@ def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monk
         "disk": "ok",
     }
     assert found["memory to train micro"][1] == (
-        "Training micro takes 15.7 MB on each GPU before activations; 8.4 MB are free."
+        "Too little memory or space: weights, gradients and moments of micro on each GPU: 15.7 MB needed, 8.4 MB free."
     )
     agent = make_agent(tmp_path / "agent")
     Path(agent, "model.safetensors").unlink()
@@ -57,7 +57,7 @@ def test_every_need_of_later_steps_is_listed(vllm: StandIn, tmp_path: Path, monk
     assert missing.pop("GPUs of the servers").startswith("3 GPUs are needed at the same time")
     assert missing.pop("server of j").startswith("The server at http://127.0.0.1:1/v1 could not be reached")
     assert missing.pop(f"model {agent}").endswith("has no weights (*.safetensors).")
-    assert missing.pop("disk").startswith("The disk is too small: 1.0 kB free")
+    assert missing.pop("disk").endswith("needed, 1.0 kB free.")
     assert missing.pop("vllm") == "vllm is not installed."
     assert missing == {}
     vllm.show_gpus("0, GPU-0, 20000, 80000", "1, GPU-1, 80000, 80000")
