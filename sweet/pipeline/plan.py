@@ -40,6 +40,7 @@ from sweet.runs.stages import STAGES
 from sweet.runs.tokens import TokensByRole
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import Reporter, Silent, StageConfig
+from sweet.tasks.base import ProtocolName
 from sweet.tasks.registry import task_kind
 from sweet.tasks.splits import TEST, TRAIN, VALIDATION, load_split
 from sweet.training import hyperparameters
@@ -252,12 +253,12 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
     name = getattr(config, "model", None) or getattr(config, "agent", None)
     if not isinstance(config, TrainingConfig) or not (Path(model_path(str(name))) / "config.json").is_file():
         return {}
-    learner = getattr(config, "method", None) or getattr(config, "algorithm", "critic")
+    learner: str = getattr(config, "method", None) or getattr(config, "algorithm", "critic")
     if getattr(config, "variant", None) == "regression":
         learner = "regression"
     parameters = parameter_count(meta_model(str(name)).parameters())
-    protocol, epochs = getattr(config, "protocol", "paper"), task_kind(task).dialogue_epochs
-    return vars(hyperparameters.resolve(config, learner, parameters, protocol, epochs))
+    protocol: ProtocolName = getattr(config, "protocol", "paper")
+    return vars(hyperparameters.resolve(config, learner, parameters, protocol, task_kind(task).dialogue_epochs))
 
 
 class _Works:
