@@ -253,7 +253,7 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
     name = getattr(config, "model", None) or getattr(config, "agent", None)
     if not isinstance(config, TrainingConfig) or not (Path(model_path(str(name))) / "config.json").is_file():
         return {}
-    learner: str = getattr(config, "method", None) or getattr(config, "algorithm", "critic")
+    learner = str(getattr(config, "method", None) or getattr(config, "algorithm", "critic"))
     if getattr(config, "variant", None) == "regression":
         learner = "regression"
     parameters = parameter_count(meta_model(str(name)).parameters())
