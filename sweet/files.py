@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from sweet.errors import UsageError
 from sweet.regular import check_file, in_run, place_of
 
 UNFINISHED = ".new"
-"""Suffix of a temporary file that an interrupted `write_whole` leaves behind."""
+"""Suffix of the temporary files, which a killed process leaves behind."""
 
 
 def check_target(path: Path) -> None:
@@ -47,7 +48,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     target = path.resolve() if inside is None else inside
-    with replaced(target, f".{target.name}.{os.getpid()}.part") as file:
+    with replaced(target) as file:
         yield file
 
 
@@ -58,17 +59,18 @@ def write_whole(path: Path, content: bytes) -> None:
         InputError: it is in a run, and not a regular file or reached over a link.
         OSError: it cannot be written.
     """
-    temporary = f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
-    with replaced(path, temporary, make_folders=True) as file:
+    with replaced(path, make_folders=True) as file:
         file.write(content)
 
 
 @contextmanager
-def replaced(path: Path, temporary: str, *, make_folders: bool = False, durable: bool = False) -> Iterator[BinaryIO]:
-    """Yield a new file beside `path`, which takes its place when the block ends normally.
+def replaced(
+    path: Path, *, make_folders: bool = False, durable: bool = False, alone: bool = False
+) -> Iterator[BinaryIO]:
+    """Yield a new file beside `path` under a random name, which takes its place when the block ends normally.
 
     Args:
-        temporary: the name of the file until then.
+        alone: whether no other process writes this file now: what killed ones have left behind is removed first.
         durable: whether its content is flushed to the disk before.
 
     Raises:
@@ -77,9 +79,11 @@ def replaced(path: Path, temporary: str, *, make_folders: bool = False, durable:
     """
     with place_of(path, make_folders=make_folders) as place:
         place.check()
-        new = place.beside(temporary)
+        for orphan in unfinished(path) if alone else ():
+            place.beside(orphan.name).unlink()
+        new = place.beside(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
         try:
-            with os.fdopen(new.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            with os.fdopen(new.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 yield file
                 if durable:
                     file.flush()
@@ -87,6 +91,11 @@ def replaced(path: Path, temporary: str, *, make_folders: bool = False, durable:
             new.replace(place)
         finally:
             new.unlink()
+
+
+def unfinished(path: Path) -> list[Path]:
+    """Return the temporary files of a file: those that are being written, and those that killed processes left."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"))
 
 
 def sync_folder(folder: Path) -> None:

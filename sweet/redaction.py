@@ -2,15 +2,20 @@
 
 Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`) and
 those that were given to `hide`, wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in
-an address, a bearer token, a key in the form of OpenAI or the model hub.
+an address, a bearer token, a key in the form of OpenAI or the model hub. A server may show a key in another form: its
+base64 (also within an encoded text), its hexadecimal digits, the key backwards, with separators between its characters,
+and each of its halves are removed, too (`_forms`).
 
 A placeholder that is set because a client wants a key (`EMPTY`, `none`) is also an ordinary word. Therefore values
-below `SHORTEST` characters stay. The text of a reply (`reply_redactor`) becomes data and is scored: in it values that
-could be words of a reply stay too, and nothing is replaced by its form.
+below `SHORTEST` characters stay, and so do other forms of values that could be words. The text of a reply
+(`reply_redactor`) becomes data and is scored: in it values that could be words of a reply stay too, and nothing is
+replaced by its form.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import json
 import os
 import re
@@ -33,6 +38,7 @@ SHORTEST_IN_REPLY, LONGEST_WORD = 8, 16
 """In a reply, shorter values stay, and so do lower-case words below `LONGEST_WORD` letters, such as `password`."""
 
 _HIDDEN = "***"
+_URL_SAFE = str.maketrans("+/", "-_")
 _PATTERNS = (
     ("://", re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
     (
@@ -54,7 +60,7 @@ def hide(secret: str) -> None:
 
 def redacted(text: str) -> str:
     """Return a text for people or for a record without secrets."""
-    return _redacted(text, _spelt(_keys(SHORTEST)))
+    return _redacted(text, tuple(_keys(SHORTEST)))
 
 
 def reply_redactor() -> Callable[[str], str]:
@@ -74,10 +80,10 @@ def reply_redactor() -> Callable[[str], str]:
 
 def redacted_json(value: Any) -> Any:
     """Return JSON types with every text, keys of objects included, as `redacted` returns it."""
-    return _redacted_json(value, _spelt(_keys(SHORTEST)))
+    return _redacted_json(value, tuple(_keys(SHORTEST)))
 
 
-def _redacted_json(value: Any, keys: list[str]) -> Any:
+def _redacted_json(value: Any, keys: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return _redacted(value, keys)
     if isinstance(value, dict):
@@ -87,9 +93,11 @@ def _redacted_json(value: Any, keys: list[str]) -> Any:
     return value
 
 
-def _redacted(text: str, keys: list[str]) -> str:
-    for key in keys:
+def _redacted(text: str, keys: tuple[str, ...]) -> str:
+    for key in _spelt(keys):
         text = text.replace(key, _HIDDEN)
+    for form in _forms(keys):
+        text = form.sub(_HIDDEN, text)
     lowered = text.lower()
     for mark, pattern, replacement in _PATTERNS:
         if mark in lowered:
@@ -106,6 +114,36 @@ def _keys(shortest: int) -> list[str]:
 def _spelt(keys: Iterable[str]) -> list[str]:
     """Return keys as they are in a text, in an address and in JSON."""
     return [spelt for key in keys for spelt in dict.fromkeys((key, quote(key, safe=""), json.dumps(key)[1:-1]))]
+
+
+@functools.lru_cache(8)
+def _forms(keys: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Return patterns of the other forms in which keys are removed."""
+    found = []
+    for key in keys:
+        if len(key) < SHORTEST_IN_REPLY or _could_be_a_word(key):
+            continue
+        raw = key.encode("utf-8", "surrogateescape")
+        coded = [_inner_base64(raw, before) for before in range(3)]
+        texts = {key[::-1], *coded, *(text.translate(_URL_SAFE) for text in coded)}
+        if len(key) >= 2 * SHORTEST_IN_REPLY and "://" not in key:  # the half of an address may be that of another
+            texts |= {key[: len(key) // 2], key[len(key) // 2 :]}
+        found += [re.compile(re.escape(text)) for text in texts]
+        found += [_spaced(raw.hex(), re.IGNORECASE), _spaced(key)]
+    return found
+
+
+def _inner_base64(raw: bytes, before: int) -> str:
+    """Return the part of the base64 of a text that is the same whatever follows, and whichever bytes precede it: the
+    first of these `before` bytes share a group of three with it."""
+    text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+    whole = (before + len(raw)) * 8 // 6
+    return text[-(-before * 8 // 6) : whole]
+
+
+def _spaced(text: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a pattern of a text with a separator between all its characters, or none."""
+    return re.compile(r"[\s.,:;_|*-]{0,3}".join(map(re.escape, text)), flags)
 
 
 def _could_be_a_word(key: str) -> bool:

@@ -102,7 +102,11 @@ class Place:
             error.filename = str(self.path)
             raise
         try:
-            _check_mode(self.path, os.fstat(handle).st_mode)
+            found = os.fstat(handle)
+            _check_mode(self.path, found.st_mode)
+            if self.confined and flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
+                what = "This file has another name (a hard link), and may be one outside of the run: it is not written."
+                raise InputError(what, path=self.path, fix="put a copy of it in its place")
         except BaseException:
             os.close(handle)
             raise

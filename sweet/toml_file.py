@@ -43,7 +43,9 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise InputError("The tables and lists of this file are nested too deeply.", path=path) from None
+    except ValueError as error:  # also of a number with too many digits
         line = re.search(r"at line (\d+)", str(error))
         raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
 

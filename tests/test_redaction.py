@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import traceback
 from typing import Any
@@ -46,6 +47,43 @@ def test_the_value_of_a_variable_is_removed(name: str, monkeypatch: pytest.Monke
 def test_every_spelling_of_a_key_is_removed(spelt: str) -> None:
     for text in (redacted(spelt), redacted_reply(spelt)):
         assert "hidden" not in text
+
+
+def _basic(key: str, user: str) -> str:
+    return base64.b64encode(f"{user}:{key}".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        base64.b64encode(KEY.encode()).decode(),
+        base64.urlsafe_b64encode(KEY.encode()).decode(),
+        *(_basic(KEY, user) for user in ("u", "us", "use")),
+        base64.b64encode(f"{KEY} and more".encode()).decode(),
+        KEY.encode().hex(),
+        KEY.encode().hex(":").upper(),
+        KEY[::-1],
+        " ".join(KEY),
+        "-".join(KEY),
+        f"{KEY[:9]} … {KEY[9:]}",
+    ],
+)
+def test_other_forms_of_a_key_are_removed_from_messages_and_records(form: str) -> None:
+    shown = redacted(f"Refused: {form}!")
+    assert shown == redacted_json({"error": [f"Refused: {form}!"]})["error"][0]
+    assert "***" in shown
+    left = shown.removeprefix("Refused: ").removesuffix("!")
+    assert len(left.replace("*", "")) <= 16, "what surrounds the key in an encoded text"
+    for start in range(0, len(form) - 8):
+        assert form[start : start + 8] not in left or form[start : start + 8] not in KEY + KEY[::-1]
+    assert redacted_reply(form) == form or "***" in redacted_reply(form)
+
+
+def test_half_of_an_address_and_other_forms_of_a_word_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEET_NOTIFY", "https://hooks.example/services/a/b/c")
+    monkeypatch.setenv("OPENAI_API_KEY", "drawer")
+    text = "https://hooks.example/other: the reward is 1"
+    assert redacted(text) == text
 
 
 def test_of_two_keys_the_longer_one_is_removed_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sweet import regular
 from sweet.errors import InputError, UsageError
-from sweet.files import check_target, replacing, write_whole
+from sweet.files import UNFINISHED, check_target, replacing, write_whole
 from sweet.regular import (
     check_file,
     check_tree,
@@ -199,3 +199,27 @@ class TestElsewhere:
                 read(tmp_path / "pipe")
         with pytest.raises(InputError, match="device"):
             open_regular(Path("/dev/zero"))
+
+
+def test_a_file_with_another_name_is_read_and_not_written(root: Path, outside: Path) -> None:
+    """A stranger's run may have a hard link to a file of the user."""
+    (root / "rows.jsonl").hardlink_to(outside / "file")
+    assert read_regular(root / "rows.jsonl", 100) == b"private\n"
+    with pytest.raises(InputError, match="hard link"):
+        JsonlWriter(root / "rows.jsonl").__enter__()
+    write_whole(root / "rows.jsonl", b"new")
+    assert (outside / "file").read_bytes() == b"private\n"
+    assert (root / "rows.jsonl").read_bytes() == b"new"
+
+
+def test_temporary_files_are_new_ones_under_names_that_nobody_knows(
+    root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _size: "known")
+    for make in (Path.hardlink_to, Path.symlink_to):
+        taken = root / f".recipe.toml.known{UNFINISHED}"
+        make(taken, outside / "file")
+        with pytest.raises((FileExistsError, InputError)):
+            write_whole(root / "recipe.toml", b"x")
+        assert (outside / "file").read_bytes() == b"private\n"
+        taken.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +25,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from sweet.errors import InputError
+from sweet.regular import open_regular
 from sweet.runs.jsonl import no_such_file, read_rows
 
 Format = Literal["auto", "published", "verifiers", "inspect"]
 
-LARGEST_JSON = 1 << 31
-"""Bytes of a file that is JSON as a whole at most: it is read at once."""
+LARGEST_JSON = 1 << 29
+"""Bytes of a file that is JSON as a whole at most: it is read at once, and takes a multiple of that in memory."""
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """The values of inspect_ai's grades: correct, incorrect, partially correct, no answer."""
 
@@ -43,15 +45,13 @@ def beginning(path: Path) -> bytes:
     """Return the first bytes of a file, without blanks and the mark of Unicode before them.
 
     Raises:
-        InputError: there is no such file, or it is a folder.
+        InputError: there is no such file, or it is a folder, a pipe or a device.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(4096).removeprefix(BOM_UTF8).lstrip()
     except FileNotFoundError as error:
         raise no_such_file(path) from error
-    except IsADirectoryError as error:
-        raise InputError("This is a folder, not a file.", path=path, fix="name a file of dialogues") from error
 
 
 def format_of(path: Path) -> Format:
@@ -80,10 +80,12 @@ def read_json(path: Path, fix: str) -> Any:
     Raises:
         InputError: the file is larger than `LARGEST_JSON`, or no JSON.
     """
-    if path.stat().st_size > LARGEST_JSON:
-        raise InputError("The file is larger than 2 GiB.", path=path, fix="split it, or one JSON object per line")
     try:
-        return json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_JSON:
+                what, smaller = "The file is larger than 512 MiB.", "split it, or one JSON object per line"
+                raise InputError(what, path=path, fix=smaller)
+            return json.load(file)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
         raise InputError(f"The file is no JSON: {error}.", path=path, line=line, fix=fix) from error

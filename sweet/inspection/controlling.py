@@ -146,7 +146,8 @@ def _stop(attempt: Attempt) -> None:
     if attempt.host != host():
         what = f"{attempt.id} runs on {attempt.host}, and only a process there can stop it."
         raise UsageError(what, where=attempt.id, fix=f"the same command on {attempt.host}")
-    if process_mark(attempt.pid) != attempt.process:
+    mark = process_mark(attempt.pid)
+    if mark != attempt.process or (not mark and process_mark(os.getpid())):
         what = f"Process {attempt.pid} of {attempt.id} is in another container, or has ended."
         raise UsageError(what, where=attempt.id, fix="the same command where it runs")
     number = signal.SIGTERM if _ignores_interrupts(attempt.pid) else signal.SIGINT

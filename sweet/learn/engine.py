@@ -243,5 +243,5 @@ def copy_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> No
 
 def save_atomically(content: Any, path: Path) -> None:
     """Write tensors to a file that is either complete or unchanged."""
-    with replaced(path, f"{path.name}.part", make_folders=True, durable=True) as file:
+    with replaced(path, make_folders=True, durable=True, alone=True) as file:
         torch.save(content, file)

@@ -239,7 +239,7 @@ def read_run(run: Path) -> Recipe | None:
 
 def write_run(recipe: Recipe, run: Path) -> None:
     """Write the recipe of a run; passwords in addresses are left out."""
-    with replaced(run / RECIPE, f".{RECIPE}.tmp") as file:
+    with replaced(run / RECIPE) as file:
         file.write(redacted(recipe.text(run)).encode())
 
 

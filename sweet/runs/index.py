@@ -10,7 +10,6 @@ saved of a file that was modified within the resolution of the clock, as a later
 
 from __future__ import annotations
 
-import glob
 import os
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sweet.errors import InputError
-from sweet.files import UNFINISHED, write_whole
+from sweet.files import unfinished, write_whole
 from sweet.regular import open_regular, read_regular
 from sweet.runs.content import CLOCK_SLACK
 from sweet.runs.entries import E, Form
@@ -121,6 +120,6 @@ class Index(Generic[E]):
         path = index_path(self.path)
         with suppress(OSError):
             write_whole(path, saved.model_dump_json().encode())
-            for orphan in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
+            for orphan in unfinished(path):
                 if time.time() - orphan.stat().st_mtime > ABANDONED:
                     orphan.unlink()

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -43,6 +44,7 @@ LOGS = "logs"
 Kind = Literal["rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"]
 
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*-[1-9][0-9]{0,8}")
+_LARGEST_NUMBER = 10**9 - 1
 
 
 def _check_id(value: str) -> str:
@@ -126,7 +128,7 @@ class Attempt(_Record):
     status: Literal["running", "done", "failed", "interrupted"] = "running"
     started: AwareDatetime
     finished: AwareDatetime | None = None
-    pid: int = Field(ge=0)
+    pid: int = Field(gt=0, lt=1 << 31)
     host: str
     process: str = ""
     """Distinguishes the process from a later one with the same pid: boot, pid namespace and start time."""
@@ -208,13 +210,16 @@ def now() -> datetime:
 
 
 def next_id(name: str, taken: Iterable[str]) -> str:
-    """Return `<name>-<n>`, with n larger than in all ids of `taken` with the same name."""
-    numbers = [0]
+    """Return `<name>-<n>`, with n larger than in all ids of `taken` with the same name; where one has the largest
+    number that there is, the first that is free."""
+    numbers = {0}
     for id in taken:
         stem, _, number = id.rpartition("-")
-        if stem == name and number.isascii() and number.isdigit():
-            numbers.append(int(number))
-    return f"{name}-{max(numbers) + 1}"
+        if stem == name and _ID.fullmatch(id):
+            numbers.add(int(number))
+    largest = max(numbers)
+    free = largest + 1 if largest < _LARGEST_NUMBER else next(n for n in count(1) if n not in numbers)
+    return f"{name}-{free}"
 
 
 def json_schema() -> dict[str, Any]:

@@ -12,7 +12,7 @@ import errno
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -29,7 +29,8 @@ NO_RUN = "sweet status --all"
 """What is tried where a run is not there: it lists those of this folder."""
 
 LOCKS = ".locks"
-TEMPORARY = ".manifest-"
+TEMPORARY = f".{NAME}."
+"""Beginning of the names of its temporary files."""
 
 LARGEST = 1 << 26
 """Most bytes of a manifest that is read: those of some ten thousand attempts."""
@@ -119,14 +120,11 @@ class Store:
         """Write the manifest, then its copy. The caller holds the lock."""
         manifest.sweet_version = VERSION
         data = render(Manifest.model_validate(manifest.model_dump()))
-        for orphan in self.root.glob(f"{TEMPORARY}*"):
-            with suppress(OSError):
-                orphan.unlink()
         self._replace(self.path, data)
         self._replace(self.backup, data)
 
     def _replace(self, target: Path, data: bytes) -> None:
-        with replaced(target, f"{TEMPORARY}{os.getpid()}", durable=True) as file:
+        with replaced(target, durable=True, alone=True) as file:
             file.write(data)
         sync_folder(self.root)
 

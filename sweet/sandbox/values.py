@@ -205,7 +205,7 @@ class _Comparison:
         if isinstance(a, complex) or isinstance(b, complex):
             return self._complex(a, b)
         if _is_nan(a) or _is_nan(b):
-            return _is_nan(a) and _is_nan(b) and not self.published
+            return _is_nan(a) and _is_nan(b) and _is_signaling(a) == _is_signaling(b) and not self.published
         if not _is_too_long(a, b) and a == b:
             return True
         if not self.tolerance or not (isinstance(a, float) or isinstance(b, float)):
@@ -314,3 +314,8 @@ def _is_nan(value: Any) -> bool:
     if isinstance(value, Decimal):
         return value.is_nan()
     return isinstance(value, float) and math.isnan(value)
+
+
+def _is_signaling(value: Any) -> bool:
+    """Return whether it is a NaN that no program can compare, `Decimal("sNaN")`: it is no ordinary one."""
+    return isinstance(value, Decimal) and value.is_snan()

@@ -1,10 +1,11 @@
 """Make text from models, files and servers safe for a terminal.
 
 A terminal executes escape sequences: they move the cursor, set the clipboard or overwrite the screen; a bidirectional
-override or a zero-width character makes code look different from what it does. `printable` replaces every control,
-format and separator character, and every lone surrogate (which no terminal encoding can represent), by a visible mark.
-Newline and tab stay. Visible characters stay too, rich markup included: draw the result as
-`rich.text.Text(printable(text))`, never as markup. JSON has escapes for such characters (`printable_json`).
+override or a zero-width character makes code look different from what it does. `printable` replaces by a visible mark:
+every control, format and separator character, every lone surrogate (which no terminal encoding can represent), what is
+drawn as nothing, and the combining marks of a letter beyond `MOST_MARKS`. Newline and tab stay. Visible characters stay
+too, rich markup included: draw the result as `rich.text.Text(printable(text))`, never as markup. JSON has escapes for
+such characters (`printable_json`).
 
 The words and colours that describe dialogues are here too. No meaning depends on a colour alone, so that NO_COLOR
 loses nothing.
@@ -35,8 +36,17 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that are shown as marks: control, format, surrogate, line and paragraph separator."""
 
 _PLAIN = re.compile(r"[\x20-\x7e\n\t]*")
-_VARIATION_SELECTORS_SUPPLEMENT = range(0xE0100, 0xE01F0)
-"""Invisible characters that can hide any text after a letter."""
+_BLANK = frozenset(
+    {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0}
+    | {*range(0x180B, 0x1810), *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)}
+)
+"""Characters of other categories that are drawn as nothing: fillers of Hangul, the empty pattern of Braille, vowels and
+joiners without a form, variation selectors, which can hide any text after a letter, and what Unicode reserves."""
+
+MOST_MARKS = 6
+"""Combining marks of a letter that are drawn; a stack of many covers the lines above and below."""
+_STACK = re.compile(rf"[^\w\s\x00-\x7f]{{{MOST_MARKS + 1},}}")
+"""What contains every such stack."""
 
 
 def mark(char: str) -> str:
@@ -46,9 +56,30 @@ def mark(char: str) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "␡"
-    if unicodedata.category(char) in _UNSEEN or code in _VARIATION_SELECTORS_SUPPLEMENT:
-        return f"‹U+{code:04X}›"
+    if unicodedata.category(char) in _UNSEEN or code in _BLANK:
+        return _code_point(char)
     return char
+
+
+def _code_point(char: str) -> str:
+    return f"‹U+{ord(char):04X}›"
+
+
+def _escape(char: str) -> str:
+    return json.dumps(char)[1:-1]
+
+
+def _unstacked(text: str, shown: Callable[[str], str]) -> str:
+    """Replace the combining marks that are stacked beyond `MOST_MARKS`."""
+
+    def replaced(found: re.Match[str]) -> str:
+        chars, stacked = [], 0
+        for char in found[0]:
+            stacked = stacked + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+            chars.append(shown(char) if stacked > MOST_MARKS else char)
+        return "".join(chars)
+
+    return _STACK.sub(replaced, text)
 
 
 class _Table(dict[int, str]):
@@ -65,17 +96,17 @@ class _Table(dict[int, str]):
 
 _LINES = {ord("\n"): "\n", ord("\t"): "\t"}
 _MARKS = _Table(_LINES, mark)
-_ESCAPES = _Table({**_LINES, 0x7F: "\\u007f"}, lambda char: char if mark(char) == char else json.dumps(char)[1:-1])
+_ESCAPES = _Table({**_LINES, 0x7F: "\\u007f"}, lambda char: char if mark(char) == char else _escape(char))
 
 
 def printable(text: str) -> str:
     """Replace everything that a terminal would execute or hide by visible marks. Idempotent."""
-    return text if _PLAIN.fullmatch(text) else text.translate(_MARKS)
+    return text if _PLAIN.fullmatch(text) else _unstacked(text.translate(_MARKS), _code_point)
 
 
 def printable_json(text: str) -> str:
     """Write everything in JSON that a terminal would execute or hide as \\u escapes, which read as the same value."""
-    return text if _PLAIN.fullmatch(text) else text.translate(_ESCAPES)
+    return text if _PLAIN.fullmatch(text) else _unstacked(text.translate(_ESCAPES), _escape)
 
 
 def printable_line(text: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +105,14 @@ def test_thoughts_in_imported_replies_are_put_apart(
     assert (said.thought, said.content, said.output) == (thought, content, output)
     assert any("Rows with thoughts of the agent" in line for line in heard.said) == (thought is not None)
     assert "reasoning" not in (said.model_extra or {})
+
+
+@pytest.mark.parametrize("format", ["auto", "published", "inspect", "verifiers"])
+def test_a_pipe_is_not_waited_for_and_a_huge_file_is_not_read_at_once(tmp_path: Path, format: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "huge.json").touch()
+    os.truncate(tmp_path / "huge.json", 1 << 40)
+    for name in ("pipe", "huge.json"):
+        with pytest.raises(InputError, match=r"named pipe|larger than|has more than"):
+            run_data_import(tmp_path / name, tmp_path / "run", DataImportConfig(format=format), Silent())
+    assert not (tmp_path / "run").exists()

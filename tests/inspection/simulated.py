@@ -189,7 +189,7 @@ class World:
             status=how,
             started=at,
             finished=at + timedelta(seconds=50),
-            pid=0,
+            pid=1,
             host="simulated",
             config=config,
             digest=digest,

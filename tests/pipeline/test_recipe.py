@@ -68,6 +68,15 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
     assert "2" in str(error.value.where)
 
 
+@pytest.mark.parametrize(
+    "text", [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"{'a.' * 50000}a = 1", f"a = {'9' * 5000}"]
+)
+def test_deep_and_huge_toml_is_one_sentence(text: str) -> None:
+    with pytest.raises(InputError) as error:
+        recipe(text)
+    assert len(str(error.value)) < 300
+
+
 def test_options_override_sets_and_sets_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[train]\nrounds = 2\nsamples = 5\nagent = "a"\n[rank]\nfraction = 0.2\n')

@@ -51,7 +51,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
             status=draw(st.sampled_from(["running", "done", "failed", "interrupted"])),
             started=draw(TIME),
             finished=draw(st.none() | TIME),
-            pid=draw(st.integers(0, 2**31)),
+            pid=draw(st.integers(1, 2**31 - 1)),
             host=draw(TEXT),
             config=draw(TABLE),
             digest=draw(TEXT),
@@ -220,7 +220,13 @@ def test_the_schema_describes_what_is_written(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("taken", "expected"),
-    [([], "eval-1"), (["eval-1", "eval-7", "rollout-9"], "eval-8"), (["eval-x", "eval", "data-eval-4"], "eval-1")],
+    [
+        ([], "eval-1"),
+        (["eval-1", "eval-7", "rollout-9"], "eval-8"),
+        (["eval-x", "eval", "data-eval-4"], "eval-1"),
+        (["eval-1", "eval-999999999"], "eval-2"),
+        (["eval-9999999999"], "eval-1"),
+    ],
 )
 def test_numbers_go_up(taken: list[str], expected: str) -> None:
     assert next_id("eval", taken) == expected

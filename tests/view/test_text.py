@@ -62,6 +62,11 @@ def test_every_character_there_is() -> None:
         ("one\ttwo\nthree\r\n", "one\ttwo\nthree␍\n"),
         ("\x7f\x00", "␡␀"),
         ("Grüße, 世界 🙂 [bold]", "Grüße, 世界 🙂 [bold]"),
+        ("a\u3164b\uffa0\u115f\u2800", "a‹U+3164›b‹U+FFA0›‹U+115F›‹U+2800›"),
+        ("x\u034f\u180b\U000e0041", "x‹U+034F›‹U+180B›‹U+E0041›"),
+        ("e" + "\u0301" * 8 + "x", "e" + "\u0301" * 6 + "‹U+0301›" * 2 + "x"),
+        ("ก" + "\u0e47" * 7, "ก" + "\u0e47" * 6 + "‹U+0E47›"),
+        ("Vie\u0302\u0323t, שָׁלוֹם, हिन्दी, ❤️", "Vie\u0302\u0323t, שָׁלוֹם, हिन्दी, ❤️"),
     ],
 )
 def test_how_it_is_shown(text: str, shown: str) -> None:

@@ -11,7 +11,6 @@ the state of the last step.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -21,7 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from sweet.errors import InputError
-from sweet.files import UNFINISHED, replaced
+from sweet.files import replaced
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, Reply, Sampling
 from sweet.regular import read_regular
@@ -140,8 +139,7 @@ class Saved(BaseModel):
         self.begin(None)
 
     def write(self) -> None:
-        temporary = f"{self._path.name}.{os.getpid()}{UNFINISHED}"
-        with replaced(self._path, temporary, make_folders=True, durable=True) as file:
+        with replaced(self._path, make_folders=True, durable=True) as file:
             file.write(self.model_dump_json(exclude_none=True).encode("utf-8", "replace"))
 
 
