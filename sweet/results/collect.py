@@ -16,7 +16,7 @@ from sweet.installation import VERSION
 from sweet.regular import check_any
 from sweet.results import evaluation_facts, pages
 from sweet.results.facts import ComparisonFact, DialoguesFact, Headline, Report, ScoresFact, words
-from sweet.results.lineage_facts import agent, attempt_fact, dataset, method
+from sweet.results.lineage_facts import attempt_fact, method
 from sweet.results.training_facts import trainings
 from sweet.runs.entries import ROLLOUTS, SCORES, E, Form
 from sweet.runs.index import Index
@@ -172,8 +172,8 @@ class _Collection:
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores.id if scores else None,
-            agent=agent(self.manifest, rollouts),
-            dataset=dataset(rollouts),
+            agent=evaluation_facts.agent(self.manifest, rollouts),
+            dataset=evaluation_facts.dataset(rollouts),
             count=len(played) or rollouts.rows or 0,
             ends=falling(one.ended for one in played),
             human_faults=falling(one.fault for one in played if one.fault),

@@ -7,15 +7,24 @@ from pathlib import PurePath
 
 from sweet.json_value import JsonValue
 from sweet.results.facts import ComparisonFact, Rate, ScoresFact, number, words
-from sweet.results.lineage_facts import agent, dataset
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfairness
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
+from sweet.stages.artifacts import agent_name
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
+
+
+def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
+    return "" if rollouts is None else agent_name(manifest, rollouts) or ""
+
+
+def dataset(rollouts: Artifact | None) -> str:
+    parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
+    return " / ".join(filter(None, parts))
 
 
 def scores_fact(manifest: Manifest, artifact: Artifact, stale: str | None, trained_on_tasks: int | None) -> ScoresFact:

@@ -7,23 +7,14 @@ from collections.abc import Iterator
 from sweet.inspection.status import AttemptStatus
 from sweet.json_value import JsonValue
 from sweet.results.facts import AttemptFact, words
-from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.manifest import Attempt, Manifest
 from sweet.runs.stages import stage_named
-from sweet.stages.artifacts import agent_name, own_actor
+from sweet.stages.artifacts import own_actor
 
 RUN = "RUN"
 """Stands for the run's path in commands and names of agents."""
 MODELS = ("agent", "model", "reference")
 """Settings whose value may be an actor of the run."""
-
-
-def agent(manifest: Manifest, rollouts: Artifact | None) -> str:
-    return "" if rollouts is None else agent_name(manifest, rollouts) or ""
-
-
-def dataset(rollouts: Artifact | None) -> str:
-    parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
-    return " / ".join(filter(None, parts))
 
 
 def attempt_fact(status: AttemptStatus, attempt: Attempt, manifest: Manifest) -> AttemptFact:

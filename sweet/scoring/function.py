@@ -11,15 +11,12 @@ from sweet.hints import option
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import function_name, with_function
 from sweet.tasks.base import NO_ANSWER
-from sweet.tasks.scores import SCORER_OPTIONS, Metric, RewardRule, Score, Verdict, reward, scored
+from sweet.tasks.scores import BY_FUNCTION, SCORER_OPTIONS, RewardRule, Score, Verdict, scored
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 RewardFunction = Callable[[Trajectory], float | None]
 """Rewards a dialogue, by a number from -1 to 1; a task is solved at 1. None for a dialogue that cannot be scored, which
 then counts in no rate. The answer of a dialogue that ended by a fault is `NO_ANSWER`."""
-
-BY_FUNCTION = "function "
-"""The beginning of the name of a function as a scorer."""
 
 
 class FunctionEvalConfig(EvalConfig):
@@ -43,12 +40,6 @@ def config_for(function: RewardFunction, config: EvalConfig) -> FunctionEvalConf
     return named
 
 
-def metrics_of(rewards: RewardRule) -> Mapping[str, Metric]:
-    """Return the metrics of rewards by a function."""
-    solved = Metric(lambda score: None if score.reward is None else rewards.worth(score.reward))
-    return {**({} if rewards.solved is None else {"success_rate": solved}), "reward": Metric(reward, low=-1.0)}
-
-
 class FunctionScorer:
     """Scores dialogues one after the other by a function (implements `sweet.tasks.scores.TrajectoryScorer`).
 
@@ -63,7 +54,7 @@ class FunctionScorer:
         self.name = f"{BY_FUNCTION}{function_name(function)}"
         self.meta: Mapping[str, Any] = {"scorer": self.name}
         self.environment = self.meta
-        self.metrics = metrics_of(rewards)
+        self.metrics = rewards.metrics()
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score.

@@ -125,7 +125,7 @@ class TaskKind(ABC):
         """
         if not self.splits:
             raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
-        if agent in PACKAGED and self.has_dataset(agent):
+        if agent is not None and agent in PACKAGED and self.has_dataset(agent):
             return agent
         usable = DOWNLOADED if self.visual or not scripted else ()
         files = {name: self.datasets.get(name, {}).get("train") for name in usable}

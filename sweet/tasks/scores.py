@@ -115,6 +115,14 @@ class RewardRule:
         """Return a dialogue's value when the best of several is chosen: 1 if solved else 0, or the reward itself."""
         return reward if self.solved is None else float(reward >= self.solved)
 
+    def metrics(self) -> Mapping[str, Metric]:
+        """Return the metrics of rewards from -1 to 1 that a function of the user gives."""
+        success = Metric(lambda score: None if score.reward is None else self.worth(score.reward))
+        return {**({} if self.solved is None else {"success_rate": success}), "reward": Metric(reward, low=-1.0)}
+
+
+BY_FUNCTION = "function "
+"""The beginning of the name of a function of the user as a scorer."""
 
 SCORER_OPTIONS = ("scorer", "tolerance", "similarity", "window", "pictures")
 """Options of `sweet eval` that determine rewards; each kind's scorer accepts some of them."""

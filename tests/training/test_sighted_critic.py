@@ -41,9 +41,10 @@ from sweet.stages.critics import CriticSettings, load_critic
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.engines import make_job
 from sweet.training.hyperparameters import defaults
 from sweet.training.prepare import prepare_critic
-from sweet.training.stage import make_job, plan_train_critic, run_train_actor, run_train_critic
+from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
 from tests.learn.sighted import FAMILIES, make_sighted, paint
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.learn_runs import make_agent, put, score

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, field_validator, model_validator
 
 from sweet.llm.scripted import SCRIPTED
@@ -32,8 +34,8 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     serve_at: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
     """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal. Whoever can reach the address
     can play, and read the references. Needs the package textual-serve."""
-    concurrency: int = Field(default=1, ge=1, json_schema_extra=about("Machine", OPERATIONAL))
-    """Requests to a server at once."""
+    concurrency: ClassVar[int] = 1
+    """Requests to a server at once: those of one dialogue."""
 
     @field_validator("name")
     @classmethod

@@ -20,13 +20,12 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.scoring.function import BY_FUNCTION, metrics_of
 from sweet.scoring.results.run_result import result_of
 from sweet.stages.intervals import Interval, clustered_mean
 from sweet.stages.meta import ScoresMeta
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Metric, Score, reward
+from sweet.tasks.scores import BY_FUNCTION, Metric, Score, reward
 
 V = TypeVar("V")
 
@@ -154,7 +153,7 @@ class Evaluation:
             InputError: a row is invalid.
         """
         by_function = (self.scorer or "").startswith(BY_FUNCTION)
-        found = Values(metrics_of(self.kind.rewards) if by_function else self.kind.metrics)
+        found = Values(self.kind.rewards.metrics() if by_function else self.kind.metrics)
         for score in read_jsonl(self.run.file(self.scores), Score):
             found.add(score)
         return found
