@@ -50,7 +50,7 @@ def read_trajectories(path: Path, format: Format = "published", scorer: str | No
         InputError: the file does not exist, is empty, or a row is invalid; with the line.
     """
     format = format_of(path) if format == "auto" else format
-    reader = _Reader(path, is_list=format == "published" and beginning(path).startswith(b"["))
+    reader = _Reader(path, is_list=beginning(path).startswith(b"[") and format == "published")
     if format == "verifiers":
         rows = read_verifiers(path)
     elif format == "inspect":
