@@ -16,7 +16,8 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.reporter import SECONDS_BETWEEN_LINES
 from sweet.errors import Interrupted, SweetError
-from sweet.inspection.status import AttemptStatus, attempt_to_follow, followed
+from sweet.inspection.status import attempt_to_follow, followed
+from sweet.inspection.status_report import AttemptStatus
 from sweet.runs.manifest import now
 from sweet.runs.progress import AttemptProgress
 from sweet.runs.run import Run

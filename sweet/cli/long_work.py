@@ -32,7 +32,8 @@ from sweet.cli.exits import as_sweet_error
 from sweet.cli.options import variable
 from sweet.cli.spec import Call
 from sweet.errors import InputError, Interrupted, SweetError, UsageError
-from sweet.inspection.status import AttemptStatus, attempt_status
+from sweet.inspection.status import attempt_status
+from sweet.inspection.status_report import AttemptStatus
 from sweet.installation import VERSION
 from sweet.redaction import hide
 from sweet.regular import make_folder, open_descriptor, read_regular

@@ -72,8 +72,9 @@ def suggest_next(
     path = Path(run)
     running = [attempt.stage for attempt in manifest.attempts if attempt.status == "running"]
     loop = [attempt for attempt in manifest.attempts if attempt.stage == "train"]
+    refused = _refused_by_a_server(manifest)
     if (path / RECIPE).is_file() and "train" not in running and (not loop or loop[-1].status != "done"):
-        return [_line("train", path)]
+        return [] if refused is not None else [_line("train", path)]
     suggestions = _Suggestions(manifest, path, stale, has_splits or _splits_of(manifest))
     resumed = [attempt for attempt in to_resume(manifest) if suggestions.can_resume(attempt)]
     first = [_line("status", path, "--follow")] if running else []
@@ -81,7 +82,6 @@ def suggest_next(
     busy = {*running, *(attempt.stage for attempt in resumed)}
     following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]
     found = dict.fromkeys([*first, *following])
-    refused = _refused_by_a_server(manifest)
     if refused is not None and (stage := stage_named(refused.stage)) is not None:
         for command in (stage.command(refused.config, path), _line(refused.stage, path, "--resume")):
             found.pop(command or "", None)

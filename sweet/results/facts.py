@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sweet.inspection.status import ArtifactStatus, AttemptStatus, Fact
+from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, Fact
 from sweet.json_value import JsonValue
 from sweet.online.metrics import OnlineMetrics
 from sweet.scoring.results.metrics import ComparedMetric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.inspection.status import AttemptStatus
+from sweet.inspection.status_report import AttemptStatus
 from sweet.json_value import JsonValue
 from sweet.results.facts import AttemptFact, words
 from sweet.runs.manifest import Attempt, Manifest

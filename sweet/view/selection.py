@@ -21,7 +21,7 @@ from sweet.errors import InputError, UsageError
 from sweet.regular import open_regular
 from sweet.runs.jsonl import bounded_lines, is_object, parse_row
 from sweet.view.pairs import CHANGES, Pair, Row, left_of
-from sweet.view.records import Summary
+from sweet.view.record import Summary
 
 EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault=*  any text"
 _CONDITION = re.compile(r"(?P<name>(?:outcome|task|fault)=(?=.)|change=|reward[<>])(?P<value>.*)")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sweet.cli.follow import progress_text
-from sweet.inspection.status import AttemptStatus, attempt_to_follow, followed, report
+from sweet.inspection.status import attempt_to_follow, followed, report
+from sweet.inspection.status_report import AttemptStatus
 from sweet.runs.progress import AttemptProgress
 from sweet.runs.run import Run
 from sweet.stages.base import Silent, StageConfig

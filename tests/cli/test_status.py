@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweet.datasets.importing import DataImportConfig, run_data_import
-from sweet.inspection.status import LOW_SPACE, DiskUse, disk_use
+from sweet.inspection.status import disk_use
+from sweet.inspection.status_report import LOW_SPACE, DiskUse
 from sweet.preferences.config import PairConfig
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

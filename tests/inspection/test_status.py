@@ -11,7 +11,8 @@ import pytest
 
 from sweet.errors import ServerError
 from sweet.inspection.next_commands import suggest_next
-from sweet.inspection.status import StatusReport, report
+from sweet.inspection.status import report
+from sweet.inspection.status_report import StatusReport
 from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact, Kind, json_schema
 from sweet.runs.run import Run

@@ -68,9 +68,7 @@ def test_text_that_is_not_toml_is_refused_with_its_line() -> None:
     assert "2" in str(error.value.where)
 
 
-@pytest.mark.parametrize(
-    "text", [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"a = {'9' * 5000}"]
-)
+@pytest.mark.parametrize("text", [f"a = {'[' * 5000}", f"a = {'{b=' * 5000}", f"a = {'9' * 5000}"])
 def test_deep_and_huge_toml_is_one_sentence(text: str) -> None:
     with pytest.raises(InputError) as error:
         recipe(text)

@@ -16,16 +16,8 @@ from sweet.paths import RUNS
 from sweet.units import count, format_bytes, format_duration, format_metric, metric_name
 
 if TYPE_CHECKING:
-    from sweet.inspection.status import (
-        ArtifactStatus,
-        AttemptStatus,
-        DiskUse,
-        Overview,
-        ResultStatus,
-        RunSummary,
-        StatusConfig,
-        StatusReport,
-    )
+    from sweet.inspection.status import Overview, RunSummary, StatusConfig
+    from sweet.inspection.status_report import ArtifactStatus, AttemptStatus, DiskUse, ResultStatus, StatusReport
 
 ATTEMPTS = ["attempt", "", "time", "of", "metrics"]
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
