@@ -68,7 +68,7 @@ def load_tasks(
     from sweet.tasks.splits import Holdout, load_split
 
     found = task_kind(kind)
-    source = found.default_tasks() if tasks is None else str(tasks)
+    source = found.tasks_for() if tasks is None else str(tasks)
     return load_split(found, source, split, Holdout(holdout, holdout_validation)).tasks
 
 

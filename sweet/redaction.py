@@ -39,6 +39,7 @@ SHORTEST_IN_REPLY, LONGEST_WORD = 8, 16
 
 _HIDDEN = "***"
 _URL_SAFE = str.maketrans("+/", "-_")
+_SEPARATOR = r"[\s.,:;_|*-]"
 _PATTERNS = (
     ("://", re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
     (
@@ -123,13 +124,13 @@ def _forms(keys: tuple[str, ...]) -> list[re.Pattern[str]]:
     for key in keys:
         if len(key) < SHORTEST_IN_REPLY or _could_be_a_word(key):
             continue
-        raw = key.encode("utf-8", "surrogateescape")
+        raw, bare = key.encode("utf-8", "surrogateescape"), re.sub(_SEPARATOR, "", key)
         coded = [_inner_base64(raw, before) for before in range(3)]
         texts = {key[::-1], *coded, *(text.translate(_URL_SAFE) for text in coded)}
         if len(key) >= 2 * SHORTEST_IN_REPLY and "://" not in key:  # the half of an address may be that of another
             texts |= {key[: len(key) // 2], key[len(key) // 2 :]}
         found += [re.compile(re.escape(text)) for text in texts]
-        found += [_spaced(raw.hex(), re.IGNORECASE), _spaced(key)]
+        found += [_spaced(raw.hex(), re.IGNORECASE), *([_spaced(bare)] if len(bare) >= SHORTEST_IN_REPLY else [])]
     return found
 
 
@@ -142,8 +143,8 @@ def _inner_base64(raw: bytes, before: int) -> str:
 
 
 def _spaced(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern of a text with a separator between all its characters, or none."""
-    return re.compile(r"[\s.,:;_|*-]{0,3}".join(map(re.escape, text)), flags)
+    """Return a pattern of a text, which has no separators, with some between its characters or none."""
+    return re.compile(f"{_SEPARATOR}{{0,6}}".join(map(re.escape, text)), flags)
 
 
 def _could_be_a_word(key: str) -> bool:

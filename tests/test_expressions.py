@@ -72,6 +72,7 @@ NOT_FOREIGN = {
 IN_FUNCTIONS = {
     "cli/stage.py": "the user's model",
     "humans/faults.py": "words, in fault_of below",
+    "redaction.py": "a key of the user, as it is or with separators, which it then has none of",
     "results/pages.py": "single characters",
     "rollouts/dialogue.py": "an id, from both ends",
     "runs/manifest.py": "the first two characters",
@@ -79,9 +80,11 @@ IN_FUNCTIONS = {
     "render/requirements.py": "the same expressions, in test_addresses below",
     "tasks/code/check.py": "a word of a request",
     "tasks/code/extract.py": "tests/tasks/test_code_scoring.py",
+    "datasets/synthesising.py": "words of a file of topics of the user",
     "tasks/facts.py": "words between blanks, in test_facts below",
     "tasks/html/page.py": "tags, in extract_page below",
     "tasks/html/writer.py": "words, in write below",
+    "training/sources.py": "a packaged prompt with numbers, as a whole",
     "view/app/parts_view.py": "the words that a user searches for, as they are",
     "view/safe_markdown.py": "one character",
 }

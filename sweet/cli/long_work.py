@@ -38,7 +38,7 @@ from sweet.installation import VERSION
 from sweet.redaction import hide
 from sweet.regular import make_folder, open_descriptor, read_regular
 from sweet.runs.manifest import LOGS, next_id, now
-from sweet.runs.process import host
+from sweet.runs.process import host, process_mark
 from sweet.runs.run import Run
 
 NAME = "detached"
@@ -60,17 +60,17 @@ def detach(words: Sequence[str], run: Run, environment: Mapping[str, str]) -> di
     result, log = folder / f"{name}.json", folder / f"{name}.log"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would be inherited, and `sweet control RUN stop` ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    began = now()
     with os.fdopen(_created(result), "wb") as out, os.fdopen(_created(log), "wb") as err:
         # -P: a file of the current folder must not be imported instead of a module
         command = [sys.executable, "-P", "-m", "sweet", *words]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
+    mark = process_mark(process.pid)
     try:
         while True:
             ended = process.poll() is not None
-            for attempt in run.manifest().begun_by(process.pid, host(), began):  # the first; it may have ended already
+            for attempt in run.manifest().begun_by(process.pid, host(), mark):  # the first; it may have ended already
                 return {
                     "attempt": attempt.id,
                     "pid": process.pid,
@@ -176,7 +176,8 @@ def _attempt(run: Path, stage: str, since: datetime) -> AttemptStatus | None:
     with suppress(SweetError, OSError):
         found = Run(run)
         manifest = found.manifest()
-        own = manifest.begun_by(os.getpid(), host(), since)
+        begun = manifest.begun_by(os.getpid(), host(), process_mark(os.getpid()))
+        own = [attempt for attempt in begun if attempt.started >= since]
         first = next((attempt for attempt in own if attempt.stage == stage), own[-1] if own else None)
         return None if first is None else attempt_status(found, manifest, first)
     return None

@@ -176,7 +176,7 @@ def run_data_check(source: str | None, config: DataCheckConfig, reporter: Report
         SweetError: there is no sandbox, or no browser.
     """
     began, kind = time.monotonic(), task_kind(config.task)
-    source = source or kind.default_tasks()
+    source = source or kind.tasks_for()
     path = Path(source)
     lines: dict[str, int] = {}
     errors: list[Finding] = []

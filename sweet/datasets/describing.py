@@ -148,7 +148,7 @@ def run_data_describe(source: str | None, config: DescribeConfig, reporter: Repo
     if kind.visual:
         what = f"The human of {kind.name} tasks sees pages: there is no code that a specification could replace."
         raise UsageError(what, where=f"--task {kind.name}", fix="--task code")
-    source = source or kind.default_tasks()
+    source = source or kind.tasks_for()
     tasks = load_split(kind, source, config.split).tasks
     out = config.out or _default_out(kind, source, config)
     writer = Writer(config, reporter, out, (0.0, TEMPERATURE))

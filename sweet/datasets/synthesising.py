@@ -60,7 +60,7 @@ PROMPT = (_TEXTS / "synthesise.txt").read_text("utf-8").strip()
 _SECTIONS = ("request", "signature", "details", "reference", "tests")
 _HEADING = re.compile(rf"^##+ *({'|'.join(_SECTIONS)})\b\W*?$", re.IGNORECASE | re.MULTILINE)
 _MARK = re.compile(r"^(?:[-*+]|\d+[.)])\s+")
-_SIGNATURE = re.compile(r"def +(?P<name>[A-Za-z_][A-Za-z0-9_]{0,59})\(.*\)(?: *-> *[^:\n]+)?")
+_SIGNATURE = re.compile(r"def +(?P<name>[A-Za-z_][A-Za-z0-9_]{0,59})\(.{0,400}\)(?: *-> *[^:\n]+)?")
 _SHOWN = 8
 """Mutants that the model is shown."""
 

@@ -116,7 +116,7 @@ def _splits_of(manifest: Manifest) -> HasSplits:
         holdout = Holdout(meta.holdout, meta.holdout_validation)
         try:
             kind = task_kind(manifest.task)
-            source = meta.tasks or kind.default_tasks()
+            source = meta.tasks or kind.tasks_for()
             unsplit = not holdout.given and names_no_split(kind, source)
             return not unsplit and all(load_split(kind, source, split, holdout).tasks for split in (TRAIN, TEST))
         except SweetError:  # it is not on this machine, or has other splits

@@ -107,9 +107,7 @@ class Loop:
         self.config = recipe.train
         self.algorithm = recipe.algorithm
         self.kind: TaskKind = task_kind(self.config.task)
-        self.source = self.config.tasks or self.kind.default_tasks(
-            self.config.agent, scripted=SCRIPTED in self.config.sims
-        )
+        self.source = self.config.tasks or self.kind.tasks_for(self.config.agent, scripted=SCRIPTED in self.config.sims)
         self.holdout = self._holdout()
         self.metric = next(iter(self.kind.metrics))
         self.rounds: list[PlayedRound] = []

@@ -146,7 +146,7 @@ def load_tasks(
         kind = kind.with_prompts(config.prompts)
     if config.human == "spec":
         kind = kind.with_specifications()
-    source = config.tasks or kind.default_tasks(config.agent, scripted=SCRIPTED in config.sims)
+    source = config.tasks or kind.tasks_for(config.agent, scripted=SCRIPTED in config.sims)
     chosen = load_split(kind, source, config.split, Holdout(config.holdout, config.holdout_validation))
     tasks = refuse_invalid(kind, _selected(chosen.tasks, config), source, reporter, skip=config.skip_invalid)
     if chosen.own and run is not None:

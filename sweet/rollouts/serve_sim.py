@@ -92,7 +92,7 @@ def _scripted(config: ServeConfig) -> ChatClient:
     from sweet.humans.scripted import ScriptedResponder
 
     kind = task_kind(config.task)
-    source = config.tasks or kind.default_tasks(scripted=True)
+    source = config.tasks or kind.tasks_for(scripted=True)
     # One server is asked by every command: of a dataset the tasks of all splits are known, as those of a file are.
     splits = kind.splits[source] if kind.has_dataset(source) else (TRAIN,)
     tasks = [task for split in splits for task in kind.load(source, split)]

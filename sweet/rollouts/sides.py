@@ -71,7 +71,7 @@ def _check_specified(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -
     if lacking:
         more = f" and {len(lacking) - _NAMED:,} more" if len(lacking) > _NAMED else ""
         named = ", ".join(lacking[:_NAMED])
-        source = shlex.quote(config.tasks or kind.default_tasks(config.agent))
+        source = shlex.quote(config.tasks or kind.tasks_for(config.agent))
         raise UsageError(
             f"{len(lacking):,} of {count(len(tasks), 'task')} have no specification: {named}{more}. "
             "sweet data describe writes a file of tasks that have one, for --tasks.",

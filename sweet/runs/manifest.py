@@ -189,9 +189,9 @@ class Manifest(_Record):
     def attempt(self, id: str) -> Attempt | None:
         return next((attempt for attempt in self.attempts if attempt.id == id), None)
 
-    def begun_by(self, pid: int, host: str, since: datetime) -> list[Attempt]:
-        """Return the attempts that a process has begun since a time, in their order."""
-        return [one for one in self.attempts if (one.pid, one.host) == (pid, host) and one.started >= since]
+    def begun_by(self, pid: int, host: str, process: str) -> list[Attempt]:
+        """Return the attempts that a process has begun, in their order; see `Attempt.process`."""
+        return [one for one in self.attempts if (one.pid, one.host, one.process) == (pid, host, process)]
 
     def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
         """Return the artifacts of a kind, the newest at the end."""

@@ -112,9 +112,19 @@ class TaskKind(ABC):
         """Return the messages for an LLM that plays the human: request, hidden information and the dialogue so far."""
         return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
 
-    def default_tasks(self, agent: str | None = None, *, scripted: bool = False) -> str:
-        """Return the name of the default dataset that both sides can play: that of a packaged agent; else one that was
-        downloaded; else the first.
+    def default_tasks(self) -> str:
+        """Return the name of the default dataset: the first.
+
+        Raises:
+            UsageError: the kind has no dataset.
+        """
+        if not self.splits:
+            raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
+        return next(iter(self.splits))
+
+    def tasks_for(self, agent: str | None = None, *, scripted: bool = False) -> str:
+        """Return the name of the dataset that both sides can play where none is named: that of a packaged agent; else
+        one that was downloaded; else the default.
 
         Args:
             agent: that plays; None for any.
@@ -123,13 +133,11 @@ class TaskKind(ABC):
         Raises:
             UsageError: the kind has no dataset.
         """
-        if not self.splits:
-            raise UsageError(f"The kind {self.name} comes without tasks.", fix="name a JSONL file of tasks")
         if agent is not None and agent in PACKAGED and self.has_dataset(agent):
             return agent
         usable = DOWNLOADED if self.visual or not scripted else ()
         files = {name: self.datasets.get(name, {}).get("train") for name in usable}
-        return next((name for name, file in files.items() if file and file.is_file()), next(iter(self.splits)))
+        return next((name for name, file in files.items() if file and file.is_file()), None) or self.default_tasks()
 
     def has_dataset(self, name: str) -> bool:
         """Return whether a dataset has this name; a file of the same name is then not used."""

@@ -49,7 +49,7 @@ def test_both_splits_are_fetched_once_and_can_be_played(hub: LocalHub) -> None:
     result = run_data_colbench(ColBenchConfig(), Silent(), hub)
     assert result.metrics.as_json() == {"train": 3, "test": 2}
     assert len(task_kind("code").load("colbench", "test")) == 2
-    assert task_kind("code").default_tasks() == "colbench"
+    assert task_kind("code").tasks_for() == "colbench"
     assert hub.asked == ["main/backend_tasks/train.jsonl", "main/backend_tasks/test.jsonl"]
     assert run_data_colbench(ColBenchConfig(), Silent(), hub).metrics.as_json() == {"train": 3, "test": 2}
     assert len(hub.asked) == 2

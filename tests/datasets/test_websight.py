@@ -74,7 +74,7 @@ def test_both_splits_can_be_played(source: Path, data: Path) -> None:
     assert metrics["train_sha256"] == hashlib.sha256((data / "train.jsonl").read_bytes()).hexdigest()
     assert ids("train") == [f"websight-{number:05d}" for number in range(5)]
     assert ids("test") == [f"websight-{number}" for number in range(10_000, 10_005)]
-    assert task_kind("html").default_tasks() == "websight"
+    assert task_kind("html").tasks_for() == "websight"
     third = task_kind("html").load("websight", "train")[2]
     assert third.problem_description == "Idea 2: a café"
     assert third.ground_truth == (

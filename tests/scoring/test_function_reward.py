@@ -133,7 +133,7 @@ def registered(name: str, answer: str) -> type[TaskKind]:
         def load(self, tasks: str, split: str) -> list[Task]:
             return [Task(id="t", problem_description="A number.", ground_truth=" 7", facts=())]
 
-        def default_tasks(self, agent: str | None = None, *, scripted: bool = False) -> str:
+        def default_tasks(self) -> str:
             return "one"
 
         def check_scripted_human(self, tasks: Any) -> None:

@@ -100,16 +100,16 @@ def test_a_folder_is_not_a_task_file(tmp_path: Path) -> None:
 
 def test_colbench_must_be_downloaded_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEET_DATA", str(tmp_path))
-    assert CodeKind().default_tasks() == "micro"
+    assert CodeKind().tasks_for() == "micro"
     with pytest.raises(UsageError) as caught:
         CodeKind().load("colbench", "train")
     assert caught.value.fix == "sweet data colbench"
     (tmp_path / "colbench").mkdir()
     write(tmp_path / "colbench" / "train.jsonl", ROW)
     kind = CodeKind()
-    assert kind.default_tasks() == kind.default_tasks("org/model") == "colbench"
-    assert kind.default_tasks("org/model", scripted=True) == "micro", "its tasks have no facts to speak from"
-    assert [kind.default_tasks(agent) for agent in PACKAGED] == ["micro", "micro-parts"]
+    assert kind.tasks_for() == kind.tasks_for("org/model") == "colbench"
+    assert kind.tasks_for("org/model", scripted=True) == "micro", "its tasks have no facts to speak from"
+    assert [kind.tasks_for(agent) for agent in PACKAGED] == ["micro", "micro-parts"]
     assert len(kind.load("colbench", "train")) == 1
 
 

@@ -70,7 +70,7 @@ def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, row: dict[str,
 def test_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEET_DATA", str(tmp_path))
     kind = HtmlKind()
-    assert kind.default_tasks() == "pages"
+    assert kind.tasks_for() == "pages"
     with pytest.raises(UsageError, match="not on this machine"):
         kind.load("websight", "train")
     with pytest.raises(InputError) as caught:
@@ -81,5 +81,5 @@ def test_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert wrong.value.fix == "--split test"
     (tmp_path / "websight").mkdir()
     write(tmp_path / "websight" / "train.jsonl", ROW)
-    assert kind.default_tasks() == kind.default_tasks("org/model", scripted=True) == "websight"
+    assert kind.tasks_for() == kind.tasks_for("org/model", scripted=True) == "websight"
     assert len(kind.load("websight", "train")) == 1
