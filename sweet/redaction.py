@@ -95,9 +95,10 @@ def _redacted_json(value: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _redacted(text: str, keys: tuple[str, ...]) -> str:
-    for key in _spelt(keys):
+    spelt, separated = _forms(keys)
+    for key in spelt:
         text = text.replace(key, _HIDDEN)
-    for form in _forms(keys):
+    for form in separated:
         text = form.sub(_HIDDEN, text)
     lowered = text.lower()
     for mark, pattern, replacement in _PATTERNS:
@@ -118,20 +119,21 @@ def _spelt(keys: Iterable[str]) -> list[str]:
 
 
 @functools.lru_cache(8)
-def _forms(keys: tuple[str, ...]) -> list[re.Pattern[str]]:
-    """Return patterns of the other forms in which keys are removed."""
-    found = []
+def _forms(keys: tuple[str, ...]) -> tuple[list[str], list[re.Pattern[str]]]:
+    """Return the texts in whose form keys are removed, and patterns of those with separators."""
+    spelt, separated = _spelt(keys), []
     for key in keys:
         if len(key) < SHORTEST_IN_REPLY or _could_be_a_word(key):
             continue
         raw, bare = key.encode("utf-8", "surrogateescape"), re.sub(_SEPARATOR, "", key)
         coded = [_inner_base64(raw, before) for before in range(3)]
-        texts = {key[::-1], *coded, *(text.translate(_URL_SAFE) for text in coded)}
+        spelt += [key[::-1], *coded, *(text.translate(_URL_SAFE) for text in coded)]
         if len(key) >= 2 * SHORTEST_IN_REPLY and "://" not in key:  # the half of an address may be that of another
-            texts |= {key[: len(key) // 2], key[len(key) // 2 :]}
-        found += [re.compile(re.escape(text)) for text in texts]
-        found += [_spaced(raw.hex(), re.IGNORECASE), *([_spaced(bare)] if len(bare) >= SHORTEST_IN_REPLY else [])]
-    return found
+            spelt += [key[: len(key) // 2], key[len(key) // 2 :]]
+        separated.append(_spaced(raw.hex(), re.IGNORECASE))
+        if len(bare) >= SHORTEST_IN_REPLY:
+            separated.append(_spaced(bare))
+    return spelt, separated
 
 
 def _inner_base64(raw: bytes, before: int) -> str:
