@@ -266,7 +266,7 @@ def _result(run: Run | None, manifest: Manifest, result: RunResult | None) -> Re
     paired = None
     if run is not None and metric is not None:
         with suppress(SweetError, OSError):
-            paired = paired_figures(run, result).get(metric)
+            paired = paired_figures(run, manifest, result).get(metric)
     return ResultStatus(
         scores=result.scores.id,
         agent=result.agent,

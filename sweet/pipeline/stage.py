@@ -68,7 +68,8 @@ def run_train(run: Run, config: LoopConfig, reporter: Reporter) -> StageResult[L
                 attempt.record()
 
             metrics = loop.play(known)
-            if (result := result_of(run.manifest())) is not None and (paired := paired_figures(run, result)):
+            manifest = run.manifest()
+            if (result := result_of(manifest)) is not None and (paired := paired_figures(run, manifest, result)):
                 metrics = metrics.model_copy(update={"paired": paired.get(metrics.metric)})
             attempt.metrics.update(metrics.as_json())
     return StageResult("train", run.path, metrics, loop.artifacts)

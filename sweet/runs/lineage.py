@@ -76,6 +76,7 @@ class Staleness:
     def __init__(self, manifest: Manifest, digest_of: DigestOf) -> None:
         self._manifest = manifest
         self._digest_of = digest_of
+        self._order = {one.id: number for number, one in enumerate(manifest.artifacts)}
         self._roles: dict[str, tuple[str, str]] = {}
         self._digests: dict[str, str | None] = {}
         self._reasons: dict[str, str | None] = {}
@@ -111,11 +112,10 @@ class Staleness:
                 return f"its input {ref.id} was changed since"
             if self(found) is not None:
                 return f"its input {ref.id} is stale"
-        order = [one.id for one in self._manifest.artifacts]
         for ref in artifact.inputs:
             found = self._manifest.artifact(ref.id)
             newer = self._replacement(found) if found else None
-            if newer is not None and order.index(newer.id) > order.index(artifact.id):
+            if newer is not None and self._order[newer.id] > self._order[artifact.id]:
                 return f"{newer.id} is newer than its input {ref.id}"
         return None
 

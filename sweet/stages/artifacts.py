@@ -59,14 +59,14 @@ def own_actor(manifest: Manifest, name: JsonValue, record: Artifact | Attempt) -
     if not isinstance(name, str):
         return None
     named = PurePosixPath(name.replace("\\", "/"))
-    recorded = manifest.position(record)
     for actor in manifest.of_kind("actor"):
-        if name == actor.id and manifest.position(actor) < recorded:
-            return actor
         parts = PurePosixPath(actor.path).parts
-        if named.parts[-len(parts) :] == parts and manifest.position(actor) < recorded:
-            run = Path(*named.parts[: -len(parts)])
-            return None if named.is_absolute() and _is_another_run(run, manifest.created) else actor
+        is_path = named.parts[-len(parts) :] == parts
+        if not (is_path or name == actor.id) or manifest.position(actor) >= manifest.position(record):
+            continue
+        if is_path and named.is_absolute() and _is_another_run(Path(*named.parts[: -len(parts)]), manifest.created):
+            return None
+        return actor
     return None
 
 

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.runs.jsonl import scan_jsonl
+from sweet.runs.manifest import Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, distinct, evaluations, find_evaluation
@@ -123,7 +124,7 @@ def measure_comparison(
     )
 
 
-def paired_figures(run: Run, result: RunResult) -> dict[str, ComparedMetric]:
+def paired_figures(run: Run, manifest: Manifest, result: RunResult) -> dict[str, ComparedMetric]:
     """Return the metrics of the result of a run (B) and of its first agent (A), paired by task; empty where the first
     agent has no scores on these tasks, or both share no valid task.
 
@@ -132,7 +133,6 @@ def paired_figures(run: Run, result: RunResult) -> dict[str, ComparedMetric]:
     """
     if result.before is None:
         return {}
-    manifest = run.manifest()
     values = [Evaluation(run, manifest, scores).values() for scores in (result.before, result.scores)]
     return distinct(pair_figures(*values)) if shared_tasks(*values) else {}
 

@@ -167,11 +167,11 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
     """
     path, id = split_reference(str(reference))
     run = Run.open(path)
-    result = None if id is not None else result_of(run.manifest())
+    manifest = run.manifest()
+    if id is None and (result := result_of(manifest)) is not None:
+        id = result.scores.id
     if id is None or not id.startswith("rollouts-"):
-        id = id if result is None else result.scores.id
-        scores = run.find("scores", id, needed_by=needed_by)
-        return Evaluation(run, run.manifest(), scores)
+        return Evaluation(run, manifest, run.find("scores", id, needed_by=needed_by))
     rollouts = run.find("rollouts", id, needed_by=needed_by)
     found = [one for one in evaluations(run) if one.rollouts is not None and one.rollouts.id == rollouts.id]
     if not found:

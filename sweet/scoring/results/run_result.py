@@ -109,8 +109,7 @@ def rounds_of(manifest: Manifest) -> tuple[Attempt | None, Rounds]:
     """Return the newest attempt of `sweet train` that has evaluated an agent, and what it has recorded; None if there
     is none."""
     for attempt in reversed(manifest.attempts):
-        rounds = Rounds.read(attempt.metrics)
-        if attempt.stage == "train" and rounds.rounds:
+        if attempt.stage == "train" and (rounds := Rounds.read(attempt.metrics)).rounds:
             return attempt, rounds
     return None, Rounds()
 
