@@ -233,12 +233,17 @@ def plan_train(run: Run | None, config: LoopConfig, reporter: Reporter) -> LoopP
     )
 
 
+def table_of(step: str) -> str:
+    """Return the table of a recipe that has the options of a step."""
+    stage, _, split = step.partition(": ")[2].partition(" ")
+    return "evaluation" if stage == "rollout" and split != TRAIN else stage
+
+
 def configuration(recipe: Recipe, walked: Walk) -> dict[str, Any]:
     """Return the settings that decide the outcome, as `table.option`, as the first step of each table uses them."""
     configs: dict[str, StageConfig] = {"train": recipe.train}
     for title, config, _ in walked.steps:
-        stage, _, split = title.partition(": ")[2].partition(" ")
-        configs.setdefault("evaluation" if stage == "rollout" and split != TRAIN else stage, config)
+        configs.setdefault(table_of(title), config)
     return {
         f"{table}.{option_key(name)}": value
         for table, config in configs.items()

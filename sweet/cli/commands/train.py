@@ -69,13 +69,13 @@ def _preview(call: Call[LoopConfig], given: Path | None) -> None:
 
 
 SHOWN = {
-    "rollout": ("max-turns", "temperature"),
+    **dict.fromkeys(("rollout", "evaluation"), ("max-turns", "temperature")),
     "rank": ("judge", "candidates", "fraction"),
     "pair": ("pairs",),
     **dict.fromkeys(("train-critic", "train-actor"), ("lr", "epochs", "batch")),
     "train-online": ("lr", "steps", "tasks-per-step", "group"),
 }
-"""The settings of a step that its line shows."""
+"""The settings of a step that its line shows, by the table that has them."""
 
 
 def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any]) -> None:
@@ -84,6 +84,8 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
     Args:
         used: the settings of all tables, as table.option.
     """
+    from sweet.pipeline.plan import table_of
+
     console.heading(f"sweet train · {run or 'a new run'}, not run · {plan['recipe']}")
     for line in plan["changed"]:
         console.show(console.safe_text(f"  {line}"))
@@ -93,9 +95,8 @@ def _show_plan(run: Path | None, plan: Mapping[str, Any], used: Mapping[str, Any
         tokens: list[Any] = [work.get(name) for name in ("tokens_read", "tokens_written")]
         turns = work.get("turns", work.get("turns_at_most"))
         total = None if None in tokens else sum(tokens)
-        stage, _, split = step["step"].partition(": ")[2].partition(" ")
-        table = "evaluation" if stage == "rollout" and split != "train" else stage
-        known = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(stage, ()))
+        table = table_of(step["step"])
+        known = ((name, used.get(f"{table}.{name}")) for name in SHOWN.get(table, ()))
         by = ", ".join(f"{name} {format_value(value)}" for name, value in known if value is not None)
         rows.append((step["step"], step["status"], *map(_number, (work.get("dialogues"), turns, total)), by))
     numbers = ["dialogues", "turns", "tokens"]
