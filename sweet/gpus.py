@@ -47,8 +47,9 @@ class Gpu:
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     """The GPUs of `listed_gpus` that no server of another command holds."""
-    held = held_gpus()
-    return [gpu for gpu in listed_gpus(environment) if gpu.name not in held]
+    every = listed_gpus(environment)
+    held = held_gpus() if every else {}
+    return [gpu for gpu in every if gpu.name not in held]
 
 
 def held_gpus() -> dict[str, int]:

@@ -215,7 +215,7 @@ class Writer:
             "completion_tokens": sum(one.completion for one in tokens),
             "out": str(self.out),
             "failures": sorted(self.failed, key=lambda one: one.task),
-            "reasons": self._failures.reasons() or {},
+            "reasons": self._failures.reasons(),
             "seconds": round(time.monotonic() - self._began, 3),
             **({} if self._budget is None else {"cost": self._budget.spent()}),
         }

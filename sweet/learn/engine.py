@@ -88,9 +88,9 @@ class Engine:
         self.optimizer = self.new_optimizer()
 
     def new_optimizer(self) -> torch.optim.AdamW:
-        weights: Any = trainable_weights(self.model).values()
-        matrices = [weight for weight in weights if len(getattr(weight, "ds_shape", weight.shape)) > 1]
-        others = [weight for weight in weights if len(getattr(weight, "ds_shape", weight.shape)) < 2]
+        matrices, others = list[Tensor](), list[Tensor]()
+        for weight in trainable_weights(self.model).values():
+            (matrices if len(getattr(weight, "ds_shape", weight.shape)) > 1 else others).append(weight)
         groups = [{"params": part, "decays": decays} for part, decays in ((matrices, True), (others, False)) if part]
         return torch.optim.AdamW(groups, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 

@@ -83,7 +83,7 @@ def served_models(raw: object) -> dict[str, int | None]:
         served = Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data
     except ValidationError:
         return {}
-    return {one.id: one.max_model_len if isinstance(one.max_model_len, int) else None for one in served}
+    return {one.id: size if isinstance(size := one.max_model_len, int) and size > 0 else None for one in served}
 
 
 class _Message(BaseModel):

@@ -220,10 +220,9 @@ def _ranking_memory(recipe: Recipe, config: RankConfig, model: str, servers: Ser
 
 def _scorer(task: str, config: EvalConfig) -> str:
     """Open the scorer, which finds the sandbox, or browsers and the model that compares pages."""
-    options = {name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")}
-    given = {name: value for name, value in options.items() if name not in ("window", "pictures")}
+    names = {*SCORER_OPTIONS, "sandbox", "workers", "device"} - {"window", "pictures"}
     with TemporaryDirectory(prefix="sweet-") as folder:
-        request = ScoringRequest(run=Path(folder), say=lambda _: None, **given)
+        request = ScoringRequest(Path(folder), lambda _: None, **{name: getattr(config, name) for name in names})
         with task_kind(task).open_scorer(request) as scorer:
             return scorer.name
 
