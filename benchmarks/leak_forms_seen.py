@@ -26,6 +26,7 @@ from benchmarks.leak_translators import (
     languages,
     leaves,
     lines_of,
+    plain,
     steps,
     translated,
     tree,
@@ -36,11 +37,6 @@ LANGUAGES = languages("seen")
 STEPS = Translator(
     {**BASE["words"], **{k: v for k, v in LANGUAGES["verbal code"]["english"].items() if k.startswith("op.")}}
 )
-
-
-def plain(change: Callable[[str], str]) -> Form:
-    """Return the form that changes a source without chance."""
-    return lambda source, _: [change(source)]
 
 
 def in_turns(change: Callable[[list[str], random.Random], list[str]]) -> Form:

@@ -1,10 +1,11 @@
 """The references that the benchmark of the leak detector gives away: own ones as in backends, and micro's.
 
-`leak_texts/references.txt` has a request and its function each; a line `#### request` begins them.
+`leak_texts/references.txt` has a request (`#### request`), what a human tells (`#: fact | fact`) and the function.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from benchmarks.leak_translators import TEXTS
@@ -13,15 +14,18 @@ from sweet.tasks.micro.generator import load
 
 
 class Reference(NamedTuple):
-    """A function, and the first message of the human, which shows its signature."""
+    """A function, the first message of the human, which shows its signature, and the facts as people tell them."""
 
     source: str
     request: str
+    facts: tuple[str, ...]
 
 
-def references(micro: int = 4) -> list[Reference]:
+@cache
+def references(micro: int = 4) -> tuple[Reference, ...]:
     """Return all references, with the first `micro` test tasks of each family of micro tasks."""
-    texts = (part.partition("\n") for part in (TEXTS / "references.txt").read_text().split("#### ")[1:])
-    own = [Reference(source.strip(), request) for request, _, source in texts]
-    tasks = [task for family in FAMILIES.values() for task in load("test", family)[:micro]]
-    return own + [Reference(task.ground_truth, task.problem_description) for task in tasks]
+    texts = (part.split("\n", 2) for part in (TEXTS / "references.txt").read_text().split("#### ")[1:])
+    own = (Reference(source.strip(), request, tuple(told[3:].split(" | "))) for request, told, source in texts)
+    tasks = (task for family in FAMILIES.values() for task in load("test", family)[:micro])
+    said = (Reference(t.ground_truth, t.problem_description, tuple(fact.answer for fact in t.facts)) for t in tasks)
+    return (*own, *said)

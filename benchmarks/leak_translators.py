@@ -109,12 +109,9 @@ class Translator:
             case ast.While(test, body):
                 return self.fill("while", test=self.say(test), body=self.block(body))
             case ast.Try(body, handlers):
-                said = self.fill("try", body=self.block(body))
-                types = [self.say(h.type) if h.type else "" for h in handlers]
-                excepts = (
-                    self.fill("except", type=t, body=self.block(h.body)) for t, h in zip(types, handlers, strict=True)
-                )
-                return said + "".join(excepts)
+                caught = ((self.say(h.type) if h.type else "", self.block(h.body)) for h in handlers)
+                excepts = "".join(self.fill("except", type=kind, body=said) for kind, said in caught)
+                return self.fill("try", body=self.block(body)) + excepts
             case ast.AugAssign(target, op, value):
                 return self.statement(ast.Assign([target], ast.BinOp(_loaded(target), op, value)))
             case ast.AnnAssign(target, _, value) if value:
@@ -130,9 +127,6 @@ class Translator:
             case ast.FunctionDef():
                 return self.function(node)
         raise Untranslatable(type(node).__name__)
-
-    def items(self, nodes: Sequence[ast.expr]) -> str:
-        return self.table["sep"].join(self.say(node) for node in nodes)
 
     def op(self, node: ast.AST) -> str:
         return self.fill(f"op.{type(node).__name__}")
@@ -172,10 +166,7 @@ class Translator:
                 named = {"acc": acc, "target": target, "iter": iterated, "body": value}
                 return self.fill("fold", **{key: self.say(part) for key, part in named.items()})
             case ast.Call(func, args, keywords):
-                named_args = [
-                    self.fill("keyword", name=k.arg, value=self.say(k.value)) if k.arg else self.say(k.value)
-                    for k in keywords
-                ]
+                named_args = [self.fill("keyword", name=k.arg or "", value=self.say(k.value)) for k in keywords]
                 said = self.table["sep"].join([*map(self.say, args), *named_args])
                 if isinstance(func, ast.Attribute):
                     name = self.table.get(f"fn.{func.attr}", func.attr)
@@ -190,20 +181,17 @@ class Translator:
                     "slice", lower=self.say(lower) if lower else "", upper=self.say(upper) if upper else ""
                 )
             case ast.List(elts) | ast.Tuple(elts) | ast.Set(elts):
-                return self.fill(type(node).__name__.lower(), items=self.items(elts))
+                return self.fill(type(node).__name__.lower(), items=self.table["sep"].join(map(self.say, elts)))
             case ast.Dict(keys, values):
-                pairs_said = (
-                    self.fill("pair", key=self.say(k), value=self.say(v))
-                    for k, v in zip(keys, values, strict=True)
-                    if k
-                )
-                return self.fill("dict", items=self.table["sep"].join(pairs_said))
+                said_pairs = ((self.say(k), self.say(v)) for k, v in zip(keys, values, strict=True) if k)
+                items = self.table["sep"].join(self.fill("pair", key=k, value=v) for k, v in said_pairs)
+                return self.fill("dict", items=items)
             case ast.IfExp(test, body, orelse):
                 return self.fill("choice", test=self.say(test), body=self.say(body), orelse=self.say(orelse))
             case ast.ListComp(elt, [generator]) | ast.GeneratorExp(elt, [generator]) | ast.SetComp(elt, [generator]):
                 cond = "".join(self.fill("cond", test=self.say(test)) for test in generator.ifs)
-                target, iterated = self.say(generator.target), self.say(generator.iter)
-                return self.fill("comp", elt=self.say(elt), target=target, iter=iterated, cond=cond)
+                over = {"target": self.say(generator.target), "iter": self.say(generator.iter)}
+                return self.fill("comp", elt=self.say(elt), cond=cond, **over)
             case ast.Lambda(args, body):
                 params = self.table["sep"].join(self.fill("param", id=a.arg, Id=a.arg.capitalize()) for a in args.args)
                 return self.fill("lambda", params=params, body=self.say(body))
@@ -259,13 +247,15 @@ def _let(name: str, value: ast.expr, body: ast.expr) -> ast.expr:
     return ast.Call(ast.Name("let"), [ast.Name(name), value, body], [])
 
 
+def plain(change: Callable[[str], str]) -> Form:
+    """Return the form that changes a source without chance."""
+    return lambda source, _: [change(source)]
+
+
 def translated(table: Table) -> Form:
     """Return the form that says a source in a language."""
 
-    def form(source: str, rng: random.Random) -> list[str] | None:  # noqa: ARG001
-        return [Translator(table)(source)]
-
-    return form
+    return plain(Translator(table))
 
 
 class Step(NamedTuple):

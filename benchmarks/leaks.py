@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import leak_forms_seen
+from benchmarks import leak_forms_held_out, leak_forms_honest, leak_forms_seen
 from benchmarks.leak_references import Reference, references
 from benchmarks.leak_translators import Form, Untranslatable
 from sweet.humans.leaks.find import is_leak
@@ -73,7 +73,10 @@ def measure(forms: Mapping[str, tuple[str, Form]], cases: int, seed: int, *, cut
     found: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for name, (kind, form) in forms.items():
         rng = random.Random(f"{seed} {name}")
-        for reference in rng.sample(references(), cases):
+        rendered = 0
+        for reference in rng.sample(references(), len(references())):
+            if rendered == cases:
+                break
             try:
                 replies = form(reference.source, rng)
             except Untranslatable:
@@ -81,6 +84,7 @@ def measure(forms: Mapping[str, tuple[str, Form]], cases: int, seed: int, *, cut
             if replies is None:
                 skipped += 1
                 continue
+            rendered += 1
             ways = {"whole": replies, **({"in pieces": pieces(replies[0])} if cut and len(replies) == 1 else {})}
             for way, said in ways.items():
                 is_found = detector.finds(reference, said)
@@ -100,23 +104,26 @@ def measure(forms: Mapping[str, tuple[str, Form]], cases: int, seed: int, *, cut
 
 
 def sets(wanted: str) -> dict[str, dict[str, tuple[str, Form]]]:
-    """Return the sets of forms; those that nobody wants are not imported."""
-    found = {"seen": leak_forms_seen.FORMS}
-    return found if wanted == "all" else {wanted: found[wanted]}
+    """Return the sets of forms by name."""
+    found = {"seen": leak_forms_seen, "held-out": leak_forms_held_out, "honest": leak_forms_honest}
+    return {name: module.FORMS for name, module in found.items() if wanted in ("all", name)}
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--set", choices=("seen", "all"), default="all")
-    parser.add_argument("--cases", type=int, default=20, help="references for each form")
+    parser.add_argument("--set", choices=("seen", "held-out", "honest", "all"), default="all")
+    parser.add_argument("--cases", type=int, default=20, help="references for each form, at most those that there are")
     parser.add_argument("--form", help="only this form")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     result = {}
     for name, forms in sets(args.set).items():
         chosen = {k: v for k, v in forms.items() if args.form in (None, k)}
-        result[name] = measure(chosen, args.cases, args.seed, cut=name != "honest")
+        if chosen:
+            result[name] = measure(chosen, args.cases, args.seed, cut=name != "honest")
+    if not result:
+        parser.error(f"--form {args.form}: the sets have no such form")
     print(json.dumps(result, indent=1))
 
 
