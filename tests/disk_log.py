@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 Event = tuple[str, str]
-"""`fsync`, `write` or `replace`, and the path of the file or folder, relative to the folder of the log."""
+"""`fsync`, `fdatasync`, `write` or `replace`, and the path of the file or folder, relative to the folder of the log."""
 
 
 @contextmanager
@@ -46,7 +46,8 @@ def recorded(folder: Path) -> Iterator[list[Event]]:
 
     replace = os.replace
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", by_descriptor("fsync", os.fsync))
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, by_descriptor(name, getattr(os, name)))
         patch.setattr(os, "write", by_descriptor("write", os.write))
         patch.setattr(os, "replace", replaced)
         yield log

@@ -388,7 +388,9 @@ def _show_arguments(arguments: Sequence[str]) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*COLLECTIONS)
-    vars(os)["fsync"] = lambda file: None  # nothing that tests write has to survive a loss of power
+    vars(os)["fsync"] = vars(os)["fdatasync"] = lambda file: (
+        None
+    )  # nothing that tests write has to survive a loss of power
     call = Zygote(listen(sys.argv[1])).serve()
     if call is None:
         os._exit(0)

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from sweet.datasets.metrics import Unwritten
 from sweet.files import check_target, replacing
 from sweet.gathering import run_all
 from sweet.llm.base import ChatClient, Effort, RequestFailed, Sampling
 from sweet.llm.connect import client_of
-from sweet.runs.jsonl import JsonlWriter, encode, scan_jsonl
+from sweet.runs.damage import drop_damaged
+from sweet.runs.jsonl import JsonlWriter, encode, scan_jsonl, sums_path
 from sweet.runs.tokens import TokenMeter, metering, read_tokens
 from sweet.stages.base import OPERATIONAL, Reporter, about, digest_of
 from sweet.stages.failures import Failures
@@ -40,6 +41,7 @@ from sweet.tasks.scores import ScoringRequest
 from sweet.units import count
 
 Row = dict[str, Any]
+_JournalRow = RootModel[Row]
 
 LONGEST = 8000
 """Characters of a text that are kept at most."""
@@ -107,7 +109,10 @@ class Writer:
 
     def unfinished(self) -> list[Row]:
         """Return the rows that a call wrote which did not finish; its failures are those of this call."""
-        rows = list(scan_jsonl(self.journal)) if self.journal.exists() else []  # the last line may be torn
+        rows = []
+        if self.journal.exists():
+            drop_damaged(self.journal, _JournalRow, self.reporter.warn)
+            rows = list(scan_jsonl(self.journal))
         for row in rows:
             if row.keys() == Unwritten.model_fields.keys():
                 self._fail(Unwritten.model_validate(row))
@@ -137,7 +142,7 @@ class Writer:
             Interrupted: the limit of the cost is reached.
         """
         free, begun, budget = asyncio.Semaphore(self.config.concurrency), 0, self._budget
-        with JsonlWriter(self.journal) as journal, self.reporter.progress("tasks", len(names)) as bar:
+        with JsonlWriter(self.journal, sums=True) as journal, self.reporter.progress("tasks", len(names)) as bar:
 
             async def write(name: str) -> None:
                 nonlocal begun
@@ -199,7 +204,8 @@ class Writer:
         if rows:
             with replacing(self.out) as file:
                 file.writelines(encode(row) + b"\n" for row in rows)
-        self.journal.unlink(missing_ok=True)
+        for journal in (self.journal, sums_path(self.journal)):
+            journal.unlink(missing_ok=True)
         tokens = self._meter.counts.values()
         self._counted.unlink(missing_ok=True)
         if self.failed and (self.written or kept):

@@ -17,9 +17,10 @@ from sweet.online.ranks import Ranks
 from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
 from sweet.runs.attempt import Draft
-from sweet.runs.jsonl import JsonlWriter, read_jsonl, scan_jsonl
+from sweet.runs.jsonl import read_jsonl, scan_jsonl
 from sweet.stages.frame import Frame
 from sweet.tasks.scores import Score, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory
 from sweet.training.checkpoints import Checkpoints, training_digest
 from sweet.training.loggers import MetricLogs
 from sweet.units import count
@@ -51,8 +52,8 @@ class OnlineTraining:
         self.actor, self.rollouts, scores = drafts
         self.renderer, self.scorer = renderer, scorer
         config, live = ready.config, frame.live
-        self.dialogues = stack.enter_context(JsonlWriter(self.rollouts.path))
-        self.scores = stack.enter_context(JsonlWriter(scores.path))
+        self.dialogues = stack.enter_context(frame.writer(self.rollouts, Trajectory))
+        self.scores = stack.enter_context(frame.writer(scores, Score))
         logged = config.model_dump(mode="json") | ready.actor_meta.as_json()
         self.logs = stack.enter_context(MetricLogs(config.log_to, frame.run, self.actor.id, logged, live))
         self.played = stack.enter_context(live.progress("dialogues", None))

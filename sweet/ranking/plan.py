@@ -16,7 +16,7 @@ from sweet.ranking.config import RankConfig
 from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankWork
 from sweet.ranking.stage import say_left_out
-from sweet.runs.jsonl import read_jsonl
+from sweet.runs.damage import whole_rows
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
@@ -31,7 +31,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     reporter.say(f"Counting the turns of {ranking.rollouts.id}.")
     say_left_out(ranking, reporter)
     begun = begun_file(run, "candidates", config.digest(), ranking.inputs)
-    finished = set() if begun is None else {row.key for row in read_jsonl(begun, CandidateRow)}
+    finished = set() if begun is None else {row.key for row in whole_rows(begun, CandidateRow)}
     missing = [turn for turn in ranking.turns if turn not in finished]
     reader = ranking.judge.reader(run)
     tokens = _count_tokens(run, reader or agent, ranking, missing, config)

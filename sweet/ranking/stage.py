@@ -65,7 +65,7 @@ def run_rank(
         controls=PAUSE,
     )
     with framed as frame:
-        rows = frame.rows("candidates", ranking.meta())
+        rows = frame.rows("candidates", ranking.meta(), CandidateRow)
         missing = missing_turns(ranking.turns, rows.path)
         if rows.rows:
             frame.say(f"Finished already: {count(rows.rows, 'turn')}; missing: {len(missing):,}.")

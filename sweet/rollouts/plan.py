@@ -9,13 +9,13 @@ from sweet.rollouts.assignments import assignments_of
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.metrics import RolloutWork
 from sweet.rollouts.prepare import check_choosing, load_dialogues
-from sweet.rollouts.runner import FinishedDialogues
-from sweet.runs.jsonl import scan_jsonl
+from sweet.runs.damage import whole_rows
 from sweet.runs.run import Run
 from sweet.stages.artifacts import is_model
 from sweet.stages.base import Reporter
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.plans import EarlierWork, Plan, begun_file, earlier_work, times
+from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
 
@@ -27,7 +27,7 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     finished: set[str] = set()
     if run is not None:
         begun = begun_file(run, "rollouts", digest, planned.inputs, tasks_digest=planned.tasks_digest)
-        finished = set() if begun is None else FinishedDialogues(scan_jsonl(begun)).ids
+        finished = set() if begun is None else {row.id for row in whole_rows(begun, Trajectory)}
         reporter.say(f"Finished already: {count(len(finished), 'dialogue')}.")
     requested = [assignment.id for assignment in assignments_of(tasks, config, planned.humans)]
     missing, assumed = len(set(requested) - finished), []

@@ -33,6 +33,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import warn_if_at_chance
 from sweet.stages.frame import Frame
 from sweet.stages.live import PAUSE
+from sweet.tasks.trajectory import Trajectory
 from sweet.units import count
 
 
@@ -55,7 +56,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     )
     check_vision(kind, dialogues.config, framed.serving)
     with framed as frame:
-        rows = frame.rows("rollouts", dialogues.meta(config.agent))
+        rows = frame.rows("rollouts", dialogues.meta(config.agent), Trajectory)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=humans.title)
         missing = [one for one in assignments_of(tasks, config, humans) if one.id not in finished.ids]
         if finished.ids:

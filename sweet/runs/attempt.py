@@ -24,6 +24,7 @@ from sweet.hints import stage as stage_hint
 from sweet.regular import check_file, check_tree, make_folder, open_descriptor, place_of
 from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
+from sweet.runs.jsonl import sums_path
 from sweet.runs.manifest import LOGS, Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
@@ -194,6 +195,8 @@ class ActiveAttempt:
             artifact.inputs = [*(ArtifactRef(id=one.id, sha256=one.sha256) for one in made_from), *self._inputs]
             manifest.artifacts.append(manifest.artifacts.pop(manifest.artifacts.index(artifact)))  # now the newest
             self._record(manifest)
+        with place_of(sums_path(draft.path)) as sums:
+            sums.unlink()
         self._drafts.pop(draft.id).lock.release()
         return artifact.model_copy(deep=True)
 

@@ -4,11 +4,16 @@ A writer appends whole lines. If a process is killed or a disk is full, at most 
 has no line feed and is not a whole JSON object (the beginning of an object never is one). Readers ignore it and a
 writer removes it, so that the row is written again. A last line that lacks only its line feed is whole and is kept.
 
+A writer flushes its rows to the disk every few seconds, so that a loss of power takes only those of the last ones. For
+a file that may be resumed it notes the sum of each row in a hidden file before it writes the row; see
+`sweet.runs.damage`.
+
 A line has at most `LONGEST_LINE` bytes, so that a file without line feeds does not fill the memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -33,7 +38,13 @@ LONGEST_LINE = 1 << 26
 """Most bytes of a row: 64 MiB. The largest rows that stages write, the candidates of a turn with long pages, have a few
 megabytes."""
 
-_FROM_A_COPY = "restore the file from a copy, or make it again; artifacts made from it are stale then"
+FLUSH_SECONDS = 5.0
+"""How long a row may be written before it is flushed to the disk."""
+
+_FROM_A_COPY = (
+    "resume its stage if that is not finished; else restore the file from a copy, or make it again: artifacts made "
+    "from it are stale then"
+)
 
 
 def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
@@ -173,6 +184,16 @@ def no_such_file(path: Path) -> InputError:
     return InputError(f"There is no such file.{did_you_mean(str(path), neighbours)}", path=path)
 
 
+def sums_path(path: Path) -> Path:
+    """Return the file of the sums of the rows of a file that is not finished."""
+    return path.with_name(f".{path.name}.sums")
+
+
+def sum_of(line: bytes) -> bytes:
+    """Return the sum of a row that is noted in that file."""
+    return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()[:16].encode()
+
+
 def is_object(line: bytes) -> bool:
     """Return whether a line without a line feed is whole."""
     try:
@@ -186,19 +207,26 @@ class JsonlWriter:
 
     Opening removes a torn last line. Threads may share a writer; two writers may not share a file (artifacts are locked
     by the attempt that writes them). Numbers that JSON lacks (NaN, infinities) are written as null, single surrogates
-    as the replacement character.
+    as the replacement character. Rows are flushed to the disk after `FLUSH_SECONDS`, by another thread.
+
+    Args:
+        sums: whether the sums of rows are noted.
 
     Attributes:
         path: the file, which is made with its folders if it does not exist.
         rows: number of rows in the file, including those found at opening.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, sums: bool = False) -> None:
+        self.path, self._sums = path, -1
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._failed: OSError | None = None
         make_folder(path.parent)
         try:
             self._file = self._opened()
+            if sums:
+                self._sums = open_descriptor(sums_path(path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise UsageError(f"The file cannot be written: {error.strerror}.", where=path) from error
         self._open = True
@@ -212,26 +240,58 @@ class JsonlWriter:
         """Append one row.
 
         Raises:
-            OSError: it could not be written whole; the file is unchanged.
+            OSError: it could not be written whole; the file is unchanged. Or earlier rows could not be flushed.
         """
         value = row.model_dump(mode="json") if isinstance(row, BaseModel) else row
-        line = encode(value) + b"\n"
+        line = encode(value)
         with self._lock:
-            self._append(line)
+            if self._failed is not None:
+                raise self._failed
+            if self._sums >= 0:
+                os.write(self._sums, b"\n" + sum_of(line) + b"\n")
+            self._append(line + b"\n")
             self.rows += 1
+            if self._timer is None:
+                self._timer = threading.Timer(FLUSH_SECONDS, self._flush)
+                self._timer.daemon = True
+                self._timer.start()
 
     def sync(self) -> None:
         """Flush the file to the disk."""
-        os.fsync(self._file)
+        for file in self._files():
+            os.fsync(file)
 
     def close(self) -> None:
         """Flush the file to the disk and close it."""
-        if self._open:
-            self._open = False
+        with self._lock:
+            if not self._open:
+                return
+            self._open, timer = False, self._timer
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        try:
+            self.sync()
+        finally:
+            for file in self._files():
+                os.close(file)
+
+    def _files(self) -> list[int]:
+        """Return the open files, the sums before the rows."""
+        return [file for file in (self._sums, self._file) if file >= 0]
+
+    def _flush(self) -> None:
+        """Flush the rows, which others may write meanwhile."""
+        with self._lock:
+            self._timer = None
+            files = [os.dup(file) for file in self._files()] if self._open else []
+        for file in files:
             try:
-                os.fsync(self._file)
+                getattr(os, "fdatasync", os.fsync)(file)
+            except OSError as error:
+                self._failed = error
             finally:
-                os.close(self._file)
+                os.close(file)
 
     def __enter__(self) -> JsonlWriter:
         return self

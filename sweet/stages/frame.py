@@ -37,11 +37,14 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pydantic import BaseModel
+
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import client_of
 from sweet.llm.local import LocalServing
 from sweet.runs.attempt import Draft
 from sweet.runs.control import Action
+from sweet.runs.damage import drop_damaged
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -97,8 +100,8 @@ def plan_serving(config: Any, models: Iterable[AskedModel], reporter: Reporter, 
 class Rows(JsonlWriter):
     """The rows of an artifact that is being written."""
 
-    def __init__(self, draft: Draft) -> None:
-        super().__init__(draft.path)
+    def __init__(self, draft: Draft, *, sums: bool) -> None:
+        super().__init__(draft.path, sums=sums)
         self.draft = draft
 
 
@@ -224,9 +227,19 @@ class Frame:
             allow_new=getattr(self._config, "new", True),
         )
 
-    def rows(self, kind: Kind, meta: Meta) -> Rows:
-        """Begin or continue an artifact of rows; see `artifact`."""
-        rows = Rows(self.artifact(kind, meta, ".jsonl"))
+    def rows(self, kind: Kind, meta: Meta, row: type[BaseModel] | None = None) -> Rows:
+        """Begin or continue an artifact of rows; see `artifact` and `writer`."""
+        return self.writer(self.artifact(kind, meta, ".jsonl"), row)
+
+    def writer(self, draft: Draft, row: type[BaseModel] | None = None) -> Rows:
+        """Open an artifact of rows, which is closed with the frame.
+
+        Args:
+            row: the form of rows of one that is resumed, whose damaged rows are dropped.
+        """
+        if row is not None:
+            drop_damaged(draft.path, row, self.warn)
+        rows = Rows(draft, sums=row is not None)
         self._stack.callback(rows.close)
         return rows
 

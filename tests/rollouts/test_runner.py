@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -133,12 +134,14 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
         whole = now[: now.rfind(b"\n") + 1]
         assert whole.startswith(kept), "finished dialogues stay byte for byte"
         kept = whole
-    with (next(run.glob("rollouts/*.jsonl"))).open("ab") as file:
-        file.write(b'{"id":"torn')
+    first, second, *others = kept.splitlines(keepends=True)
+    zeros = first[:50] + b"\0" * (len(first) + 50) + second[100:]  # as after a loss of power
+    next(run.glob("rollouts/*.jsonl")).write_bytes(zeros + b"".join(others) + b'{"id":"torn')
     again = programs.run(words(run, tasks, server, "--json"))
     assert again.returncode == 0, again.stderr
+    assert re.search(r"rollouts-1\.jsonl: [23] rows damaged or missing", " ".join(again.stderr.split()))
     assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
-    assert written(run).startswith(kept)
+    assert written(run).startswith(b"".join(others))
     assert sorted(ids(run)) == sorted({f"mock-{n:06d}-s0-r0" for n in range(COUNT)})
 
 

@@ -3,11 +3,16 @@ before the manifest names them."""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from sweet.runs import jsonl
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from tests.disk_log import Event, recorded
@@ -29,6 +34,39 @@ def test_a_writer_flushes_its_rows_when_it_is_asked_to_and_when_it_is_closed(tmp
         writer.write({"id": 2})
     written, flushed = ("write", "rows.jsonl"), ("fsync", "rows.jsonl")
     assert log == [written, flushed, written, flushed]
+
+
+def test_rows_reach_the_disk_within_seconds_and_not_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "FLUSH_SECONDS", 0.05)
+    with recorded(tmp_path) as log, JsonlWriter(tmp_path / "rows.jsonl", sums=True) as writer:
+        for number in range(10):
+            writer.write({"id": number})
+        while ("fdatasync", "rows.jsonl") not in log:
+            time.sleep(0.01)
+    note, row, flush = ("write", "TEMPORARY"), ("write", "rows.jsonl"), "fdatasync"
+    assert log[:20] == [note, row] * 10, "the sum of a row is noted before the row"
+    assert log[20:22] == [(flush, "TEMPORARY"), (flush, "rows.jsonl")], "and is on the disk before it"
+
+
+def test_rows_that_could_not_be_flushed_end_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+
+    def broken(file: int) -> None:
+        failed.set()
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(jsonl, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with JsonlWriter(tmp_path / "rows.jsonl") as writer:
+        writer.write({"id": 1})
+        assert failed.wait(10)
+
+        def write_on() -> None:
+            while True:
+                writer.write({"id": 2})
+
+        with pytest.raises(OSError, match="Input/output"):
+            write_on()
 
 
 def test_a_writer_that_is_left_by_an_error_flushes_its_rows(tmp_path: Path) -> None:

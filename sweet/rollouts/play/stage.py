@@ -47,7 +47,7 @@ def run_play(run: Run, config: PlayConfig, reporter: Reporter, interface: Interf
         check_vision(dialogues.kind, dialogues.config, framed.serving)
     meta = _meta(dialogues, config)
     with framed as frame:
-        rows = frame.rows("rollouts", meta)
+        rows = frame.rows("rollouts", meta, Trajectory)
         saved = Saved.beside(rows.path)
         finished = FinishedDialogues(scan_jsonl(rows.path), sim=str(meta.sim))
         before = len(finished.ids)
