@@ -1,4 +1,5 @@
-"""The replies of a scripted human that knows only a task's facts: those whose cues occur in the question.
+"""The replies of a scripted human that knows only a task's facts: those whose cues occur in the question; and the value
+of a question by the facts that it asks for.
 
 Cues match whole words in any case. If a question contains the cues of several facts, the human gives at most two of
 them, in the order of the question, since the human of the original protocol answers in at most two sentences. A part of
@@ -8,6 +9,7 @@ an answer that is built in parts is no question: the human only notes it (`sweet
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from sweet.tasks.base import Fact, Task
@@ -18,6 +20,20 @@ UNKNOWN = "I do not know."
 
 MOST_FACTS = 2
 """Maximum number of facts in one reply."""
+
+VALUES = {
+    "full": 2.0,
+    "partial": 1.0,
+    "useful": 1.0,
+    "useless": -0.5,
+    "repeated": -0.5,
+    "early": -1.0,
+    "wrong": -1.0,
+}
+"""The values of the kinds of reply of an agent (`sweet.tasks.base.Credit`). Answers: `full` is right, with all facts
+known; `partial`, on the last turn, is right but for what unknown facts would add; `early` is given while a fact is
+unknown and could be asked for; `wrong` is any other. Questions: `useful` asks for an unknown fact; `repeated` was asked
+before, or asks only for known facts; `useless` is any other."""
 
 
 def reply_from_facts(task: Task, question: str) -> str:
@@ -37,6 +53,21 @@ def facts_asked_for(task: Task, question: str) -> list[Fact]:
         if starts:
             found.append((min(starts), index))
     return [task.facts[index] for _, index in sorted(found)[:MOST_FACTS]]
+
+
+def unknown_facts(task: Task, questions: Sequence[str]) -> list[Fact]:
+    """Return the facts that none of the questions asked for."""
+    known = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
+    return [fact for fact in task.facts if fact.topic not in known]
+
+
+def kind_of_question(task: Task, question: str, asked: Sequence[str]) -> str:
+    """Return the kind of a question after those that were asked: `useful`, `repeated` or `useless`."""
+    unknown = {fact.topic for fact in unknown_facts(task, asked)}
+    found = {fact.topic for fact in facts_asked_for(task, question)}
+    if found & unknown:
+        return "useful"
+    return "repeated" if found or question.strip() in map(str.strip, asked) else "useless"
 
 
 @lru_cache(maxsize=4096)

@@ -13,30 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from sweet.tasks import facts
 from sweet.tasks.base import Credit, Fact, Message, Move, Task
 from sweet.tasks.code.reader import Statement, read_task, statements, statements_of_answer
-from sweet.tasks.facts import facts_asked_for
+from sweet.tasks.facts import kind_of_question, unknown_facts
 from sweet.tasks.parts import assembled, part_of, parts_of
 
-VALUES = {
-    "full": 2.0,
-    "partial": 1.0,
-    "useful": 1.0,
-    "useless": -0.5,
-    "repeated": -0.5,
-    "early": -1.0,
-    "wrong": -1.0,
-    "part": 1.0,
-    "early part": -1.0,
-    "wrong part": -1.0,
-    "lost": 0.0,
-}
-"""The kinds of reply. Answers: `full` is the reference, when all facts are known; `partial`, on the last turn, is the
-reference, possibly without lines of unknown facts; `early` is given while a fact is unknown and could be asked for;
-`wrong` is any other. Questions: `useful` asks for an unknown fact; `repeated` was asked before, or asks only for known
-facts; `useless` is any other. Parts: `part` continues the reference; `early part` has lines of the reference, but omits
-one of an unknown fact that belongs before them, or guesses one; `wrong part` is any other; `lost` is any reply after an
-early or wrong part."""
+VALUES = facts.VALUES | {"part": 1.0, "early part": -1.0, "wrong part": -1.0, "lost": 0.0}
+"""The kinds of reply: those of every task with facts, where `full` and `partial` answers are the reference, `partial`
+ones possibly without lines of unknown facts. Parts: `part` continues the reference; `early part` has lines of the
+reference, but omits one of an unknown fact that belongs before them, or guesses one; `wrong part` is any other; `lost`
+is any reply after an early or wrong part."""
 
 
 def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool) -> Credit | None:
@@ -44,8 +31,7 @@ def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool
     if not task.facts:
         return None
     questions = [message.content for message in observation if message.role == "assistant"]
-    known = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
-    unknown = [fact for fact in task.facts if fact.topic not in known]
+    unknown = unknown_facts(task, questions)
     sent = _sent(task, observation)
     if sent != [statement.tree for statement in statements(task.ground_truth)[: len(sent)]]:
         kind = "lost"
@@ -54,15 +40,8 @@ def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool
     elif part_of(task, move.content) is not None:
         kind = _part(task, sent, _sent(task, [*observation, Message(role="assistant", content=move.content)]), unknown)
     else:
-        kind = _question(task, move.content, questions, known)
+        kind = kind_of_question(task, move.content, questions)
     return Credit(kind, VALUES[kind])
-
-
-def _question(task: Task, question: str, asked: Sequence[str], known: Collection[str]) -> str:
-    found = {fact.topic for fact in facts_asked_for(task, question)}
-    if not found.issubset(known):
-        return "useful"
-    return "repeated" if found or question.strip() in map(str.strip, asked) else "useless"
 
 
 def _answer(task: Task, answer: str, unknown: Sequence[Fact], last: bool) -> str:

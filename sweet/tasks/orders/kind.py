@@ -1,0 +1,85 @@
+"""The kind of task `orders`: its texts, scripted customer, and the value of a reply."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sweet.tasks import prompts
+from sweet.tasks.base import Credit, Message, Task
+from sweet.tasks.facts import UNKNOWN, VALUES, kind_of_question, unknown_facts
+from sweet.tasks.files import Wrong
+from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.orders.agent import speak
+from sweet.tasks.orders.generator import ORDERS
+from sweet.tasks.orders.generator import load as load_generated
+from sweet.tasks.orders.scoring import OrderScorer, judged
+from sweet.tasks.scores import ScoringRequest
+
+_NO_WISH = ("I do not mind.", "That does not matter to me.", "As you like.")
+
+
+class Prompts(prompts.Prompts):
+    """The prompts of the orders."""
+
+    package = "sweet.tasks.orders"
+    speaker = "Shop"
+
+
+class OrdersKind(TaskKind):
+    """Orders in a shop."""
+
+    name = "orders"
+    texts = Prompts
+
+    @property
+    def splits(self) -> Mapping[str, Collection[str]]:
+        return {name: tuple(dataset.splits) for name, dataset in ORDERS.items()}
+
+    @property
+    def scripted_agent(self) -> ScriptedAgent:
+        return speak
+
+    def load(self, tasks: str, split: str) -> list[Task]:
+        return load_generated(tasks, split) if tasks in ORDERS else super().load(tasks, split)
+
+    def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
+        """Check a row's tests: what an order must say, by the names of the wishes."""
+        tests = row.get("test_cases")
+        if (
+            not isinstance(tests, dict)
+            or not tests
+            or not all(isinstance(v, str) and v.strip() for v in tests.values())
+        ):
+            raise wrong("'test_cases' must name what the order says.", 'write "test_cases": {"colour": "red"}')
+        return {}
+
+    def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
+        """Return what the facts say to the last question, or that the customer does not mind, in one of several
+        wordings."""
+        reply = super().scripted_reply(task, dialogue)
+        if reply != UNKNOWN:
+            return reply
+        return _NO_WISH[zlib.crc32(f"{task.id} {len(dialogue)}".encode()) % len(_NO_WISH)]
+
+    @contextmanager
+    def open_scorer(self, request: ScoringRequest) -> Iterator[OrderScorer]:
+        yield OrderScorer()
+
+    def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
+        """Return the value of a reply: of a question by the facts it asks for, of an answer by what it can say."""
+        if not task.facts:
+            return None
+        asked = [message.content for message in observation if message.role == "assistant"]
+        unknown = {fact.topic for fact in unknown_facts(task, asked)}
+        move = self.move(reply, last=last)
+        if move.answer is None:
+            kind = kind_of_question(task, move.content, asked)
+        elif unknown and not last:
+            kind = "early"
+        else:
+            failed = {name for name, test in judged(task, move.answer).items() if not test.passed}
+            kind = "wrong" if failed - unknown else "partial" if unknown else "full"
+        return Credit(kind, VALUES[kind])
