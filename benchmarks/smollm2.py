@@ -1,24 +1,22 @@
 """The study of `sweet demo --study` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
 
-    python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|short|full] [--seeds N]
-                                 [--methods zero-shot,rft,…] [--json]
+    python -m benchmarks.smollm2 --model DIR --out DIR [--tasks orders|orders-long] [--device auto|cpu|cuda]
+                                 [--size tiny|full] [--seeds N] [--jobs N] [--methods zero-shot,rft,…] [--json]
 
-The tasks are `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never seen
-such dialogues, so it is first trained (`train-actor --method sft`) on scripted dialogues of mixed quality, on tasks
-that no split has. All methods start from this model. They are compared as in `sweet.study`: the same offline dialogues,
-the same sampled replies, the same unseen tasks, at temperature 1 and greedy. Finished steps in --out are not repeated:
-the same command resumes.
+The tasks are orders in a shop, in natural language (`sweet.tasks.orders`): two wishes to find with two questions, or
+three with three. The model is first trained (`train-actor --method sft`) on dialogues of the scripted agent of mixed
+quality, in shops that no split has. All methods start from this model, and train adapters. They are compared as in
+`sweet.study`: the same offline dialogues, the same sampled replies, the same unseen tasks in shops that no training
+had, at temperature 1 and greedy. Finished steps in --out are not repeated: the same command resumes, also with more
+seeds or methods.
 
-The machine needs the repository with its dependencies (the folders sweet, benchmarks and tests are enough) and the
-model's folder in Hugging Face layout: config.json, model.safetensors (538 MB in float32, 269 MB in bfloat16),
-tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json. Nothing is downloaded. Dialogues are
-sampled by vllm if it is installed, else by the embedded engine; on a GPU both use bfloat16, as does training, over
-float32 weights.
+The machine needs the repository with its dependencies (the folders sweet, benchmarks and tests are enough), peft, and
+the model's folder in Hugging Face layout. Nothing is downloaded. Dialogues are sampled by vllm if it is installed, else
+by the embedded engine; on a GPU both use bfloat16, as does training, over float32 weights.
 
-`full` requires a GPU. Its results go to --out/smollm2.json and, with every method, to benchmarks/results/smollm2.json.
-`short` requires one too: a seed in steps of a few minutes, for `benchmarks.gpu`.
-`tiny` checks on any machine that everything works, and says nothing about the methods: a model with hardly any warm-up
-learns from a handful of pairs, and may not have solved any task to learn from.
+The results of `full` go to --out/TASKS.json and, with every method and three seeds, to benchmarks/results. A seed takes
+some hours of one core. `tiny` checks that everything works, and says nothing about the methods: a model with hardly any
+warm-up learns from a handful of pairs, and may not have solved any task to learn from.
 """
 
 from __future__ import annotations
@@ -30,40 +28,50 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.cli import console
 from sweet.cli.loops import show_study
 from sweet.cli.reporter import ConsoleReporter
-from sweet.datasets.importing import DataImportConfig, run_data_import
-from sweet.datasets.layout import published_line, published_row
 from sweet.device import Device
-from sweet.errors import SweetError, TooManyFailures, UsageError
-from sweet.files import replacing, write_whole
+from sweet.errors import SweetError, TooManyFailures
+from sweet.files import write_whole
 from sweet.hf import resolve_device
 from sweet.pipeline.steps import StepCache
-from sweet.runs.manifest import Artifact
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.record import Flat, Record
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.study import RESULTS, run_study
-from sweet.tasks.micro.family import LONG
+from sweet.tasks.orders.generator import ORDERS, Orders
 from sweet.training.config import TrainActorConfig
 
-COMMITTED_RESULTS = Path(__file__).parent / "results" / "smollm2.json"
-"""The file for the results of a full run on a GPU."""
+RESULTS_FOLDER = Path(__file__).parent / "results"
+"""The folder for the results of a full study."""
 
-COMPARED = ("zero-shot", "rft", "multi-turn-dpo", "sweet", "no-info", "oracle", "random")
+COMPARED = (
+    "zero-shot",
+    "unfiltered",
+    "rft",
+    "multi-turn-dpo",
+    "grpo",
+    "sweet",
+    "sweet-plus",
+    "sweet-lookahead",
+    "oracle",
+)
+FULL_SEEDS = 3
 
-TOLD_SHARE = 0.3
-"""Share of the scripted dialogues with the reference in the request, which teach the model to read it."""
-
-WARM_UP: Options = {"lr": 1e-4, "epochs": 1, "batch": 32}
-CRITIC: Options = {"lr": 2e-5}
-RFT: Options = {"lr": 5e-5}
-PREFERENCES: Options = {"lr": 1e-5}
-"""Learning rates for a model 140 times as large as the micro agent; everything else is as in its study."""
+WARM_UP: Options = {"lr": 5e-4, "epochs": 1, "batch": 16}
+ADAPTER: Options = {"lora": 16}
+RATES: Mapping[str, Options] = {
+    "critic": {"lr": 3e-4, "epochs": 1},
+    "sft": {"lr": 3e-4, "epochs": 1, "batch": 16},
+    "rft": {"lr": 3e-4, "epochs": 3, "batch": 16},
+    "grpo": {"lr": 3e-4},
+    "preferences": {"lr": 2e-4, "epochs": 1},
+}
+"""The settings in which the trainings differ from those of the packaged agent, a model 140 times smaller."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,11 @@ class Size:
     Attributes:
         dialogues: the number of scripted dialogues of the warm-up.
         study: sizes of the study.
-        warm_up, training: additional options of the warm-up and of every other training.
+        training: additional options of every training.
     """
 
     dialogues: int
     study: Mapping[str, Any]
-    warm_up: Options = field(default_factory=dict)
     training: Options = field(default_factory=dict)
 
 
@@ -86,60 +93,48 @@ SIZES = {
     "tiny": Size(
         dialogues=8,
         study={"seeds": 1, "train_tasks": 3, "samples": 4, "eval_tasks": 2, "candidates": 4, "fraction": 0.1},
-        warm_up={"batch": 4},
-        training={"epochs": 1, "limit": 2},
-    ),
-    "short": Size(
-        dialogues=8_000,
-        study={"seeds": 1, "train_tasks": 400, "samples": 6, "eval_tasks": 250, "candidates": 16, "fraction": 0.03},
+        training={"epochs": 1, "batch": 4, "limit": 2},
     ),
     "full": Size(
-        dialogues=20_000,
-        study={"seeds": 3, "train_tasks": 2000, "samples": 6, "eval_tasks": 500, "candidates": 16, "fraction": 0.03},
+        dialogues=1536,
+        study={"seeds": 3, "train_tasks": 128, "samples": 6, "eval_tasks": 160, "candidates": 8, "fraction": 0.16},
     ),
 }
-"""One in 25 of the scripted agent's dialogues succeeds, and a model that imitates it is hardly better: `full` plays
-enough dialogues for about 500 successes, and ranks a smaller share of their turns."""
 
 
 def for_larger(method: Method, training: Options) -> Method:
-    """Return the method with the learning rates of a larger model, and with these options in all its trainings."""
-    actor = method.actor | (RFT if method.learns == "rft" else PREFERENCES) | training
-    critic = method.critic | CRITIC | training
-    return method.model_copy(
-        update={
-            "actor": {} if method.learns == "nothing" else actor,
-            "critic": critic if method.judge == "critic" else {},
-        }
-    )
+    """Return the method with adapters and the learning rates of a larger model, and with these options in all its
+    trainings."""
+    if method.learns == "nothing":
+        return method
+    actor = method.actor | ADAPTER | RATES.get(method.learns, RATES["preferences"]) | training
+    critic = method.critic | ADAPTER | RATES["critic"] | training if method.judge == "critic" else {}
+    if method.online:
+        actor.pop("limit", None)
+    return method.model_copy(update={"actor": actor, "critic": critic})
 
 
-def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Reporter) -> Path:
+def warmed_up(model: str, folder: Path, tasks: Orders, size: Size, device: Device, reporter: Reporter) -> Path:
     """Return the model after the warm-up, which runs unless it is finished. `folder` is the warm-up's run.
 
     The result is a link, because the name of an actor in another run refers to that run's actor of the same name.
     """
-    run = Run.open_or_create(folder, "code")
-    dialogues = _scripted(run, size.dialogues, reporter)
-    options = {**WARM_UP, **size.warm_up, "model": model, "from_": dialogues.id, "device": device}
-    cache = StepCache(run, reporter)
-    actor = cache.file(cache.do(TrainActorConfig(method="sft", **options)))
+    cache = StepCache(Run.open_or_create(folder, tasks.kind), reporter)
+    dialogues = cache.do(
+        RolloutConfig(
+            task=tasks.kind,
+            tasks=f"{tasks.name}-cloning",
+            agent="scripted",
+            num_tasks=size.dialogues,
+            max_turns=tasks.turns,
+        )
+    )
+    options = {**WARM_UP, **ADAPTER, **size.training, "model": model, "from_": dialogues.id, "device": device}
+    actor = cache.file(cache.do(TrainActorConfig(method="sft", lora_output="merged", **options)))
     link = folder.absolute().with_name(f"{folder.name}-model")
     link.unlink(missing_ok=True)
     link.symlink_to(actor, target_is_directory=True)
     return link
-
-
-def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
-    """Return the scripted dialogues as rollouts of the run, imported once."""
-    file = run.path.with_name(f"scripted-{LONG.name}-{count}.jsonl")
-    for artifact in run.manifest().of_kind("rollouts", "done"):
-        if artifact.meta["tasks"] == str(file):
-            return artifact
-    with replacing(file) as out:
-        for trajectory in scripted_trajectories(count, seed=0, told_share=TOLD_SHARE, family=LONG):
-            out.write(published_line(published_row(trajectory, None)))
-    return run_data_import(file, run.path, DataImportConfig(), reporter).artifacts[0]
 
 
 def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMetrics]:
@@ -148,13 +143,14 @@ def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMe
     Raises:
         TooManyFailures: a step failed; the error has the result of the others.
     """
-    size, folder = SIZES[options.size], options.out / "study"
-    agent = warmed_up(options.model, options.out / f"warm-up-{size.dialogues}", size, options.device, reporter)
-    common = {"tasks": LONG.name, "agent": str(agent), "device": options.device, "methods": options.methods}
-    sizes = {**size.study, **common}
+    size, tasks = SIZES[options.size], ORDERS[options.tasks]
+    folder = options.out / f"study-{tasks.name}"
+    warm_up = options.out / f"warm-up-{tasks.name}-{size.dialogues}"
+    agent = warmed_up(options.model, warm_up, tasks, size, options.device, reporter)
+    sizes = {**size.study, "tasks": tasks.name, "agent": str(agent), "device": options.device}
     if options.seeds is not None:
         sizes["seeds"] = options.seeds
-    config = StudyConfig(**sizes, figures=False, jobs=1)
+    config = StudyConfig(**sizes, methods=options.methods, figures=False, jobs=options.jobs)
     methods = {name: for_larger(METHODS[name], size.training) for name in config.methods}
     try:
         run_study(folder, config, reporter, methods=methods)
@@ -181,16 +177,17 @@ def write_results(options: argparse.Namespace, file: Path) -> StageResult[SmolMe
             "settings": found.settings
             | {
                 "agent": f"{Path(options.model).name}, warmed up",
-                "warm_up": {"dialogues": size.dialogues, "told_share": TOLD_SHARE, **WARM_UP, **size.warm_up},
+                "warm_up": {"dialogues": size.dialogues, **WARM_UP, **ADAPTER, **size.training},
             },
             "versions": found.versions | {"device": _device_name(options.device)},
         }
     )
     text = (results.model_dump_json(indent=1) + "\n").encode()
-    ours = options.out / COMMITTED_RESULTS.name
+    ours = options.out / f"{options.tasks}.json"
     write_whole(ours, text)
-    if options.size == "full" and {row.method for row in results.methods} >= set(COMPARED):
-        write_whole(COMMITTED_RESULTS, text)
+    complete = {row.method for row in results.methods} >= set(COMPARED) and len(results.seeds) >= FULL_SEEDS
+    if options.size == "full" and complete:
+        write_whole(RESULTS_FOLDER / ours.name, text)
     return StageResult("smollm2", options.out, SmolMetrics(study=results, results=str(ours)))
 
 
@@ -205,16 +202,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder of the model")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs and the results")
+    parser.add_argument("--tasks", choices=("orders", "orders-long"), default="orders")
     parser.add_argument("--device", choices=get_args(Device), default="auto")
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--seeds", type=int, help="seeds of data, training and sampling, instead of the size's")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     parser.add_argument("--methods", default=",".join(COMPARED), help="methods to compare, separated by commas")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args(arguments)
     try:
-        if options.size != "tiny" and resolve_device(options.device).type != "cuda":
-            what = f"The {options.size} size requires a GPU, and torch finds none."
-            raise UsageError(what, where=f"--size {options.size}", fix="--size tiny checks the script on a CPU")
         result = study(options, ConsoleReporter())
     except SweetError as error:
         if isinstance(error, TooManyFailures) and error.result is not None:

@@ -82,7 +82,7 @@ STAGES = {
         Stage("micro", "one seed of the study of `micro`, every method", "benchmarks.gpu.studies:micro"),
         Stage(
             "smollm2",
-            "SmolLM2-135M-Instruct: warm-up, zero-shot, RFT, multi-turn DPO and SWEET on `micro-long`",
+            "SmolLM2-135M-Instruct: warm-up, zero-shot, RFT, multi-turn DPO and SWEET on `orders`",
             "benchmarks.gpu.studies:smollm",
         ),
     )

@@ -17,7 +17,6 @@ from typing import Any
 from benchmarks import smollm2
 from benchmarks.gpu.results import Figures, Part, Settings, Skipped
 from benchmarks.micro import OUT as COMMITTED
-from docs.tools.micro_dialogues import scripted_trajectories
 from sweet.errors import TooManyFailures
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
@@ -25,14 +24,15 @@ from sweet.stages.base import Silent
 from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, DemoConfig, StudyConfig
 from sweet.study.study import run_demo, run_study
-from sweet.tasks.code.kind import Prompts
-from sweet.tasks.micro.family import LONG
+from sweet.tasks.orders.generator import ORDERS
+from sweet.tasks.registry import task_kind
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
 TINY_DEMO: Mapping[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.05}
 TINY_STUDY: Mapping[str, Any] = {"train_tasks": 8, "samples": 4, "eval_tasks": 4, "candidates": 4, "fraction": 0.1}
 TINY_METHODS = ("zero-shot", "untrained")
-SMOL_METHODS = ("zero-shot", "rft", "multi-turn-dpo", "sweet")
+SMOL_METHODS = ("zero-shot", "rft", "multi-turn-dpo", "sweet", "sweet-lookahead")
+ORDER_TASKS = task_kind("orders")
 
 
 def demo(settings: Settings) -> Sequence[Part]:
@@ -89,35 +89,41 @@ def _model(settings: Settings, folder: Path) -> str:
     if not settings.tiny:
         raise Skipped("no model is given: --model DIR")
     path = folder / "random-llama"
-    if not (path / "config.json").exists():
-        dialogues = scripted_trajectories(50, seed=1, told_share=smollm2.TOLD_SHARE, family=LONG)
-        said = [turn.content for dialogue in dialogues for turn in dialogue.dialogue_history]
-        tokenizer = build_tokenizer(None).train_new_from_iterator([Prompts.packaged().agent, *said], 900)
-        tokenizer.chat_template = TEMPLATES["chatml"]
-        save_model(build_model(len(tokenizer)), tokenizer, path)
-    return str(path)
+    return str(path if (path / "config.json").exists() else random_model(path))
+
+
+def random_model(path: Path) -> Path:
+    """Save a random Llama of a few thousand weights with a tokenizer for orders; return the folder."""
+    said = [
+        text for task in ORDER_TASKS.load("orders", "train")[:50] for text in (task.hidden, task.problem_description)
+    ]
+    tokenizer = build_tokenizer(None).train_new_from_iterator([ORDER_TASKS.agent_system(), *said], 900)
+    tokenizer.chat_template = TEMPLATES["chatml"]
+    save_model(build_model(len(tokenizer)), tokenizer, path)
+    return path
 
 
 def _warm_up(settings: Settings, folder: Path) -> Figures:
-    size = "tiny" if settings.tiny else "short"
+    size = smollm2.SIZES["tiny" if settings.tiny else "full"]
     model = _model(settings, folder)
-    dialogues = smollm2.SIZES[size].dialogues
-    run = folder / f"warm-up-{dialogues}"
-    smollm2.warmed_up(model, run, smollm2.SIZES[size], "auto", Silent())
+    run = folder / f"warm-up-orders-{size.dialogues}"
+    smollm2.warmed_up(model, run, ORDERS["orders"], size, "auto", Silent())
     trainings = [attempt for attempt in Run.open(run).manifest().attempts if attempt.stage == "train-actor"]
     metrics = trainings[-1].metrics
     names = ("examples", "loss", "seconds", "tokens_per_second", "mfu_computed")
-    return {"dialogues": dialogues, **{name: metrics.get(name) for name in names}}
+    return {"dialogues": size.dialogues, **{name: metrics.get(name) for name in names}}
 
 
 def _smollm(settings: Settings, folder: Path, method: str) -> Figures:
     given = argparse.Namespace(
         model=_model(settings, folder),
         out=folder,
-        size="tiny" if settings.tiny else "short",
+        tasks="orders",
+        size="tiny" if settings.tiny else "full",
         device="auto",
         methods=method,
-        seeds=None,
+        seeds=1,
+        jobs=1,
     )
     try:
         return _of_method(smollm2.study(given, Silent()).metrics.study, method)

@@ -377,14 +377,14 @@ def check_colbench() -> Found:
     return "missing", f"not in {folder}", "sweet data colbench"
 
 
-@component("kinds of tasks", "tasks that are not code or pages")
+@component("kinds of tasks", "tasks of other packages")
 def check_kinds() -> Found | list[Check]:
     """Import and check the kinds of tasks of other packages."""
     installed = plugins()
     ours = [name for name, found in installed.items() if any(plugin.ours for plugin in found)]
     others = [plugin for found in installed.values() for plugin in found if not plugin.ours]
     checks = [_check_plugin(plugin, "task", ours, task_kind) for plugin in others]
-    return checks or ("ok", "only the built-in ones: code, html", "")
+    return checks or ("ok", f"only the built-in ones: {', '.join(ours)}", "")
 
 
 @component("credit rules", "trainings by a rule of another package")

@@ -26,6 +26,7 @@ from sweet.sandbox.program import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig, about
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
+from sweet.tasks.orders.generator import ORDERS, Orders
 from sweet.training.hyperparameters import defaults
 
 Options = dict[str, JsonValue]
@@ -200,12 +201,24 @@ class DemoConfig(StudyOptions, Sizes):
     """With --study: the generated dataset: micro, micro-long or micro-parts."""
 
 
-def _family(fields: Mapping[str, Any]) -> Family:
-    """Return the family of the dataset; raise ValueError where it is not a generated one."""
-    name = fields.get("tasks")
-    if name not in FAMILIES:
-        raise ValueError(f"give the turns and reply tokens of dialogues on {name!r}, or use {', '.join(FAMILIES)}")
-    return FAMILIES[name]
+GENERATED: Mapping[str, Family | Orders] = {**FAMILIES, **ORDERS}
+"""All generated datasets. Those of `ORDERS` have no packaged agent, so that a study of them names one."""
+
+
+def _dataset(fields: Mapping[str, Any]) -> Family | Orders:
+    """Return the generated dataset; raise ValueError where it is not one."""
+    name = fields.get("tasks", "")
+    if name not in GENERATED:
+        raise ValueError(f"give the turns and reply tokens of dialogues on {name!r}, or use {', '.join(GENERATED)}")
+    return GENERATED[name]
+
+
+def _agent(fields: Mapping[str, Any]) -> str:
+    """Return the packaged agent that plays a dataset, or micro; raise ValueError where there is none."""
+    dataset = GENERATED.get(fields.get("tasks", ""), MICRO)
+    if isinstance(dataset, Orders):
+        raise ValueError(f"no packaged agent plays {dataset.name}: give the agent")
+    return dataset.agent
 
 
 class StudySizes(Sizes):
@@ -213,11 +226,11 @@ class StudySizes(Sizes):
 
     tasks: str = MICRO.name
     """The dataset."""
-    agent: str = Field(default_factory=lambda fields: FAMILIES.get(fields.get("tasks", ""), MICRO).agent)
+    agent: str = Field(default_factory=_agent)
     """The model that everything starts from; where not given the packaged one that plays the dataset, or micro."""
-    turns: int = Field(default_factory=lambda fields: _family(fields).turns, ge=1)
+    turns: int = Field(default_factory=lambda fields: _dataset(fields).turns, ge=1)
     """The agent's turns in a dialogue; the number that the dataset is made for where not given."""
-    reply_tokens: int = Field(default_factory=lambda fields: _family(fields).reply_tokens, ge=1)
+    reply_tokens: int = Field(default_factory=lambda fields: _dataset(fields).reply_tokens, ge=1)
     """Tokens of a reply at most; enough for the dataset's answers where not given."""
     split: str = "test"
     """The split that actors are evaluated on."""
@@ -240,6 +253,11 @@ class StudySizes(Sizes):
     """Steps between two points of the learning curve of a method that learns online."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the tasks; of a file, code."""
+        return GENERATED.get(self.tasks, MICRO).kind
 
     def divisors(self, method: Method) -> tuple[int, ...]:
         """Return the parts of the training tasks that a method's learning curve needs; one that learns online has its

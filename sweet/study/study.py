@@ -138,7 +138,7 @@ def _check_same(folder: Path, sizes: StudySizes) -> None:
 def _basis(sizes: StudySizes) -> dict[str, JsonValue]:
     """Return the digests of the agent's weights and of the tasks."""
     agent = PACKAGED.get(sizes.agent, Path(sizes.agent))
-    kind = task_kind("code")
+    kind = task_kind(sizes.kind)
     splits = ("train", "validation", sizes.split)
     tasks = {
         split: digest_of([task.model_dump(mode="json") for task in kind.load(sizes.tasks, split)]) for split in splits

@@ -80,6 +80,7 @@ def recipe_of(method: Method, sizes: StudySizes, seed: int, *, train_tasks: int,
     return Recipe(
         train=LoopConfig(
             algorithm="sweet" if method.learns == "nothing" else method.learns,
+            task=sizes.kind,
             tasks=sizes.tasks,
             agent=sizes.agent,
             train_tasks=train_tasks,
@@ -259,7 +260,7 @@ class StudySteps:
         `sweet` generates, on more tasks, and with more dialogues for each once there are no more tasks."""
         sizes = self.sizes
         wanted = self.budget() / max(1, int(self._offline().metrics[TOKENS])) * sizes.train_tasks * sizes.samples
-        tasks = min(number_of_tasks(sizes.tasks), round(wanted / sizes.samples))
+        tasks = min(number_of_tasks(sizes.kind, sizes.tasks), round(wanted / sizes.samples))
         return tasks, max(sizes.samples, round(wanted / tasks))
 
     def _offline(self) -> Step:
@@ -274,9 +275,9 @@ class StudySteps:
 
 
 @cache
-def number_of_tasks(dataset: str) -> int:
+def number_of_tasks(kind: str, dataset: str) -> int:
     """Return the number of training tasks of a dataset."""
-    return len(task_kind("code").load(dataset, TRAIN))
+    return len(task_kind(kind).load(dataset, TRAIN))
 
 
 Part = Callable[[StudySteps], object]
@@ -307,7 +308,7 @@ class SeedJob(BaseModel):
 
     def open(self) -> Run:
         """Return the seed's own run, which is created where it does not exist."""
-        return Run.open_or_create(self.folder / self.run, "code")
+        return Run.open_or_create(self.folder / self.run, self.sizes.kind)
 
     def parts(self) -> dict[str, Part]:
         """Return all parts by the name by which they are reported, the methods first."""

@@ -10,48 +10,35 @@ from typing import Any
 import pytest
 
 from benchmarks import smollm2
+from benchmarks.gpu.studies import random_model
 from benchmarks.smollm2 import COMPARED, SIZES, Size, for_larger, main, warmed_up
-from docs.tools.micro_dialogues import scripted_trajectories
-from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.study.results import StudyResults
 from sweet.study.settings import METHODS
-from sweet.tasks.code.kind import Prompts
-from sweet.tasks.micro.family import LONG
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from sweet.tasks.orders.generator import ORDERS
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A random Llama of a few thousand weights with a tokenizer for the dialogues."""
-    said = [
-        turn.content
-        for trajectory in scripted_trajectories(50, seed=1, told_share=0.3, family=LONG)
-        for turn in trajectory.dialogue_history
-    ]
-    tokenizer = build_tokenizer(None).train_new_from_iterator([Prompts.packaged().agent, *said], 900)
-    tokenizer.chat_template = TEMPLATES["chatml"]
-    folder = tmp_path_factory.mktemp("models") / "random-llama"
-    folder.mkdir()
-    save_model(build_model(len(tokenizer)), tokenizer, folder)
-    return str(folder)
+    return str(random_model(tmp_path_factory.mktemp("models") / "random-llama"))
 
 
 def test_the_warm_up_learns_from_every_scripted_dialogue_and_is_done_once(model: str, tmp_path: Path) -> None:
-    size = Size(dialogues=24, study={}, warm_up={"lr": 3e-3, "batch": 4})
-    folder = warmed_up(model, tmp_path / "warm-up", size, "cpu", Silent())
+    size = Size(dialogues=48, study={}, training={"lr": 1e-2, "batch": 4})
+    folder = warmed_up(model, tmp_path / "warm-up", ORDERS["orders"], size, "cpu", Silent())
     assert (folder / "model.safetensors").is_file()
     run = Run.open(tmp_path / "warm-up")
     before = run.manifest()
     (actor,) = before.of_kind("actor", "done")
     assert (actor.meta["method"], actor.meta["base"]) == ("sft", model)
     (training,) = [attempt for attempt in before.attempts if attempt.stage == "train-actor"]
-    assert training.metrics["examples"] == 24
+    assert training.metrics["examples"] == 48
     rows = [json.loads(line) for line in (run.path / "logs" / f"{training.id}.jsonl").read_text().splitlines()]
     losses = [row["loss"] for row in rows if "loss" in row]
     assert losses[-1] < losses[0] - 0.5
-    assert warmed_up(model, tmp_path / "warm-up", size, "cpu", Silent()) == folder
+    assert warmed_up(model, tmp_path / "warm-up", ORDERS["orders"], size, "cpu", Silent()) == folder
     assert run.manifest() == before
 
 
@@ -59,57 +46,62 @@ def test_the_warm_up_learns_from_every_scripted_dialogue_and_is_done_once(model:
 def test_a_method_without_data_is_reported_and_the_others_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = tmp_path / "kept.json"
-    monkeypatch.setattr(smollm2, "COMMITTED_RESULTS", kept)
+    monkeypatch.setattr(smollm2, "RESULTS_FOLDER", tmp_path / "kept")
     out = tmp_path / "out"
     asked = ["--model", model, "--out", str(out), "--device", "cpu", "--size", "tiny", "--methods", "zero-shot,rft"]
     assert main([*asked, "--json"]) == 4
     captured = capsys.readouterr()
     result = json.loads(captured.out)["metrics"]
     assert [row["method"] for row in result["methods"]] == ["zero-shot"]
-    assert (result["family"], result["model"], result["size"]) == ("micro-long", "random-llama", "tiny")
+    assert (result["family"], result["model"], result["size"]) == ("orders", "random-llama", "tiny")
     assert result["test_tasks"] == SIZES["tiny"].study["eval_tasks"]
     assert result["versions"]["device"] == "cpu"
     assert "rft" in captured.err
-    assert StudyResults.model_validate_json((out / "kept.json").read_bytes()).methods[0].success == 0.0
-    assert not kept.exists()
+    assert StudyResults.model_validate_json((out / "orders.json").read_bytes()).methods[0].success == 0.0
+    assert not (tmp_path / "kept").exists()
 
 
-def test_the_full_size_is_refused_without_a_gpu(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--model", model, "--out", str(tmp_path / "out"), "--device", "cpu"]) == 2
-    assert "--size tiny" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_larger_model_has_rates_of_its_own_and_nothing_else() -> None:
+def test_a_larger_model_has_rates_and_adapters_of_its_own_and_nothing_else() -> None:
     for name in COMPARED:
         ours, theirs = (method.settings() for method in (for_larger(METHODS[name], {}), METHODS[name]))
         for training in ("critic", "actor"):
             mine, usual = (dict(side.get(training, {})) for side in (ours, theirs))  # type: ignore[arg-type]
-            assert mine.pop("lr", None) != usual.pop("lr", None) or not mine
+            if mine:
+                assert mine.pop("lora") == 16
+                assert mine.pop("lr") != usual.pop("lr")
+            for changed in ("epochs", "batch"):
+                mine.pop(changed, None), usual.pop(changed, None)
             assert mine == usual
         assert {**ours, "critic": 0, "actor": 0} == {**theirs, "critic": 0, "actor": 0}
     assert for_larger(METHODS["sweet"], {"limit": 3}).critic["limit"] == 3
+    assert "limit" not in for_larger(METHODS["grpo"], {"limit": 3}).actor
 
 
-@pytest.mark.parametrize("lacking", [0, 1])
-def test_only_a_full_run_of_every_method_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: int) -> None:
-    kept = tmp_path / "results" / "smollm2.json"
+@pytest.mark.parametrize(("seeds", "lacking"), [(3, 0), (3, 1), (2, 0)])
+def test_only_a_full_run_of_every_method_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int, lacking: int
+) -> None:
+    kept = tmp_path / "results" / "orders.json"
     kept.parent.mkdir()
-    monkeypatch.setattr(smollm2, "COMMITTED_RESULTS", kept)
+    monkeypatch.setattr(smollm2, "RESULTS_FOLDER", kept.parent)
     rows: list[Any] = [
         {"method": name, "success": 0.5, "tests_passed": 0.6, "greedy_success": 0.7, "seconds": 1.0}
         for name in COMPARED[lacking:]
     ]
     found = StudyResults(
-        schema_version=1, family="micro-long", seeds=[0], test_tasks=9, methods=rows, settings={"agent": str(tmp_path)}
+        schema_version=1,
+        family="orders",
+        seeds=list(range(seeds)),
+        test_tasks=9,
+        methods=rows,
+        settings={"agent": str(tmp_path)},
     )
     study = tmp_path / "study.json"
     study.write_text(found.model_dump_json())
     for size in SIZES:
-        options = argparse.Namespace(model=f"{tmp_path}/SmolLM2", out=tmp_path, size=size, device="cpu")
+        options = argparse.Namespace(model=f"{tmp_path}/SmolLM2", out=tmp_path, tasks="orders", size=size, device="cpu")
         smollm2.write_results(options, study)
-        assert kept.exists() == (size == "full" and not lacking)
+        assert kept.exists() == (size == "full" and seeds == 3 and not lacking)
     if kept.exists():
         assert str(tmp_path) not in kept.read_text()
         assert json.loads(kept.read_text())["settings"]["agent"] == "SmolLM2, warmed up"

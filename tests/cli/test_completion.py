@@ -59,7 +59,7 @@ def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
     assert offered("rollout", "--num") == ["--num-tasks"]
     assert offered("rollout", "--protocol", "") == ["paper", "upstream"]
     assert offered("rollout", "--protocol=u") == ["upstream"]
-    assert offered("rollout", "--task", "") == ["code", "html"]
+    assert offered("rollout", "--task", "") == ["code", "html", "orders"]
     assert offered("train", "--algorithm", "gr") == ["grpo"]
     assert offered("train-online", "--algorithm", "r") == ["rft", "rloo"]
     assert offered("rollout", "--tasks", "co") == ["colbench"]

@@ -37,6 +37,7 @@ class Family:
         splits: number of tasks in each split.
         agent: the packaged model that plays it (`sweet.tasks.micro.PACKAGED`).
         part_lines: lines that one reply delivers at most; 0 if the answer is delivered as a whole.
+        kind: of the tasks.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Family:
     splits: Mapping[str, int]
     agent: str
     part_lines: int = 0
+    kind: str = "code"
 
     @property
     def turns(self) -> int:

@@ -67,7 +67,7 @@ class Orders:
         splits: number of tasks in each split.
         shops: the key of `SHOPS` for each split.
         reply_tokens: maximum tokens of a reply.
-        agent: of a study where none is named; there is no packaged one.
+        kind: of the tasks.
     """
 
     name: str
@@ -75,7 +75,6 @@ class Orders:
     splits: Mapping[str, int]
     shops: Mapping[str, str]
     reply_tokens: int = 48
-    agent: str = ""
     kind: str = "orders"
 
     @property
