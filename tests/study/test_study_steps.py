@@ -100,7 +100,7 @@ def test_whole_dialogues_have_as_many_tokens_as_sweet_on_more_tasks_and_then_mor
 ) -> None:
     assert steps.budget() == 20 * 5 * WORDS + 6000 == 7000
     for available, tasks, samples in ((1000, 140, 5), (100, 100, 7)):
-        monkeypatch.setattr(study_steps, "number_of_tasks", lambda _, available=available: available)
+        monkeypatch.setattr(study_steps, "number_of_tasks", lambda *_, available=available: available)
         steps.making(METHODS["rft"])
         newest = configs(steps, RolloutConfig)[-1]
         assert (newest.num_tasks, newest.samples, newest.agent) == (tasks, samples, "micro")
