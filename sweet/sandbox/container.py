@@ -163,9 +163,10 @@ def _send(into: IO[bytes], kind: bytes, data: bytes) -> None:
 
 def _forward_order(into: IO[bytes], orders: socket.socket, report: int) -> int:
     """Forward one order to the container; return the descriptor for results from now on, or -1."""
-    message, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
+    message, descriptors, _, _ = socket.recv_fds(orders, 1, 3)
     _close(report)
     if message == b"R":
+        os.close(descriptors[2])  # the container has a null device of its own
         with os.fdopen(descriptors[0], "rb") as program:
             _send(into, b"R", program.read())
         return descriptors[1]

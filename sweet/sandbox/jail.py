@@ -38,7 +38,7 @@ from typing import Any
 from sweet.errors import SweetError
 from sweet.sandbox.container import ENVIRONMENT, Container
 from sweet.sandbox.program import MARSHAL, MODULES, Limits, Tier, Warmth
-from sweet.sandbox.syscalls import FilterError, seccomp_filters
+from sweet.sandbox.syscalls import FilterError, lasting_filter, seccomp_filters
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("zygote.py", "child.py", "determinism.py")
@@ -114,14 +114,18 @@ class Jail:
 
     def fork(self, program: int, report: int) -> None:
         """Fork a child that reads the file descriptor `program` and writes `report`; both stay open in this process.
+        It gets the null device, opened anew, as its standard streams.
 
         Raises:
             JailError: the zygote has ended.
         """
+        nothing = os.open(os.devnull, os.O_RDWR)
         try:
-            socket.send_fds(self._orders, [b"R"], [program, report])
+            socket.send_fds(self._orders, [b"R"], [program, report, nothing])
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
+        finally:
+            os.close(nothing)
 
     def reap(self, timeout: float = 5.0) -> int:
         """Kill the last child and its descendants, if it was not released, and return its wait status, else 0.
@@ -250,6 +254,7 @@ class Jail:
         except FilterError:
             if self.tier == "landlock" or (self.tier == "bwrap" and not bounds_processes()):
                 raise
+            setup["filters"] = [lasting_filter(setup["machine"]).hex()]
         if self.tier == "bwrap" and bounds_processes():
             setup["limits"]["NPROC"] = self.limits.tasks
         if self.tier == "landlock":

@@ -67,9 +67,10 @@ def _hand_over(orders: socket.socket, program: bytes) -> int:
         file.write(program)
     os.lseek(order, 0, os.SEEK_SET)
     reading, writing = os.pipe()
-    socket.send_fds(orders, [b"R"], [order, writing])
-    os.close(order)
-    os.close(writing)
+    opened = [order, writing, os.open(os.devnull, os.O_RDWR)]
+    socket.send_fds(orders, [b"R"], opened)
+    for descriptor in opened:
+        os.close(descriptor)
     return reading
 
 

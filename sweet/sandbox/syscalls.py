@@ -6,6 +6,8 @@ filter makes the kernel run it once for every system call that exists, so the lo
 allows what a child may do, and the few calls by which the zygote creates, limits and ends a child. A child inherits it
 and adds the short one, which forbids these few. Sources of randomness (sweet.sandbox.determinism) are refused as
 well: random bytes, processor time, accounts of the machine; the numbers of processes are 0.
+
+Where libseccomp is missing, `lasting_filter` refuses only what one answer could leave in its jail for the next.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import errno
 import functools
 import os
+import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +51,17 @@ _CLONE_THREAD = 0x00010000
 _CLONE_NEW = 0x7E020080  # every CLONE_NEW… flag
 _CLONE3 = 435
 _BINARY_TREE = 2
+
+_LASTING = {  # add_key request_key keyctl shmget semget msgget mq_open setpriority ioprio_set sched_setaffinity
+    # sched_setscheduler sched_setparam sched_setattr migrate_pages move_pages process_madvise process_vm_writev ptrace
+    "x86_64": (248, 249, 250, 29, 64, 68, 240, 141, 251, 203, 144, 142, 314, 256, 279, 440, 311, 101),
+    "aarch64": (217, 218, 219, 194, 190, 186, 180, 140, 30, 122, 119, 118, 274, 238, 239, 440, 271, 117),
+}
+"""By machine, the numbers of calls that make what outlives a process, or change another process."""
+_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_PRLIMIT = {"x86_64": 302, "aarch64": 261}
+_OTHER_NUMBERS = 0x40000000  # of x32
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 
 _Rule = tuple[Any, ...]
 
@@ -106,6 +120,25 @@ def seccomp_filters() -> Filters:
         )
     except OSError as error:
         raise FilterError(f"seccomp filters cannot be created: {error}") from error
+
+
+def lasting_filter(machine: str) -> bytes:
+    """Return a filter, made without libseccomp, that refuses the calls of `_LASTING`; none for an unknown machine.
+
+    It refuses `prlimit64` for another process than the caller, and the calls of another architecture.
+    """
+    if machine not in _LASTING:
+        return b""
+    calls = _LASTING[machine]
+    refuse = len(calls) + 8
+    tests = [(_AT_LEAST, refuse - 4, 0, _OTHER_NUMBERS)]
+    tests += [(_EQUAL, refuse - at, 0, number) for at, number in enumerate(calls, start=5)]
+    instructions = [
+        *((_LOAD, 0, 0, 4), (_EQUAL, 0, refuse - 2, _ARCHITECTURE[machine]), (_LOAD, 0, 0, 0), *tests),
+        *((_EQUAL, 0, 2, _PRLIMIT[machine]), (_LOAD, 0, 0, 16), (_EQUAL, 0, 1, 0)),  # its process, 0 for the caller
+        *((_RETURN, 0, 0, 0x7FFF0000), (_RETURN, 0, 0, 0x00050000 | errno.EPERM)),
+    ]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
 
 
 def _exported(default: int, action: int, rules: list[_Rule], returning_0: Sequence[str] = ()) -> bytes:

@@ -1,12 +1,13 @@
 """The process in a jail that forks a child for each answer. A script for `sweet.sandbox.jail`, standard library only.
 
 First it restricts itself (Landlock if configured, limits, a seccomp filter), so that a child has little to do before it
-runs; a fork costs time for each page that it touches. Then it serves orders over an inherited socket: `R` with two
-descriptors (the program, the pipe for its results) forks a child that reads the one and writes the other; `K` kills the
-last child and its descendants; `W` does the same, and returns the child's wait status. It measures no time and never
-reads a program's text or values, so that nothing of one answer, or of a reference, is in the memory that the next child
-inherits. When the socket closes, because the parent is gone, it ends; in its own process namespace everything in it
-ends too.
+runs; a fork costs time for each page that it touches. Then it serves orders over an inherited socket: `R` with three
+descriptors (the program, the pipe for its results, the null device) forks a child that reads the first, writes the
+second, and has the third as its standard streams; `K` kills the last child and its descendants; `W` does the same, and
+returns the child's wait status. It measures no time and never reads a program's text or values, so that nothing of one
+answer, or of a reference, is in the memory that the next child inherits. Nor is an open file: processes that inherit
+one share its flags, owner and locks, so all three descriptors were opened for this child. When the socket closes,
+because the parent is gone, it ends; in its own process namespace everything in it ends too.
 
 Most of the time of a fork goes into copying the pages that parent and child write to afterwards. So each does little,
 and before the first fork the memory is packed (`_pack_memory`).
@@ -38,7 +39,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SE
 SECCOMP_MODE_FILTER = 2
 LINUX = sys.platform == "linux"  # other systems have only the tier without a jail
 STATUS = struct.Struct("!i")
-_TWO = struct.Struct("ii")
+_DESCRIPTORS = struct.Struct("iii")
 _BLOCKS = range(16, 513, 16)
 """The sizes of the small blocks from which Python's allocator takes objects."""
 _BYTES_OVERHEAD = sys.getsizeof(b"")
@@ -177,14 +178,15 @@ def _small_block(size: int, number: int) -> object:
 
 
 def _filters(setup: dict[str, Any]) -> list[Any]:
-    """Return the two filters in the form for `prctl`; an empty list if there are none for this machine."""
+    """Return the filters in the form for `prctl`, the zygote's and the child's; without libseccomp only one; an empty
+    list if there are none for this machine."""
     if not setup["filters"] or setup["machine"] != os.uname().machine:
         return []
-    codes = [bytes.fromhex(code) for code in setup["filters"]]
+    codes = [bytes.fromhex(code) for code in setup["filters"] if code]
     return [ctypes.byref(_FilterProgram(len(code) // 8, code)) for code in codes]
 
 
-def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
+def _child(program: int, report: int, nothing: int, child_filter: Any, zygote: int) -> None:
     """Read the order, load the child's filter, and run the program. Never returns."""
     try:
         if zygote != 1:  # process 1 of a namespace kills all others, and ends them with it
@@ -195,6 +197,9 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
                 os._exit(1)
         os.dup2(report, _REPORT)
         os.close(report)
+        for stream in range(3):
+            os.dup2(nothing, stream)
+        os.close(nothing)
         order = marshal.loads(os.pread(program, os.lseek(program, 0, os.SEEK_END), 0))
         os.close(program)
         resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_seconds"], order["cpu_seconds"]))
@@ -259,14 +264,14 @@ def serve(orders: socket, child_filter: Any) -> None:
     if LINUX:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
     while True:
-        message, ancillary, _, _ = orders.recvmsg(1, CMSG_SPACE(_TWO.size))
+        message, ancillary, _, _ = orders.recvmsg(1, CMSG_SPACE(_DESCRIPTORS.size))
         if message == b"R":
-            program, report = _TWO.unpack(ancillary[0][2])
+            program, report, nothing = opened = _DESCRIPTORS.unpack(ancillary[0][2])
             child = os.fork()
             if child == 0:
-                _child(program, report, child_filter, zygote)
-            os.close(program)
-            os.close(report)
+                _child(program, report, nothing, child_filter, zygote)
+            for descriptor in opened:
+                os.close(descriptor)
             continue
         status = _reap(child, child_filter is not None) if child else 0
         child = 0
@@ -303,11 +308,12 @@ def main(orders: socket) -> None:
         _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters[0])
     orders.sendall(b"+")
     os.dup2(1, 2)  # the output of answers is not read: a pipe would fill up and block later answers
+    os.closerange(3, _REPORT)  # Landlock's rules: children would share what they are opened as
     gc.collect()
     gc.disable()
     _pack_memory()
     gc.freeze()
-    serve(orders, filters[1] if filters else None)
+    serve(orders, filters[1] if len(filters) > 1 else None)
 
 
 if __name__ == "__main__":
