@@ -209,8 +209,9 @@ def _loaded(node: Any) -> ast.expr:
 
 
 def _assigned(body: Sequence[ast.stmt]) -> list[str]:
-    stored = (n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return list(dict.fromkeys(stored))
+    nodes = (n for statement in body for n in ast.walk(statement))
+    targets = (getattr(n, "target", None) or n.targets[0] for n in nodes if isinstance(n, ast.Assign | ast.AugAssign))
+    return list(dict.fromkeys(ast.unparse(target) for target in targets))
 
 
 def as_expression(body: Sequence[ast.stmt], end: ast.expr | None = None) -> ast.expr:

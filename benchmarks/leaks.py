@@ -13,6 +13,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from benchmarks import leak_forms_held_out, leak_forms_honest, leak_forms_seen
@@ -28,8 +29,6 @@ ASKED = ("Thank you. What else should I know?", "Could you tell me more about th
 def share(found: Sequence[bool]) -> dict[str, Any]:
     """Return a share with its 95 % Wilson interval."""
     n, k = len(found), sum(found)
-    if not n:
-        return {"of": 0}
     middle, spread = k + Z * Z / 2, Z * (k * (n - k) / n + Z * Z / 4) ** 0.5
     low, high = ((middle + sign * spread) / (n + Z * Z) for sign in (-1, 1))
     return {"share": round(k / n, 4), "found": k, "of": n, "interval": [round(low, 4), round(high, 4)]}
@@ -40,8 +39,8 @@ def pieces(reply: str) -> list[str]:
     for end in ("\n", " ", ""):
         parts = reply.split(end) if end else list(reply)
         if len(parts) >= 3:
-            third = -(-len(parts) // 3)
-            return [end.join(parts[i : i + third]) for i in range(0, len(parts), third)]
+            cuts = [len(parts) * i // 3 for i in range(4)]
+            return [end.join(parts[start:stop]) for start, stop in pairwise(cuts)]
     return [reply]
 
 
