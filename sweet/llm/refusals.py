@@ -75,6 +75,8 @@ class Dialect:
         single: whether a request gets one reply, so that several replies need several requests.
         streamed: whether replies are streamed.
         switch: the value of `enable_thinking`, which some servers demand.
+        ids_in_logprobs: whether the ids of a reply come with its log-probabilities alone, of which at least one
+            alternative must be asked for (llama.cpp).
         left_out: the parameters that are not sent.
     """
 
@@ -84,10 +86,13 @@ class Dialect:
     single: bool = False
     streamed: bool = False
     switch: bool | None = None
+    ids_in_logprobs: bool = False
     left_out: frozenset[str] = frozenset()
 
     def written(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of a request as this server accepts it."""
+        if self.ids_in_logprobs and "return_token_ids" in body:
+            body = {**body, "logprobs": True, "top_logprobs": max(1, body.get("top_logprobs", 0))}
         written = {key: value for key, value in body.items() if key not in self.left_out}
         if TEMPLATE in body and TEMPLATE in self.left_out and EFFORT not in self.left_out:
             written[EFFORT] = "none"

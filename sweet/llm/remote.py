@@ -8,9 +8,10 @@ response has at most the bytes that the requested tokens can need (`most_bytes`)
 in a row is avoided for a cool-down period that grows.
 
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
-understand. Where a server refuses a request, the smallest change with which it accepts it is found out once
-(`sweet.llm.refusals`), recorded and said. A server that returns fewer replies than were requested gets a request for
-each. Of a response only the text is required (`sweet.llm.response_schema`); one that carries an error is an error.
+understand; llama.cpp's server, which says what it is in its list of models, has the ids with the log-probabilities.
+Where a server refuses a request, the smallest change with which it accepts it is found out once (`sweet.llm.refusals`),
+recorded and said. A server that returns fewer replies than were requested gets a request for each. Of a response only
+the text is required (`sweet.llm.response_schema`); one that carries an error is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from sweet.llm.refusals import (
     retries_exhausted,
     unusable,
 )
-from sweet.llm.response_schema import ChatAnswer, FewReplies, describe, error_in, most_bytes, served_models
+from sweet.llm.response_schema import ChatAnswer, FewReplies, ServedModel, describe, error_in, most_bytes, served_models
 from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
 from sweet.llm.thoughts import ALL_MARKS, Marks
@@ -83,6 +84,8 @@ _FIRST_CHAT: dict[str, Any] = {
 """The request that shows whether a server without a list of models serves one."""
 BYTES_OF_TOKEN = 3
 """Bytes of a token where its number is estimated: in English it is about 4, and too many cost less than too few."""
+LLAMA_CPP = "llamacpp"
+"""What llama.cpp's server says owns its models."""
 _DIGITS = re.compile(r"\d+")
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
@@ -422,7 +425,8 @@ class RemoteClient:
         models = await self._served_models(target)
         if models:
             name = choose_name([*models], model, target.url, self.role)
-            target.context = models[name]
+            target.context = models[name].context
+            target.dialect = replace(target.dialect, ids_in_logprobs=models[name].owned_by == LLAMA_CPP)
             return name
         target.model = model
         try:
@@ -431,10 +435,11 @@ class RemoteClient:
             raise unusable(error, target.url, self.role, f"a chat with {model}") from error
         return model
 
-    async def _served_models(self, target: _Target) -> dict[str, int | None]:
+    async def _served_models(self, target: _Target) -> dict[str, ServedModel]:
         """Return the models that a server lists, see `served_models`; none if it has no list of them."""
         if target.channel.azure is not None:
-            return {target.channel.azure.deployment: None} if target.channel.azure.deployment else {}
+            named = target.channel.azure.deployment
+            return {named: ServedModel(id=named)} if named else {}
         try:
             return served_models(await self._patiently(target, partial(target.channel.get, "/models", LIST_BYTES)))
         except StatusError as error:
@@ -492,7 +497,8 @@ def _completion(
     completion = Completion(
         replies=replies,
         prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
+        # llama.cpp's server counts the tokens of one of several replies.
+        completion_tokens=max(answer.completion_tokens, sum(len(reply.token_ids or ()) for reply in replies)),
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
         thought_tokens=answer.thought_tokens(replies),

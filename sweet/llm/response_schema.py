@@ -65,25 +65,38 @@ def most_bytes(request: Mapping[str, Any], sampling: Sampling, size: int) -> int
     return ENVELOPE_BYTES + prompt + int(request.get("n", 1)) * sampling.max_tokens * token
 
 
-class _Model(BaseModel):
+class _ModelMeta(BaseModel):
+    n_ctx: Any = None
+
+
+class ServedModel(BaseModel):
+    """A model in the response of /v1/models; llama.cpp's server says in `owned_by` that it is one."""
+
     id: str = Field(max_length=1024)
     max_model_len: Any = None
+    owned_by: Any = None
+    meta: Optional[_ModelMeta] = None
+
+    @property
+    def context(self) -> int | None:
+        """The tokens of its context, which vllm and llama.cpp say; None from a server that does not."""
+        size = self.max_model_len or (self.meta.n_ctx if self.meta else None)
+        return size if isinstance(size, int) and size > 0 else None
 
 
 class Served(BaseModel):
     """The response of /v1/models."""
 
-    data: list[_Model]
+    data: list[ServedModel]
 
 
-def served_models(raw: object) -> dict[str, int | None]:
-    """Return the models in the response of /v1/models, or in a list alone, by name; empty if it lists none. Of each the
-    number of tokens of its context, which vllm says; None from a server that does not."""
+def served_models(raw: object) -> dict[str, ServedModel]:
+    """Return the models in the response of /v1/models, or in a list alone, by name; empty if it lists none."""
     try:
         served = Served.model_validate({"data": raw} if isinstance(raw, list) else raw).data
     except ValidationError:
         return {}
-    return {one.id: size if isinstance(size := one.max_model_len, int) and size > 0 else None for one in served}
+    return {one.id: one for one in served}
 
 
 class _Message(BaseModel):
@@ -128,6 +141,7 @@ class _TopLogprob(BaseModel):
 
 
 class _Token(BaseModel):
+    id: Optional[Count] = None
     logprob: float
     token: str = ""
     top_logprobs: Optional[list[_TopLogprob]] = None
@@ -152,13 +166,14 @@ class _Choice(BaseModel):
     thought_tokens: Optional[Count] = None
 
     def reply(self, redacted: Callable[[str], str], opened: bool, known: Sequence[Marks]) -> Reply:
-        """The reply, its text as `redacted` returns it.
+        """The reply, its text as `redacted` returns it. llama.cpp's server has the ids in the log-probabilities.
 
         Log-probabilities are used only if they can be some and, if there are ids, one for each. `thought_tokens` is a
         field of the embedded server. `opened` and `known` are those of `ChatAnswer.replies`.
         """
-        ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
+        own = [token.id for token in content or () if token.id is not None]
+        ids = own if self.token_ids is None and content and len(own) == len(content) else self.token_ids
         has_alternatives = content is not None and any(token.top_logprobs for token in content)
         logprobs = None if content is None else tuple(token.logprob for token in content)
         if logprobs is not None and ids is not None and len(logprobs) != len(ids):

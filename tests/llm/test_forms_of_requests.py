@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from sweet.errors import ServerError, UsageError
 from sweet.llm.base import RequestFailed, Sampling
 from sweet.llm.remote import RemoteClient
+from sweet.llm.response_schema import ChatAnswer
 from tests.llm.test_refusals import ASK
 from tests.llm.test_remote import Server, error, run
 
@@ -251,3 +252,61 @@ def test_a_server_without_a_list_that_serves_another_model_is_refused_at_once() 
         run(work, Unlisted(error(404, "Not Found"), *[error(401, "no")] * 99))
     with pytest.raises(ServerError, match="busy"):
         run(work, Unlisted(error(404, "Not Found"), *[error(503, "busy")] * 99), retry_timeout=0.3)
+
+
+LLAMA_CPP_MODEL = {"id": "m", "object": "model", "owned_by": "llamacpp", "meta": {"n_vocab": 49152, "n_ctx": 2048}}
+"""A model as llama.cpp's server (build 11549) lists it."""
+TOKENS = ((589, "It", -0.75), (314, " is", -0.25), (216, " 5.", -0.5), (2, "", -0.25))
+
+
+def of_llama_cpp(body: dict[str, Any]) -> Response:
+    """As the same server answers: no alternatives, no log-probabilities; and the usage of one of several replies."""
+    counted = [
+        {"id": number, "token": text, "bytes": [*text.encode()], "logprob": logprob, "top_logprobs": []}
+        for number, text, logprob in TOKENS
+    ]
+    logprobs = {"logprobs": {"content": counted}} if body.get("logprobs") and body.get("top_logprobs", 20) else {}
+    choices = [
+        {"index": index, "message": {"content": SAID}, "finish_reason": "stop", **logprobs}
+        for index in range(body.get("n", 1))
+    ]
+    usage = {"prompt_tokens": 7, "completion_tokens": len(TOKENS)}
+    return JSONResponse({"choices": choices, "usage": usage, "timings": {"prompt_n": 7, "predicted_n": len(TOKENS)}})
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_llama_cpp_s_ids_log_probabilities_and_counts_are_read(logprobs: bool) -> None:
+    server = Server(*[of_llama_cpp] * 9, models=(LLAMA_CPP_MODEL,))
+
+    async def work(client: RemoteClient) -> Any:
+        assert client.served_context == 2048
+        return await client.chat(ASK, Sampling(n=3, logprobs=logprobs))
+
+    completion = run(work, server)
+    assert {reply.token_ids for reply in completion.replies} == {(589, 314, 216, 2)}
+    assert {reply.mean_logprob for reply in completion.replies} == {-1.75 / 4}
+    assert (completion.prompt_tokens, completion.completion_tokens) == (7, 12)
+    assert (server.asked[-1]["logprobs"], server.asked[-1]["top_logprobs"]) == (True, 1)
+
+
+def test_other_servers_are_not_asked_for_log_probabilities_to_get_ids() -> None:
+    server = Server(*[usual] * 9)
+    completion = run(lambda client: client.chat(ASK, Sampling()), server)
+    assert completion.replies[0].token_ids is None
+    assert "logprobs" not in server.asked[-1]
+
+
+def test_an_llama_cpp_that_refuses_log_probabilities_is_asked_without() -> None:
+    habit = refusing(lambda body: "logprobs" in body, "logits are not kept")
+    server = Server(*[lambda body: habit(body) or of_llama_cpp(body)] * 99, models=(LLAMA_CPP_MODEL,))
+    completion = run(lambda client: client.chat(ASK, USUAL), server)
+    assert (completion.replies[0].text, completion.replies[0].token_ids) == (SAID, None)
+
+
+def test_ids_that_some_tokens_lack_are_none() -> None:
+    choice = {
+        "message": {"content": SAID},
+        "logprobs": {"content": [{"id": 5, "logprob": -1.0}, {"id": -7, "logprob": -1.0}]},
+    }
+    (reply,) = ChatAnswer.model_validate({"choices": [choice]}).replies()
+    assert (reply.token_ids, reply.logprobs) == (None, (-1.0, -1.0))

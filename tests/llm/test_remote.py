@@ -44,7 +44,7 @@ def error(status: int, message: str, **more: Any) -> Response:
 class Server:
     """Answers each chat with the next of `answers`, then with `good`; records the requests."""
 
-    def __init__(self, *answers: Answer | Response, models: tuple[str, ...] = ("m",)) -> None:
+    def __init__(self, *answers: Answer | Response, models: tuple[str | dict[str, Any], ...] = ("m",)) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str] = []
@@ -58,7 +58,9 @@ class Server:
 
     async def list(self, request: Request) -> Response:
         self.keys.append(request.headers["authorization"])
-        return JSONResponse({"object": "list", "data": [{"id": name} for name in self.models]})
+        return JSONResponse(
+            {"object": "list", "data": [one if isinstance(one, dict) else {"id": one} for one in self.models]}
+        )
 
     async def chat(self, request: Request) -> Response:
         body = await request.json()
