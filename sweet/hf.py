@@ -7,6 +7,7 @@ because the library's own retries take most of a minute when there is no network
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -120,6 +121,9 @@ def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[
             raise UsageError(f"The directory {name} is not a model: it has no config.json.", where=where, fix=fix)
         return str(local)
     if local.exists():
+        if local.suffix == ".gguf":
+            own = f"python -m sweet.learn.convert {shlex.quote(name)} FOLDER"
+            fix = f"{own}; or only play it, at the address of a llama-server (docs/small-models.md)"
         raise UsageError(f"{name} is a file; a model is a directory in Hugging Face layout.", where=where, fix=fix)
     if not _HUB_ID.fullmatch(path) or path.startswith("."):
         beside = local.parent.iterdir() if local.parent.is_dir() else ()
