@@ -48,7 +48,7 @@ def prepared(given: argparse.Namespace, method: str) -> Any:
     from sweet.training.config import TrainActorConfig
     from sweet.training.prepare import prepare_actor
 
-    config = TrainActorConfig(method=method, epochs=1, device=given.device, model=given.model)
+    config = TrainActorConfig(algorithm=method, epochs=1, device=given.device, model=given.model)
     training, _ = prepare_actor(Run.open(given.run), config, Silent())
     if given.names:
         by_name = {example.name: example for example in training.examples}

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from sweet.llm.base import Sampling
-from sweet.llm.embedded import end_ids
 from sweet.llm.engine import EmbeddedEngine, Limits
 from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.llm.template import reply_ends
 
 
 def random_llama(vocabulary: int = 700) -> Any:
@@ -126,7 +126,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     if args.model:
         model = load_model(args.model, "cpu")
-        ends = end_ids(model, load_tokenizer(args.model))
+        ends = reply_ends(model, load_tokenizer(args.model))
     else:
         model, ends = random_llama(), frozenset([2])
     rates = throughput(model, sorted(ends), Load(args.requests, args.single, args.rounds, args.prompt, args.tokens))

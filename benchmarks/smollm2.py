@@ -4,7 +4,7 @@
                                  [--size tiny|full] [--seeds N] [--jobs N] [--methods zero-shot,rft,…] [--json]
 
 The tasks are orders in a shop, in natural language (`sweet.tasks.orders`): two wishes to find with two questions, or
-three with three. The model is first trained (`train-actor --method sft`) on dialogues of the scripted agent of mixed
+three with three. The model is first trained (`train-actor --algorithm sft`) on dialogues of the scripted agent of mixed
 quality, in shops that no split has. All methods start from this model, and train adapters. They are compared as in
 `sweet.study`: the same offline dialogues, the same sampled replies, the same unseen tasks in shops that no training
 had, at temperature 1 and greedy. Finished steps in --out are not repeated: the same command resumes, also with more
@@ -130,7 +130,7 @@ def warmed_up(model: str, folder: Path, tasks: Orders, size: Size, device: Devic
         )
     )
     options = {**WARM_UP, **ADAPTER, **size.training, "model": model, "from_": dialogues.id, "device": device}
-    actor = cache.file(cache.do(TrainActorConfig(method="sft", lora_output="merged", **options)))
+    actor = cache.file(cache.do(TrainActorConfig(algorithm="sft", lora_output="merged", **options)))
     link = folder.absolute().with_name(f"{folder.name}-model")
     link.unlink(missing_ok=True)
     link.symlink_to(actor, target_is_directory=True)

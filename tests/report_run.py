@@ -43,7 +43,9 @@ def report_run(path: Path) -> Run:
     _eval(run, before, BEFORE, {"best_of": BEST_OF})
     critic = _trained(run, "train-critic", "critic", before, {"variant": "advantage", "base": "base"})
     candidates = step(run, "rank", "candidates", [_ranked(turn) for turn in ADVANTAGES], [before, critic])
-    actor = _trained(run, "train-actor", "actor", candidates, {"method": "sweet", "base": "base", "protocol": "paper"})
+    actor = _trained(
+        run, "train-actor", "actor", candidates, {"algorithm": "sweet", "base": "base", "protocol": "paper"}
+    )
     after = _rollouts(run, str(run.path / actor.path))
     _eval(run, after, AFTER, {})
     return run
@@ -76,7 +78,7 @@ def online_run(path: Path, *, done: bool, task: str = "code") -> Run:
         **{"completion_tokens": 6000, "episodes": 48, "reward": 0.4},
         **{"play_seconds": 12.0, "train_seconds": 18.0, "update_seconds": 3.0},
     }
-    meta = {"method": "grpo", "base": "micro", "protocol": "paper"}
+    meta = {"algorithm": "grpo", "base": "micro", "protocol": "paper"}
     step(run, "train-online", "actor", [], meta=meta, metrics=metrics if done else {}, log=log)
     return run
 

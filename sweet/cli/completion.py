@@ -154,7 +154,8 @@ def _models(_: typer.Context, __: str) -> Iterator[str]:
 
     yield from PACKAGED
     for run in sorted(filter(_is_run, _entries(RUNS)), key=lambda path: path.stat().st_mtime, reverse=True):
-        yield from (str(path.parent) for path in sorted(run.glob("actor/*/config.json"), reverse=True))
+        models = (path.parent for name in ("config", "adapter_config") for path in run.glob(f"actor/*/{name}.json"))
+        yield from map(str, sorted(models, reverse=True))
     yield from cached_models()
 
 
@@ -179,7 +180,6 @@ def _datasets(context: typer.Context, _: str) -> Iterable[str]:
 _BY_KEY: dict[str, Source] = {
     "task": _tasks,
     "tasks": _datasets,
-    "method": _rules,
     "algorithm": _rules,
     **dict.fromkeys(("agent", "sim"), lambda *_: ("scripted", *_models(*_))),
     **dict.fromkeys(("model", "reference", "judge-model", "check-model"), _models),

@@ -6,7 +6,7 @@ encoded, and its weights on the loss components. Weights are given by turn, one 
 each. A rule that needs probabilities asks the `Models` of the training for them.
 
 A rule has no state: everything that changes during a training is in the `Models`, which are part of its checkpoints. So
-the same rule serves a training on recorded dialogues (`sweet train-actor --method NAME`) and one that plays its own
+the same rule serves a training on recorded dialogues (`sweet train-actor --algorithm NAME`) and one that plays its own
 dialogues (`sweet train --algorithm NAME`).
 """
 

@@ -27,7 +27,7 @@ from sweet.suggestions import did_you_mean
 from sweet.tasks.base import ProtocolName
 
 
-def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
+def rule_class(name: str, named_by: str = "algorithm") -> type[CreditRule]:
     """Return the class of a rule.
 
     Args:
@@ -42,7 +42,7 @@ def rule_class(name: str, named_by: str = "method") -> type[CreditRule]:
     return _load_rule(installed_plugin(CREDIT, "credit rule", name, rule_names(), named_by))
 
 
-def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "method") -> CreditRule:
+def credit_rule(name: str, options: Sequence[str] = (), named_by: str = "algorithm") -> CreditRule:
     """Return a rule with its options.
 
     Args:

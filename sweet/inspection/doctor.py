@@ -391,7 +391,7 @@ def check_kinds() -> Found | list[Check]:
 def check_rules() -> Found | list[Check]:
     """Import and check the credit rules of other packages."""
     others = [plugin for found in plugins(CREDIT).values() for plugin in found]
-    checks = [_check_plugin(plugin, "method", RULES, rule_class) for plugin in others]
+    checks = [_check_plugin(plugin, "algorithm", RULES, rule_class) for plugin in others]
     return checks or ("ok", f"only the built-in ones: {', '.join(RULES)}", "")
 
 

@@ -180,16 +180,16 @@ class _Suggestions:
         return found if is_online else [*found, _line("train", self.run, *words)]
 
     def _towards_actor(self, rollouts: Artifact) -> str:
-        """Return the next step from dialogues to an actor, by the method of the actor that played them."""
+        """Return the next step from dialogues to an actor, by the algorithm of the actor that played them."""
         player = actor_of(self.manifest, rollouts)
         learned = next((self.manifest.artifact(ref.id) for ref in player.inputs), None) if player else None
-        reads, method = "pairs", None
+        reads, algorithm = "pairs", None
         if player is not None and learned is not None and learned.kind in _ORDER:
-            reads, method = learned.kind, TrainedMeta.of(player).method
+            reads, algorithm = learned.kind, TrainedMeta.of(player).algorithm
         for kind in reversed(_ORDER[: _ORDER.index(reads) + 1]):
             found = rollouts if kind == "rollouts" else self._newest(kind, rollouts)
             if found is not None and kind == reads:
-                return self._train("actor", found, rollouts, method)
+                return self._train("actor", found, rollouts, algorithm)
             if found is not None:
                 return self._after(found, rollouts)
         raise AssertionError("dialogues are made of themselves")
@@ -213,7 +213,7 @@ class _Suggestions:
             return self._rank(critic, rollouts, candidates=2 * int(str(replies)))
         return self._reading(stage_making(_ORDER[_ORDER.index(made.kind) + 1]).name, made)
 
-    def _train(self, kind: Kind, source: Artifact, rollouts: Artifact, method: str | None = None) -> str:
+    def _train(self, kind: Kind, source: Artifact, rollouts: Artifact, algorithm: str | None = None) -> str:
         """Return the training of a critic or actor on what the newest dialogues became, and those of earlier rounds."""
         stage = stage_making(kind).name
         like = self._like(stage, source)
@@ -229,8 +229,8 @@ class _Suggestions:
             bases = [TrainedMeta.of(one).base for one in self.manifest.artifacts if one.kind in ("critic", "actor")]
             first = self.manifest.artifact(next(iter(by_round)))
             changes["model"] = next(filter(None, [first and self._model(first), *bases]), MODEL)
-        if method not in (None, "sweet"):
-            changes["method"] = method
+        if algorithm not in (None, "sweet"):
+            changes["algorithm"] = algorithm
         if several:
             return self._call(stage, like, **changes, from_=[one.id for one in by_round.values()])
         return self._reading(stage, source, like, **changes)

@@ -22,6 +22,8 @@ import torch
 from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import install_command
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import absolute_name
 
 ALL_LINEAR = "all-linear"
 """peft's name for all linear layers except the output layer."""
@@ -114,10 +116,25 @@ def base_alone(model: Any) -> Iterator[None]:
 
 
 def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
-    """Write the adapter in peft's format; `base` is recorded as its base model."""
-    wrapped.peft_config["default"].base_model_name_or_path = base
+    """Write the adapter in peft's format, with its base model.
+
+    If that is an adapter itself, which was merged into the model before the training, both are written as one adapter
+    of the model beneath: the sum of two products of matrices is the product of the matrices put together.
+    """
+    name, below = "default", find_adapter(base)
+    if below is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are several adapters
+            wrapped.load_adapter(str(below.path), "below", torch_device=str(wrapped.device))
+            name = "together"
+            wrapped.add_weighted_adapter(["below", "default"], [1.0, 1.0], name, combination_type="cat")
+    wrapped.peft_config[name].base_model_name_or_path = absolute_name(below.base if below else base)
     # The embeddings are not trained; peft would otherwise ask the hub for the base to detect this.
-    wrapped.save_pretrained(str(folder), save_embedding_layers=False)
+    wrapped.save_pretrained(str(folder), selected_adapters=[name], save_embedding_layers=False)
+    if below is not None:
+        for path in (folder / name).iterdir():
+            path.replace(folder / path.name)
+        (folder / name).rmdir()
 
 
 def merged(

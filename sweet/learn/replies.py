@@ -17,7 +17,7 @@ from typing import Any
 
 from sweet.errors import UsageError
 from sweet.llm.base import Effort, Reply
-from sweet.llm.template import effort_variables, render_chat
+from sweet.llm.template import around_reply, effort_variables, end_of_turn, render_chat
 
 PROBE = "Zyxwv"
 """A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
@@ -106,7 +106,7 @@ def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
 
     asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": PROBE}
     prompt = render(asked, generate=True)
-    before, found, tail = render(asked, said).partition(PROBE)
+    before, found, tail = around_reply(render, PROBE)
     added = prompt.removeprefix(before) if prompt.startswith(before) else ""
     closing = _closing(added)
     if before.startswith(prompt):
@@ -117,8 +117,6 @@ def find_form(tokenizer: Any, effort: Effort | None = None) -> ReplyForm:
         raise unmaskable(tokenizer, "a rendered reply does not begin with the generation prompt")
     if not found:
         raise unmaskable(tokenizer, "a rendered reply does not contain the text of the reply")
-    if not tail.strip():  # where the role of the next message ends a reply, or nothing does
-        tail = render(asked, said, {"role": "user", "content": THOUGHT}).partition(PROBE)[2].partition(THOUGHT)[0]
     if not tail.strip():
         raise unmaskable(tokenizer, "nothing marks the end of a reply")
     head, thought, rest = render(asked, said | dict.fromkeys(FIELDS, THOUGHT)).partition(THOUGHT)
@@ -185,9 +183,12 @@ class ReplyEncoder:
         self.tokenizer = tokenizer
         self.form = find_form(tokenizer, effort)
         prompt, lead, tail = self.form.prompt, self.form.lead, self.form.tail
-        texts = [prompt, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
-        prompt_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
-        self.end_of_turn = self._end_in(tail_ids)
+        texts = [prompt, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, prompt + lead + PROBE + tail]
+        prompt_ids, standalone, ended, joined, whole = self._tokenize(texts)
+        end = end_of_turn(tokenizer, tail)
+        if end is None:
+            raise unmaskable(tokenizer, "nothing marks the end of a reply")
+        self.end_of_turn = end
         # SentencePiece adds a space before a text that is tokenised alone; inside the dialogue there is none.
         self._anchor, self._anchor_ids = "", 0
         if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
@@ -197,15 +198,6 @@ class ReplyEncoder:
             raise unmaskable(tokenizer, "the end of a reply is not a token of its own")
         special = {self.end_of_turn, *getattr(tokenizer, "all_special_ids", ())}
         self.ends: frozenset[int] = frozenset(special)
-
-    def _end_in(self, tail: list[int]) -> int:
-        """The id that ends a reply: the first of a tail that stands for no text. White space before it, as Llama 2's
-        template writes it, is not what its model writes. Without one it is the end of a text."""
-        marks = {*getattr(self.tokenizer, "all_special_ids", ()), *getattr(self.tokenizer, "added_tokens_decoder", ())}
-        found = next((number for number in tail if number in marks), getattr(self.tokenizer, "eos_token_id", None))
-        if found is None:
-            raise unmaskable(self.tokenizer, "nothing marks the end of a reply")
-        return int(found)
 
     def encode(self, replies: Sequence[Reply]) -> list[ReplyIds]:
         """The ids of each reply, including its end-of-turn token (unless the reply was truncated); at least one."""

@@ -25,9 +25,14 @@ from sweet.learn.head import attach_head, detached_head, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTE_THRESHOLD, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.pretrained import absolute_name, load_model, meta_model, model_path, stored_type
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import load_model, load_tokenizer, meta_model, model_path, stored_type
+from sweet.llm.template import reply_ends
 
 LoraOutput = Literal["merged", "adapter"]
+
+ADAPTER_THRESHOLD = 50_000_000
+"""Number of parameters from which an adapter is written alone by default: merged, each takes the disk of a model."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class Start:
     Attributes:
         base: the model, as for `sweet.llm.pretrained`.
         lora: the adapter that is trained instead of the model.
-        output: with an adapter, what is written: the model with the adapter merged in, or the adapter alone.
+        output: with an adapter, what is written: the model with the adapter merged in, or the adapter alone; None
+            decides by the size of the model, and for a base to whose own adapter none can be added.
         recompute: gradient checkpointing; None decides by the size of the model.
         head: also train a regression head, completely even with an adapter.
         head_seed: of a head that is initialised with random numbers and has no bias; None for zeros and a bias.
@@ -45,7 +51,7 @@ class Start:
 
     base: str
     lora: LoraSettings | None = None
-    output: LoraOutput = "merged"
+    output: LoraOutput | None = None
     recompute: bool | None = False
     head: bool = False
     head_seed: int | None = None
@@ -58,12 +64,14 @@ class Trainee:
         model: the causal model, including the layers of an adapter.
         parameters, trained: number of parameters of the model, without adapter and head, and number of trained ones.
         recomputed: whether layers are recomputed in the backward pass.
+        output: what is written of an adapter; None where none is trained.
     """
 
     def __init__(self, start: Start, model: Any) -> None:
         self.start, self.model = start, model
         self.parameters = parameter_count(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
+        self.output = None if start.lora is None else start.output or self._usual_output()
         if start.head:  # after the adapter, which freezes all existing weights
             attach_head(model, bias=start.head_seed is None, seed=start.head_seed)
         self.trained = parameter_count(trainable_weights(model).values())
@@ -82,6 +90,11 @@ class Trainee:
         """The model on torch's meta device: shapes only."""
         return cls(start, meta_model(start.base, tokenizer=tokenizer))
 
+    def _usual_output(self) -> LoraOutput:
+        below = find_adapter(self.start.base)
+        is_alone = self.parameters >= ADAPTER_THRESHOLD and (below is None or below.is_plain)
+        return "adapter" if is_alone else "merged"
+
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the trained weights.
 
@@ -91,20 +104,27 @@ class Trainee:
         copy_weights(trainable_weights(self.model), weights)
 
     def write(self, tokenizer: Any, folder: Path) -> dict[str, int]:
-        """Write what was trained, with the tokenizer. The model cannot be trained afterwards.
+        """Write what was trained, with the tokenizer. The model cannot be trained afterwards. Its generation
+        configuration says where its replies end, so that vllm and transformers end them there, too.
+
+        Args:
+            tokenizer: or an encoder, which has one.
 
         Returns:
             For `precision_note`: the numbers of weights that were changed, and of those that are stored with another
             value than before; empty where they are stored in the type in which they were trained.
         """
-        if self._adapted is not None and self.start.output == "adapter":
+        own = getattr(tokenizer, "tokenizer", tokenizer)
+        if self._adapted is not None and self.output == "adapter":
             with _staged_folder(folder, tokenizer) as part, detached_head(self.model) as head:
-                save_adapter(self._adapted, absolute_name(self.start.base), part)
+                save_adapter(self._adapted, self.start.base, part)
+                write_ends(self.model, own, part)
                 if head is not None:
                     save_head(head, part)
             return {}
         written: dict[str, int] = {}
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
+        model.generation_config.eos_token_id = sorted(reply_ends(model, own))
         kind = stored_type(self.start.base)
         if kind is not None:
             with detached_head(model):  # the head stays fp32
@@ -113,6 +133,28 @@ class Trainee:
                 model.to(kind)
         save_model(model, tokenizer, folder)
         return written
+
+
+def write_ends(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write where replies end into the generation configuration in a folder, which may have one."""
+    from transformers import GenerationConfig
+
+    found = folder / "generation_config.json"
+    configs: Any = GenerationConfig
+    generation = configs.from_pretrained(folder) if found.is_file() else configs()
+    before = generation.eos_token_id
+    known = before if isinstance(before, list) else [] if before is None else [before]
+    generation.eos_token_id = sorted({*known, *reply_ends(model, tokenizer)})
+    generation.save_pretrained(folder)
+
+
+def write_merged(name: str, folder: Path) -> None:
+    """Write an adapter, merged into its base and rounded once to the type of that, as an ordinary model. Raises the
+    errors of `load_model`."""
+    tokenizer = load_tokenizer(name)
+    model = load_model(name, "cpu", "float32", tokenizer=tokenizer)
+    model.generation_config.eos_token_id = sorted(reply_ends(model, tokenizer))
+    save_model(model.to(stored_type(name) or model.dtype), tokenizer, folder)
 
 
 def _stored_changes(model: Any, base: str, kind: torch.dtype) -> dict[str, int]:

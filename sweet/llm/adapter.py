@@ -27,6 +27,9 @@ class _Written(BaseModel):
     base_model_name_or_path: str | None = None
     r: int = Field(default=8, ge=1)
     rank_pattern: dict[str, int] = Field(default_factory=dict)
+    use_dora: bool = False
+    bias: str = "none"
+    modules_to_save: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,15 @@ class Adapter:
         base: its base model: a directory or a hub id.
         rank: the highest rank of its matrices.
         own_tokenizer: whether its folder has a tokenizer; trainers save one there, peft itself does not.
+        is_plain: whether it has only matrices of LoRA, so that a second adapter can be added to it as further rows and
+            columns.
     """
 
     path: Path
     base: str
     rank: int
     own_tokenizer: bool = False
+    is_plain: bool = True
 
 
 def find_adapter(name: str) -> Adapter | None:
@@ -83,6 +89,7 @@ def find_adapter(name: str) -> Adapter | None:
         base,
         max([written.r, *written.rank_pattern.values()]),
         own_tokenizer=any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")),
+        is_plain=not written.use_dora and written.bias == "none" and not written.modules_to_save,
     )
 
 

@@ -12,7 +12,7 @@ from sweet import collector
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
-from sweet.llm.template import ChatTemplate
+from sweet.llm.template import ChatTemplate, reply_ends
 from sweet.llm.thoughts import ALL_MARKS, Marks, marks_of, separate_ids
 from sweet.tasks.base import Message
 
@@ -57,7 +57,7 @@ class EmbeddedClient:
         """
         tokenizer = load_tokenizer(model)
         network = load_model(model, device, tokenizer=tokenizer)
-        engine = EmbeddedEngine(network, end_ids(network, tokenizer), name=model_path(model), limits=limits)
+        engine = EmbeddedEngine(network, reply_ends(network, tokenizer), name=model_path(model), limits=limits)
         return cls(model, engine, tokenizer, marks)
 
     @property
@@ -144,12 +144,3 @@ class EmbeddedClient:
             list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
         )
         return text
-
-
-def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """All ids that end a reply: those of the generation configuration, the model and the tokenizer."""
-    ends: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer):
-        found = getattr(source, "eos_token_id", None)
-        ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
-    return frozenset(ends)

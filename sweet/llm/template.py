@@ -13,7 +13,7 @@ only as parts of a message's content (`{"type": "text", …}`) gets parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -24,6 +24,9 @@ from sweet.llm.thoughts import ALL_MARKS, CHANNELS, TAGS, Marks, marks_of, opene
 from sweet.tasks.base import Message, chat_rows
 
 _PROBE = "Zyxwv"
+"""A text that does not occur in data: one plain word, so that no template trims or escapes it."""
+_NEXT = "Qponm"
+"""Another one."""
 _PRESERVING = {"preserve_thinking": True, "clear_thinking": False}
 """Variables by which templates keep earlier thoughts that they drop by default."""
 
@@ -62,6 +65,53 @@ def render_chat(
     if tokenizer not in _READS_PARTS:
         _READS_PARTS[tokenizer] = _reads_parts(tokenizer)
     return _rendered(tokenizer, rows, variables or {}, generate, as_parts=_READS_PARTS[tokenizer])
+
+
+def around_reply(render: Callable[..., str], reply: str) -> tuple[str, str, str]:
+    """Return what a template renders before the text of a reply, the text, and what it renders after it: up to the end,
+    or to the text of the next message where that is white space, because the role of the next message ends a reply, or
+    nothing does. The last two are empty if it does not render the text.
+
+    Args:
+        render: renders messages.
+        reply: a word that occurs nowhere else.
+    """
+    asked, said = {"role": "user", "content": "b"}, {"role": "assistant", "content": reply}
+    before, found, after = render(asked, said).partition(reply)
+    if found and not after.strip():
+        after = render(asked, said, {"role": "user", "content": _NEXT}).partition(reply)[2].partition(_NEXT)[0]
+    return before, found, after
+
+
+def end_of_turn(tokenizer: Any, after: str) -> int | None:
+    """Return the id that ends a reply: the first, in what a template renders after it, that stands for no text. White
+    space before it, as Llama 2's template writes it, is not what its model writes. Without one it is the end of a text;
+    None if the tokenizer has none.
+
+    Args:
+        after: see `around_reply`.
+    """
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    marks = {*getattr(tokenizer, "all_special_ids", ()), *getattr(tokenizer, "added_tokens_decoder", ())}
+    found = next((number for number in ids if number in marks), getattr(tokenizer, "eos_token_id", None))
+    return None if found is None else int(found)
+
+
+def reply_ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return all ids that end a reply: those of the generation configuration, the model and the tokenizer, and the one
+    with which the chat template ends a turn, which is what a training teaches."""
+    from jinja2.exceptions import TemplateError
+
+    ends: set[int] = set()
+    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer):
+        found = getattr(source, "eos_token_id", None)
+        ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
+    if getattr(tokenizer, "chat_template", None):
+        with suppress(TemplateError, UsageError):  # of a template that refuses a reply nothing is learned
+            _, found, after = around_reply(lambda *rows: render_chat(tokenizer, rows, generate=False), _PROBE)
+            own = end_of_turn(tokenizer, after)
+            ends.update([own] if found and own is not None else [])
+    return frozenset(ends)
 
 
 _READS_PARTS: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()

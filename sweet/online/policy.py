@@ -6,16 +6,18 @@ that is started for it; with addresses it is sampled there (`sweet.llm.updates`)
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hf import save_plain, without_progress_bars
 from sweet.hints import option
-from sweet.learn.trainee import Trainee
+from sweet.learn.trainee import Trainee, write_merged
 from sweet.llm.adapter import find_adapter
 from sweet.llm.connect import client_of, count_tokens
 from sweet.llm.embedded import EmbeddedClient
@@ -56,6 +58,10 @@ async def open_policy(
             return
         check_served(config, base)
         if not urls:
+            if find_adapter(base) is not None:  # the weights that a server loads anew are those of a whole model
+                merged = stack.enter_context(TemporaryDirectory(prefix="sweet-start-"))
+                await asyncio.to_thread(write_merged, base, Path(merged))
+                base = merged
             urls = [await stack.enter_async_context(local.serve(base, "agent"))]
         served = await stack.enter_async_context(client_of(config, "agent", base, urls, local))
         policy = ServedPolicy(served, urls, partial(_save, trainee), folder, timeout=config.request_timeout)
@@ -75,11 +81,11 @@ def check_served(config: TrainOnlineConfig, base: str) -> None:
             where="--deterministic",
             fix="--local-engine embedded",
         )
-    if find_adapter(base) is not None:
+    if config.agent_url and find_adapter(base) is not None:
         raise UsageError(
             f"{base} is a LoRA adapter: the weights that a server loads anew are those of a whole model.",
             where=option("agent", base),
-            fix="start from a model that the adapter is merged into (train-actor --lora-output merged)",
+            fix=f"omit the address, or serve and name the merged model: python -m sweet.learn.convert {base} FOLDER",
         )
 
 

@@ -39,9 +39,10 @@ from sweet.tasks.base import Task
 from sweet.tasks.kind import check_scorer_option
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.training.checkpoints import adapter_meta
-from sweet.training.hyperparameters import resolve
+from sweet.training.hyperparameters import resolve, usual_rate
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel
+from sweet.training.movement import movement_note
 from sweet.training.starting_policy import RunCritic
 
 
@@ -96,7 +97,7 @@ class Prepared:
         config = self.config
         meta = TrainedMeta(
             base=self.model.base,
-            method=config.algorithm,
+            algorithm=config.algorithm,
             protocol="paper",
             beta=config.beta,
             turn_tokens=config.turn_tokens,
@@ -171,12 +172,12 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     Raises:
         UsageError: the options do not go together.
     """
-    rule = credit_rule(config.algorithm, config.rule_option, "algorithm")
+    rule = credit_rule(config.algorithm, config.rule_option)
     if not rule.online:
         raise UsageError(
             f"The rule {rule.name} does not learn online: it learns from {rule.reads} that other stages make.",
             where=option("algorithm", rule.name),
-            fix=f"--algorithm grpo, or sweet train-actor --method {rule.name}",
+            fix=f"--algorithm grpo, or sweet train-actor --algorithm {rule.name}",
         )
     _check_deterministic(config)
     check_logs(config.log_to)
@@ -204,6 +205,10 @@ def prepare(run: Run | None, config: TrainOnlineConfig, reporter: Reporter, *, w
     model = policy_to_train(config, base, loading(config) if weights and devices is None else Trainee.on_meta)
     whole = {"epochs": config.epochs or 1, "batch": config.batch or config.tasks_per_step * config.group}
     used = resolve(config.model_copy(update=whole), config.algorithm, model.trainee.parameters, "paper")
+    updates = (config.most_steps or 0) * used.epochs * -(-config.tasks_per_step * config.group // used.batch)
+    usual = usual_rate(rule.name, model.trainee.parameters, lora=config.lora is not None)
+    if (note := movement_note(model.trainee, [used.lr] * updates, usual)) is not None:
+        reporter.warn(note)
     return Prepared(config, dialogues, validation, rule, critic, devices, model, used)
 
 

@@ -24,7 +24,7 @@ from sweet.runs.manifest import Kind
 from sweet.tasks.splits import TRAIN
 
 SWEET = "sweet"
-"""The algorithm of the paper, whose actor `[train-actor] method` may replace."""
+"""The algorithm of the paper, whose actor `[train-actor] algorithm` may replace."""
 
 ONLINE = "train-online"
 """The stage, and the title of its step."""
@@ -143,7 +143,7 @@ def algorithm_of(config: LoopConfig, judge: str = "critic") -> Algorithm:
         raise UsageError(
             f"{rule.name} learns every dialogue, good or bad, so an agent would learn what it does already.",
             where=option("algorithm", rule.name),
-            fix=(f"on dialogues of a better agent: {stage('train-actor', method=rule.name, model='MODEL')}"),
+            fix=(f"on dialogues of a better agent: {stage('train-actor', algorithm=rule.name, model='MODEL')}"),
         )
     if found.online and config.rounds > 1:
         raise UsageError(

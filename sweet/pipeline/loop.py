@@ -259,10 +259,10 @@ class Loop:
 
     def _train_actor(self, seed: int) -> Step:
         algorithm = self.algorithm
-        own = {} if algorithm.rule.name == SWEET else {"method": algorithm.rule.name}
-        method = self.recipe.of("train-actor").get("method", algorithm.rule.name)
-        if own and method != algorithm.rule.name:
-            where = f"[train-actor] method = {method!r}, {option('algorithm', algorithm.rule.name)}"
+        own = {} if algorithm.rule.name == SWEET else {"algorithm": algorithm.rule.name}
+        given = self.recipe.of("train-actor").get("algorithm", algorithm.rule.name)
+        if own and given != algorithm.rule.name:
+            where = f"[train-actor] algorithm = {given!r}, {option('algorithm', algorithm.rule.name)}"
             raise UsageError("Two rules are named for the actor.", where=where, fix="name one")
         actor = self._made(
             TrainActorConfig,

@@ -21,7 +21,7 @@ from sweet.datasets.checking import DataCheckConfig, run_data_check
 from sweet.errors import InputError, UsageError
 from sweet.hints import option_key
 from sweet.learn.engine import parameter_count
-from sweet.llm.pretrained import meta_model, model_path
+from sweet.llm.pretrained import is_here, meta_model
 from sweet.llm.vllm import option_value
 from sweet.online.config import TrainOnlineConfig
 from sweet.pipeline.config import LoopConfig
@@ -256,9 +256,9 @@ def _by_size(config: StageConfig, task: str) -> dict[str, Any]:
     """Return the hyperparameters of a training, which depend on the size of its model; empty of another stage, and
     where the model is not on this machine."""
     name = getattr(config, "model", None) or getattr(config, "agent", None)
-    if not isinstance(config, TrainingConfig) or not (Path(model_path(str(name))) / "config.json").is_file():
+    if not isinstance(config, TrainingConfig) or not is_here(str(name)):
         return {}
-    learner = str(getattr(config, "method", None) or getattr(config, "algorithm", "critic"))
+    learner = str(getattr(config, "algorithm", "critic"))
     if getattr(config, "variant", None) == "regression":
         learner = "regression"
     parameters = parameter_count(meta_model(str(name)).parameters())

@@ -137,7 +137,7 @@ class Recipe:
         """Return the name of the table in a table of `BY_CHOICE` that counts: the judge, or the actor's credit rule."""
         given = self.options.get(table, {})
         if table != "rank":
-            return str(given.get("method", self.train.algorithm))
+            return str(given.get("algorithm", self.train.algorithm))
         variant = str(self.options.get("train-critic", {}).get("variant", "advantage"))
         return variant if self.judge == "critic" else self.judge
 
@@ -303,7 +303,7 @@ def checked(document: Mapping[str, Any], source: str) -> Recipe:
 def _by_choice(table: str, values: Mapping[str, Any], source: str) -> dict[str, dict[str, Any]]:
     """Return the options of the tables in a table, by judge or credit rule and by field."""
     judges = {*get_args(JudgeName), *get_args(TABLES["train-critic"].model_fields["variant"].annotation)} - {"critic"}
-    known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "method")
+    known, choice = (sorted(judges), "judge") if table == "rank" else (rule_names(), "algorithm")
     found: dict[str, dict[str, Any]] = {}
     for name, options in values.items():
         if isinstance(options, dict):

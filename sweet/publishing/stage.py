@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sweet.datasets.skeletons import new_folder
@@ -53,7 +54,7 @@ def run_push(run: Run, name: str, config: PushConfig, reporter: Reporter) -> Sta
             files, rows = _data(run, name, config, Path(temporary), reporter)
             weights: dict[str, Path] = {}
         else:
-            files, weights = _model(run, name, config, reporter)
+            files, weights = _model(run, name, config, Path(temporary) / "merged", reporter)
             rows = {}
         everything = {**files, **weights}
         url = None
@@ -92,9 +93,10 @@ def _data(
 
 
 def _model(
-    run: Run, name: str, config: PushConfig, reporter: Reporter
+    run: Run, name: str, config: PushConfig, merged: Path, reporter: Reporter
 ) -> tuple[dict[str, Path | bytes], dict[str, Path]]:
-    """Return the card of a model, and the files of the model."""
+    """Return the card of a model, and the files of the model. An adapter whose base is not on the hub, so that others
+    could not load it, is merged into that first, in the folder `merged`."""
     manifest = run.manifest()
     which: Kind = "actor" if config.critic is None else "critic"
     given = config.actor if config.critic is None else config.critic
@@ -104,14 +106,24 @@ def _model(
     model = run.find(which, None if given == "last" else given, needed_by="data push")
     folder = run.file(model)
     check_tree(folder)
+    trained = _trained(run, manifest, model, folder)
+    if trained.adapter and trained.base_on_hub is None:
+        from sweet.learn.trainee import write_merged
+
+        reporter.say(f"{model.id} is an adapter of a model that is not on the hub: it is merged into that.")
+        write_merged(str(folder), merged)
+        trained = replace(trained, adapter=False)
     weights = {
-        file.relative_to(folder).as_posix(): file
-        for file in sorted([*folder.iterdir(), *folder.glob(f"{PROMPTS}*/*")])
-        if file.is_file() and file.suffix in _SUFFIXES and not file.name.startswith(".")
+        file.relative_to(source).as_posix(): file
+        for source in (folder, merged)  # what was merged replaces the adapter's
+        for file in sorted([*source.glob("*"), *source.glob(f"{PROMPTS}*/*")])
+        if file.is_file()
+        and file.suffix in _SUFFIXES
+        and not file.name.startswith(".")
+        and (trained.adapter or not file.name.startswith("adapter_"))
     }
     if not any(file.suffix == ".safetensors" for file in weights.values()):
         raise UsageError("The model has no weights in safetensors.", where=folder, fix=f"sweet train-{which}")
-    trained = _trained(run, manifest, model, folder)
     license = config.license or trained.base_license
     if license is None:
         reporter.warn(f"The license of the base {trained.base} is not known: the card states none (--license).")

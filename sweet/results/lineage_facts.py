@@ -50,7 +50,7 @@ def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
 def method(manifest: Manifest) -> str:
     """Describe the trained critic and actor in a few words."""
     parts = []
-    for kind, key in (("critic", "variant"), ("actor", "method")):
+    for kind, key in (("critic", "variant"), ("actor", "algorithm")):
         made = manifest.of_kind(kind, "done")
         if made and made[-1].meta.get(key) is not None:
             protocol = words(made[-1].meta.get("protocol"))

@@ -104,7 +104,7 @@ def _online(artifact: Artifact, attempt: Attempt, rows: Sequence[Mapping[str, fl
         name: [(row["tokens"], row[name]) for row in rows if "tokens" in row and name in row] for name in CURVE
     }
     return OnlineFact(
-        algorithm=words(artifact.meta.get("method")),
+        algorithm=words(artifact.meta.get("algorithm")),
         metrics=OnlineMetrics.read(attempt.metrics),
         curve={name: _averaged(points) for name, points in over_tokens.items() if points},
     )

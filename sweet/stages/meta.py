@@ -143,8 +143,8 @@ class TrainedMeta(Meta):
     variant: Literal["advantage", "regression", "no-info"] | None = None
     """Of a critic: advantages from log-ratios, a regression head, or log-ratios without the training-time
     information."""
-    method: str | None = None
-    """Of an actor: the method of its training, a credit rule."""
+    algorithm: str | None = None
+    """Of an actor: the credit rule of its training."""
     rule_option: list[str] | None = None
     """The options of the credit rule, where any were given."""
     agent_system: str | None = None

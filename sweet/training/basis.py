@@ -11,7 +11,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.hints import option
 from sweet.learn.components import Example, Objective
 from sweet.learn.distributed import Layout
-from sweet.learn.loop import LoopSettings
+from sweet.learn.loop import LoopSettings, learning_rate
 from sweet.learn.metrics import Record
 from sweet.learn.sequences import Pool
 from sweet.learn.zero import ZeroSettings
@@ -23,10 +23,11 @@ from sweet.stages.unseen_tasks import check_not_test
 from sweet.tasks.registry import task_kind
 from sweet.training.config import Order, TrainConfig, adjacent, order_of
 from sweet.training.examples import DialogueEncoder, ExampleBuilder
-from sweet.training.hyperparameters import resolve
+from sweet.training.hyperparameters import resolve, usual_rate
 from sweet.training.layout import layout_of, unused_nodes
 from sweet.training.loggers import check_logs
 from sweet.training.model import StartingModel, recorded_model
+from sweet.training.movement import movement_note
 
 MAX_OMITTED = 0.1
 """Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
@@ -37,11 +38,13 @@ class Basis:
     """What every training has before it has examples.
 
     Attributes:
+        learner: critic, regression, or the name of a credit rule.
         inputs: the artifacts that are read.
         layout: of the ranks; None for one device.
     """
 
     config: TrainConfig
+    learner: str
     inputs: list[Artifact]
     layout: Layout | None
     model: StartingModel
@@ -72,7 +75,7 @@ class Basis:
         passes = task_kind(run.manifest().task).dialogue_epochs
         hyperparameters = resolve(config, learner, model.trainee.parameters, config.protocol, passes)
         encoder = DialogueEncoder(model.encoder, config.protocol, model.max_length)
-        return cls(config, list(inputs), layout, model, hyperparameters, ExampleBuilder(encoder, inputs[0].id))
+        return cls(config, learner, list(inputs), layout, model, hyperparameters, ExampleBuilder(encoder, inputs[0].id))
 
     @property
     def zero(self) -> ZeroSettings:
@@ -156,7 +159,7 @@ class Training(Basis):
         return len(self.builder.too_long)
 
     def check(self, reporter: Reporter) -> None:
-        """Warn of omitted examples.
+        """Warn of omitted examples, and of a learning rate that cannot change the model.
 
         Raises:
             UsageError: more than `MAX_OMITTED` of them are omitted.
@@ -170,3 +173,8 @@ class Training(Basis):
             reporter.warn(what)
         if not self.examples:
             raise SweetError("There is nothing to train on.", where=self.builder.source, fix="a larger --limit or run")
+        trainee, steps = self.model.trainee, self.settings.steps(len(self.examples))
+        rates = (learning_rate(step, steps, self.settings) for step in range(steps))
+        usual = usual_rate(self.learner, trainee.parameters, lora=trainee.start.lora is not None)
+        if (note := movement_note(trainee, rates, usual)) is not None:
+            reporter.warn(note)

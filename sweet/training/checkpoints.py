@@ -141,5 +141,5 @@ def adapter_meta(model: StartingModel) -> dict[str, object]:
     return {
         "lora": None if start.lora is None else start.lora.rank,
         "lora_alpha": None if start.lora is None else start.lora.alpha,
-        "lora_output": None if start.lora is None else start.output,
+        "lora_output": model.trainee.output,
     }

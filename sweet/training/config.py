@@ -54,8 +54,9 @@ class LoraConfig(SeedConfig):
     lora_target: list[str] = Field(default_factory=list, json_schema_extra=about("Adapter (LoRA)"))
     """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Default: all but the output
     layer."""
-    lora_output: LoraOutput = Field(default="merged", json_schema_extra=about("Adapter (LoRA)"))
-    """merged: an ordinary model. adapter: peft's small folder, which needs its base model and peft to be loaded."""
+    lora_output: LoraOutput | None = Field(default=None, json_schema_extra=about("Adapter (LoRA)"))
+    """adapter: peft's small folder, which needs its base model and peft to be loaded. merged: an ordinary model.
+    Default: adapter for models of 50M parameters and more."""
 
 
 class TrainingConfig(LoggedConfig, LoraConfig, SequenceConfig, PackingConfig, DeviceConfig):
@@ -179,9 +180,9 @@ class TrainCriticConfig(TrainConfig):
 
 
 class TrainActorConfig(TrainConfig, RuleConfig):
-    main_options = ("model", "engine", "lora", "lr", "epochs", "batch", "from_", "device", "method", "resume")
+    main_options = ("model", "engine", "lora", "lr", "epochs", "batch", "from_", "device", "algorithm", "resume")
 
-    method: str = Field(default="sweet", json_schema_extra=about("Method"))
+    algorithm: str = Field(default="sweet", json_schema_extra=about("Method"))
     """The credit rule: what is learned, and from which artifact. sweet: step-level pairs. multi-turn-dpo: preferences
     between dialogues. rft: dialogues that solved their task, for pages each task's best. sft: every dialogue of the
     rollouts, good or bad; a warm-up, with --model. grpo, rloo: rewards against those of the task's other dialogues.

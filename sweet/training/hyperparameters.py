@@ -1,20 +1,26 @@
 """Hyperparameters that depend on the size of the model, where the user does not set them.
 
-The paper trains models of 8 billion parameters at a learning rate of 2e-7. A model of one million parameters does not
-change at that rate, and without more likelihood in the loss its preference trainings lower the probability of whatever
-a rejected reply contains, until dialogues fall apart. Small models therefore get the values that did best on the
-validation tasks of the micro dataset, of eleven settings each (`benchmarks/results/micro-tuning.json`). A regression
-head has no likelihood term; on held-out tasks it ordered as many preferences correctly at 1.5e-4 as at higher rates.
-The paper has no warm-up on every dialogue (sft): a large model gets the usual rate of instruction tuning. What learns
-from whole dialogues passes over them 4 times for code and 8 times for pages (`TaskKind.dialogue_epochs`); the actor
-learns from pairs of replies in one pass for both. The values used are recorded with the results.
+Likelihood term, epochs and batch: the paper's for models of 100M parameters and more, and for smaller ones the values
+that did best on the validation tasks of the micro dataset, of eleven settings each
+(`benchmarks/results/micro-tuning.json`). Without more likelihood in the loss the preference trainings of a small model
+lower the probability of whatever a rejected reply contains, until dialogues fall apart. A regression head has no
+likelihood term. What learns from whole dialogues passes over them 4 times for code and 8 times for pages
+(`TaskKind.dialogue_epochs`); the actor learns from pairs of replies in one pass for both.
+
+Learning rates: each learner has that of a model of a million parameters and that of 8 billion (`Hyperparameters` of its
+rule), and `MEDIUM` has that of 135 million. Between two of these sizes the logarithm of the rate is interpolated by
+that of the size, and rounded to two digits. The sources are in docs/training.md. At a rate of 2e-7, the paper's for 8
+billion parameters, a few hundred steps do not change a small model (`sweet.training.movement`).
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was ten times the whole model's, whatever the rank (Schulman et
-al., LoRA Without Regret, 2025).
+al., LoRA Without Regret, 2025). The values used are recorded with the results.
 """
 
 from __future__ import annotations
+
+import math
+from itertools import pairwise
 
 from sweet.credit.base import Hyperparameters
 from sweet.credit.registry import rule_class
@@ -22,7 +28,18 @@ from sweet.tasks.base import ProtocolName
 from sweet.training.config import TrainingConfig
 
 LARGE = 100_000_000
-"""Number of parameters from which the paper's values apply."""
+"""Number of parameters from which the paper's values apply, but for the learning rate."""
+
+SIZES = (2e6, 135e6, 7e9)
+"""Parameters up to which a model has the rate of the smallest, at which it has that of `MEDIUM`, and from which it has
+the paper's. The packaged agents have one million."""
+
+MEDIUM: dict[str, float] = {
+    **dict.fromkeys(("sft", "rft"), 5e-5),
+    **dict.fromkeys(("multi-turn-dpo", "sweet", "critic", "regression"), 2e-5),
+}
+"""Learning rates of the whole model at 135 million parameters: a tenth of what moved an adapter of SmolLM2-135M. Those
+of other learners have not been measured at this size, and are interpolated."""
 
 LORA = 10.0
 """Ratio of an adapter's learning rate to that of the whole model."""
@@ -49,6 +66,23 @@ def defaults(learner: str, *, large: bool) -> Hyperparameters:
     return rule.large if large else rule.small
 
 
+def usual_rate(learner: str, parameters: int, *, lora: bool) -> float:
+    """Return the default learning rate.
+
+    Args:
+        learner, parameters: as of `resolve`.
+        lora: whether an adapter is trained instead of the whole model.
+    """
+    rates = [defaults(learner, large=False).lr, MEDIUM.get(learner), defaults(learner, large=True).lr]
+    points = [(math.log(size), math.log(rate)) for size, rate in zip(SIZES, rates, strict=True) if rate is not None]
+    size = min(max(math.log(parameters), points[0][0]), points[-1][0])
+    for (low, slow), (high, fast) in pairwise(points):
+        if size <= high:
+            rate = float(f"{math.exp(slow + (fast - slow) * (size - low) / (high - low)):.2g}")
+            return float(f"{LORA * rate:.6g}") if lora else rate
+    raise AssertionError("the size is at most the last")
+
+
 def resolve(
     config: TrainingConfig, learner: str, parameters: int, protocol: ProtocolName, dialogue_epochs: int = 4
 ) -> Hyperparameters:
@@ -62,7 +96,7 @@ def resolve(
     usual = defaults(learner, large=large)
     by_kind = learner in CRITICS or rule_class(learner).dialogue_epochs
     usual_epochs = dialogue_epochs if large and by_kind else usual.epochs
-    usual_lr = float(f"{LORA * usual.lr:.6g}") if config.lora is not None else usual.lr
+    usual_lr = usual_rate(learner, parameters, lora=config.lora is not None)
     # The published command for the critic has no likelihood term.
     usual_nll = 0.0 if learner == "critic" and protocol == "upstream" else usual.nll
     return Hyperparameters(

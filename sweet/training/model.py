@@ -80,16 +80,17 @@ def start_of(
         options = {
             "--lora-alpha": lora.lora_alpha,
             "--lora-target": lora.lora_target or None,
-            "--lora-output adapter": lora.lora_output if lora.lora_output == "adapter" else None,
+            f"--lora-output {lora.lora_output}": lora.lora_output,
         }
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise UsageError("An adapter needs a rank.", where=", ".join(given), fix="--lora 16")
         return Start(base, recompute=recompute, head=head, head_seed=head_seed)
     check_peft()
-    if lora.lora_output == "adapter" and find_adapter(base) is not None:
+    below = find_adapter(base)
+    if lora.lora_output == "adapter" and below is not None and not below.is_plain:
         raise UsageError(
-            "An adapter that is trained on an adapter has no base that a reader could load.",
+            "An adapter can only be added to one of LoRA's matrices alone: this one has DoRA, biases or whole layers.",
             where=f"--lora-output adapter {option('model', base)}",
             fix="--lora-output merged",
         )

@@ -13,6 +13,7 @@ from sweet.hints import option
 from sweet.learn import slurm
 from sweet.learn.openrlhf import CHECKPOINTS, DATA, OUTPUT, find_python, steps, train, write_pairs
 from sweet.learn.rows import Pair
+from sweet.learn.trainee import write_ends
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
@@ -41,14 +42,14 @@ def check_openrlhf(config: TrainConfig) -> None:
     if config.engine != "openrlhf":
         return
     actor = config if isinstance(config, TrainActorConfig) else None
-    method, rule_option = (rule_class(actor.method).name, actor.rule_option) if actor else ("the critic", [])
+    learner, rule_option = (rule_class(actor.algorithm).name, actor.rule_option) if actor else ("the critic", [])
 
     def refuse(wrong: object, where: str, what: str, fix: str = "") -> None:
         if wrong:
             raise UsageError(what, where=f"{where} {ENGINE}".strip(), fix=f"{fix}{OTHERS}")
 
-    what = f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {method} have none."
-    refuse(method != "sweet", "", what)
+    what = f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {learner} have none."
+    refuse(learner != "sweet", "", what)
     what = "OpenRLHF has a loss of its own, which does not know the options of a credit rule."
     refuse(rule_option, option("rule_option", *rule_option[:1]), what)
     what = "OpenRLHF sums over all tokens of a reply, its thought included."
@@ -125,14 +126,14 @@ def train_by_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) ->
         SweetError: there is nothing to train on, or its command failed.
     """
     check_openrlhf(config)
-    needed_by = f"train-actor --method {config.method}"
+    needed_by = f"train-actor --algorithm {config.algorithm}"
     sources = Sources.find(run, "pairs", config.from_, allow_test=config.allow_test, needed_by=needed_by)
-    basis = Basis.load(run, config, config.method, sources.inputs, reporter, weights=False)
+    basis = Basis.load(run, config, config.algorithm, sources.inputs, reporter, weights=False)
     model, used = basis.model, basis.hyperparameters
     pairs = draw(sources.pairs(), config.limit, config.seed)
     _check_pairs(basis, pairs)
     python, version = find_python()
-    meta = TrainedMeta(method=config.method, protocol=config.protocol, turn_tokens=config.supervised)
+    meta = TrainedMeta(algorithm=config.algorithm, protocol=config.protocol, turn_tokens=config.supervised)
     kind = task_kind(run.manifest().task)
     prompt = prompt_of_actor(kind, pairs, {}, reporter)
     meta = meta.model_copy(update={"base": model.base, **vars(used), "beta": config.beta, "agent_system": prompt})
@@ -151,6 +152,7 @@ def train_by_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) ->
         for file in train(words, folder, log).iterdir():
             file.replace(draft.path / file.name)
         shutil.rmtree(folder)
+        write_ends(model.trainee.model, model.encoder.tokenizer, draft.path)
         write_prompt(draft.path, kind, meta.agent_system)
         metrics = TrainMetrics(
             examples=len(pairs),

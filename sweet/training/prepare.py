@@ -69,13 +69,13 @@ def prepare_actor(
 ) -> tuple[Training, TrainedMeta]:
     """Prepare the training of an actor by a credit rule; see `prepare_critic`."""
     check_openrlhf(config)
-    needed_by = f"train-actor --method {config.method}"
-    rule = credit_rule(config.method, config.rule_option)
+    needed_by = f"train-actor --algorithm {config.algorithm}"
+    rule = credit_rule(config.algorithm, config.rule_option)
     sources = Sources.find(run, rule.reads, config.from_, allow_test=config.allow_test, needed_by=needed_by)
     settings = CriticSettings(config.device, config.max_length)
     critic = RunCritic.find(run, rule, config.critic, settings, reporter, needed_by=needed_by)
     inputs = sources.inputs if critic is None else [*sources.inputs, critic.artifact]
-    basis = Basis.load(run, config, config.method, inputs, reporter, weights)
+    basis = Basis.load(run, config, config.algorithm, inputs, reporter, weights)
     batch = sources.batch(rule.reads, task_kind(run.manifest().task).rewards)
     models = starting_policy(basis, rule, critic, planned=not weights)
     credits = draw(rule.credit(batch, models), config.limit, config.seed)
@@ -95,7 +95,7 @@ def prepare_actor(
         figures=figures,
     )
     meta = TrainedMeta(
-        method=config.method,
+        algorithm=config.algorithm,
         rule_option=config.rule_option,
         protocol=config.protocol,
         turn_tokens=config.supervised,

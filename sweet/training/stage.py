@@ -50,7 +50,7 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
-    """Train an actor by the method of the options, into a folder that `rollout --agent` accepts."""
+    """Train an actor by the credit rule of the options, into a folder that `rollout --agent` accepts."""
     if config.engine == "openrlhf":
         return train_by_openrlhf(run, config, reporter)
     return train(run, *prepare_actor(run, config, reporter), reporter)

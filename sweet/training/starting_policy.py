@@ -265,7 +265,7 @@ def starting_policy(basis: Basis, rule: CreditRule, critic: RunCritic | None, *,
     if rule.trains_reward and basis.layout is not None:
         raise UsageError(
             f"The rule {rule.name} trains a second model, which only one process on one device can.",
-            where=f"{option('method', rule.name)} --engine deepspeed",
+            where=f"{option('algorithm', rule.name)} --engine deepspeed",
             fix="--engine torch",
         )
     config, model = basis.config, basis.model

@@ -32,7 +32,7 @@ def test_the_warm_up_learns_from_every_scripted_dialogue_and_is_done_once(model:
     run = Run.open(tmp_path / "warm-up")
     before = run.manifest()
     (actor,) = before.of_kind("actor", "done")
-    assert (actor.meta["method"], actor.meta["base"]) == ("sft", model)
+    assert (actor.meta["algorithm"], actor.meta["base"]) == ("sft", model)
     (training,) = [attempt for attempt in before.attempts if attempt.stage == "train-actor"]
     assert training.metrics["examples"] == 48
     rows = [json.loads(line) for line in (run.path / "logs" / f"{training.id}.jsonl").read_text().splitlines()]

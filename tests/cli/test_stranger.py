@@ -20,7 +20,7 @@ from tests.report_run import report_run
 ROLLOUTS = "rollouts/rollouts-1.jsonl"
 SCORES = "scores/scores-1.jsonl"
 ACTOR = "runs/one/actor/actor-1"
-TRAIN = ("train-actor", "runs/one", "--method", "rft", "--from", "scores-1", "--model", ACTOR, "--allow-test")
+TRAIN = ("train-actor", "runs/one", "--algorithm", "rft", "--from", "scores-1", "--model", ACTOR, "--allow-test")
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_a_training_reports_its_ratios_and_its_groups(tmp_path: Path, method: st
     rollouts = run.artifact("rollouts-1")
     rows = [score(dialogue, 0.5 if dialogue.task_id == "task-0" else reward) for dialogue, reward in make_dialogues()]
     put(run, "eval", "scores", rows, [rollouts])
-    config = TrainActorConfig(method=method, epochs=2, batch=4, lr=1e-4, device="cpu")
+    config = TrainActorConfig(algorithm=method, epochs=2, batch=4, lr=1e-4, device="cpu")
     planned = plan_train_actor(run, config, Silent()).work
     assert (planned.examples, planned.steps) == (12, 6)
     result = run_train_actor(run, config, Silent())
@@ -123,4 +123,4 @@ def test_a_run_in_which_all_rewards_are_equal_says_so(tmp_path: Path) -> None:
     rollouts = put(run, "rollout", "rollouts", dialogues, agent=make_agent(tmp_path / "agent"), split="train")
     put(run, "eval", "scores", [score(trajectory, 0.2) for trajectory in dialogues], [rollouts])
     with pytest.raises(SweetError, match="equal rewards"):
-        run_train_actor(run, TrainActorConfig(method="grpo", device="cpu"), Silent())
+        run_train_actor(run, TrainActorConfig(algorithm="grpo", device="cpu"), Silent())

@@ -125,7 +125,7 @@ def test_equal_rewards_leave_nothing_to_learn() -> None:
 def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=3)
     config = TrainActorConfig(
-        method="istar",
+        algorithm="istar",
         rule_option=["reward-epochs=2", "reward-batch=4", "reward-lr=2e-3", "step=std"],
         epochs=3,
         batch=4,
@@ -145,14 +145,14 @@ def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: 
     assert torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(again.artifacts[0])))
     rows = [json.loads(line) for line in (run.path / "logs" / "train-actor-1.jsonl").read_text().splitlines()]
     assert rows[0]["ratio"] == pytest.approx(1, abs=1e-3), "the policy does not change while the reward model learns"
-    grpo = run_train_actor(run, config.model_copy(update={"method": "grpo", "rule_option": []}), Silent())
+    grpo = run_train_actor(run, config.model_copy(update={"algorithm": "grpo", "rule_option": []}), Silent())
     assert not torch.equal(weights(run.file(whole.artifacts[0])), weights(run.file(grpo.artifacts[0])))
 
 
 def test_an_adapter_s_reward_model_is_an_adapter_too(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=3)
     options = ["reward-epochs=4", "reward-batch=4"]
-    config = TrainActorConfig(method="istar", rule_option=options, lora=4, lr=5e-3, epochs=1, batch=4, device="cpu")
+    config = TrainActorConfig(algorithm="istar", rule_option=options, lora=4, lr=5e-3, epochs=1, batch=4, device="cpu")
     result = run_train_actor(run, config, Silent())
     assert result.metrics.reward_accuracy is not None
     assert result.metrics.reward_accuracy > 0.5
@@ -162,7 +162,7 @@ def test_an_adapter_s_reward_model_is_an_adapter_too(tmp_path: Path) -> None:
 
 def test_several_processes_cannot_train_a_second_model(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=2)
-    config = TrainActorConfig(method="istar", engine="deepspeed", devices=2, device="cpu")
+    config = TrainActorConfig(algorithm="istar", engine="deepspeed", devices=2, device="cpu")
     with pytest.raises(UsageError, match="trains a second model") as error:
         plan_train_actor(run, config, Silent())
     assert "torch" in str(error.value.fix)

@@ -134,14 +134,14 @@ def test_wrong_values_are_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=1)
     for wrong in ("teacher=big", "k=0", "rate=0", "bound=0.5", "form=all"):
         with pytest.raises(UsageError, match="does not take this value"):
-            run_train_actor(run, TrainActorConfig(method="opsd", rule_option=[wrong], device="cpu"), Silent())
+            run_train_actor(run, TrainActorConfig(algorithm="opsd", rule_option=[wrong], device="cpu"), Silent())
 
 
 @pytest.mark.parametrize("options", [[], ["form=top", "k=4", "teacher=average"]])
 def test_a_training_is_planned_learns_and_resumes_to_the_same_weights(tmp_path: Path, options: list[str]) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=4)
     config = TrainActorConfig(
-        method="opsd", rule_option=options, epochs=3, batch=4, lr=1e-3, save_every=2, device="cpu"
+        algorithm="opsd", rule_option=options, epochs=3, batch=4, lr=1e-3, save_every=2, device="cpu"
     )
     planned = plan_train_actor(run, config, Silent()).work
     assert (planned.examples, planned.steps) == (12, 9)

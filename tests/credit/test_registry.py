@@ -69,7 +69,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def config(*options: str) -> TrainActorConfig:
-    return TrainActorConfig(method="thirds", rule_option=list(options), device="cpu")
+    return TrainActorConfig(algorithm="thirds", rule_option=list(options), device="cpu")
 
 
 def test_a_rule_of_another_package_trains(install: Install, run: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_rule_of_another_package_trains(install: Install, run: Run) -> None:
     assert rule_names() == [*RULES, "thirds"]
     result = run_train_actor(run, config("scale=0.5"), Silent())
     meta = result.artifacts[0].meta
-    assert (meta["method"], meta["rule_option"], meta["lr"]) == ("thirds", ["scale=0.5"], 1e-4)
+    assert (meta["algorithm"], meta["rule_option"], meta["lr"]) == ("thirds", ["scale=0.5"], 1e-4)
     assert result.metrics.ratio is not None
     assert rule_class("thirds").__name__ == "Rule"
 
@@ -86,8 +86,8 @@ def test_it_is_completed_and_listed(install: Install, tmp_path: Path) -> None:
     assert check_rules()[0].found.startswith("only the built-in ones: sweet, multi-turn-dpo, ")
     install(GOOD)
     [check] = check_rules()
-    assert (check.name, check.status, check.found) == ("--method thirds", "ok", "sweet-thirds 1.0")
-    assert offered("train-actor", "--method", "t") == ["thirds"]
+    assert (check.name, check.status, check.found) == ("--algorithm thirds", "ok", "sweet-thirds 1.0")
+    assert offered("train-actor", "--algorithm", "t") == ["thirds"]
 
 
 def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
@@ -103,7 +103,7 @@ def test_the_next_command_repeats_a_rule_that_is_not_installed_any_more(
     monkeypatch.setattr("sweet.plugins.entry_points", lambda group: ())
     assert rule_names() == [*RULES]
     found = suggest_next(run.manifest(), "RUN", has_splits=lambda _: False)
-    assert any("train-actor" in line and "--method thirds" in line for line in found), found
+    assert any("train-actor" in line and "--algorithm thirds" in line for line in found), found
 
 
 def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(install: Install) -> None:
@@ -112,7 +112,7 @@ def test_without_its_package_a_rule_is_unknown_and_the_nearest_is_suggested(inst
     assert "install the package that has 'thirds'" in str(error.value.fix)
     with pytest.raises(UsageError) as error:
         rule_class("gpro")
-    assert error.value.fix == "--method grpo"
+    assert error.value.fix == "--algorithm grpo"
 
 
 def test_two_packages_of_one_rule(install: Install) -> None:
@@ -209,7 +209,7 @@ def test_an_error_of_a_rule_is_shown_without_traceback(
     install: Install, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(crediting("1 / 0"))
-    assert sweet(["train-actor", str(run.path), "--method", "thirds", "--device", "cpu"]) == 1
+    assert sweet(["train-actor", str(run.path), "--algorithm", "thirds", "--device", "cpu"]) == 1
     errors = " ".join(capsys.readouterr().err.split())
     assert "credit of the credit rule 'thirds' (sweet-thirds 1.0) raised ZeroDivisionError" in errors
     assert "Traceback" not in errors

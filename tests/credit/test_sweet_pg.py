@@ -140,7 +140,7 @@ def run(judged_run: Path, tmp_path: Path) -> Run:
 
 
 def config(method: str, **more: Any) -> TrainActorConfig:
-    return TrainActorConfig(method=method, batch=4, lr=1e-4, device="cpu", **more)
+    return TrainActorConfig(algorithm=method, batch=4, lr=1e-4, device="cpu", **more)
 
 
 def test_the_run_s_critic_answers_for_the_turns_that_were_taken(run: Run) -> None:
@@ -174,7 +174,7 @@ def test_a_critic_is_an_input_of_the_training_that_asks_it(run: Run) -> None:
 
 def test_without_a_critic_the_stage_that_makes_one_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"))
-    with pytest.raises(UsageError, match="train-actor --method sweet-pg needs critic") as error:
+    with pytest.raises(UsageError, match="train-actor --algorithm sweet-pg needs critic") as error:
         run_train_actor(run, config("sweet-pg"), Silent())
     assert "train-critic" in str(error.value.fix)
 
@@ -220,4 +220,4 @@ def test_the_next_round_is_ranked_and_learned_by_the_same_rule(run: Run) -> None
     found = suggested()
     assert found.startswith("sweet train-actor RUN ")
     assert "--from candidates-1 --from candidates-2" in found
-    assert "--method sweet-pg-candidates" in found
+    assert "--algorithm sweet-pg-candidates" in found

@@ -143,7 +143,7 @@ def test_an_actor_plays_under_the_prompt_that_it_learned(tmp_path: Path) -> None
     twice = [polite, {**polite, "id": "again"}, brief]
     run_data_import(write(tmp_path / "offline.jsonl", twice), tmp_path / "run", DataImportConfig(), Silent())
     run, heard = Run.open(tmp_path / "run"), Heard()
-    config = TrainActorConfig(method="rft", model=agent, epochs=1)
+    config = TrainActorConfig(algorithm="rft", model=agent, epochs=1)
     actor = run_train_actor(run, config, heard).artifacts[0]
     assert [line for line in heard.warnings if "system prompts" in line] == [
         "What is learned from has 2 system prompts; the actor plays under that of 2 of 3."

@@ -73,9 +73,9 @@ def test_a_rule_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for folder in register(EXAMPLES / "own_rule", tmp_path / "site"):
         monkeypatch.syspath_prepend(folder)
     run = make_run(tmp_path, make_agent(tmp_path / "agent"), tasks=2)
-    config = sweet.TrainActorConfig(method="discounted", rule_option=["gamma=0.5"], device="cpu", epochs=1)
+    config = sweet.TrainActorConfig(algorithm="discounted", rule_option=["gamma=0.5"], device="cpu", epochs=1)
     trained = sweet.train_actor(run, config)
-    assert trained.artifacts[0].meta["method"] == "discounted"
+    assert trained.artifacts[0].meta["algorithm"] == "discounted"
     assert trained.as_json()["metrics"]["examples"] == 6
     dialogue = build_trajectory("a", turns=3, task="one")
     others = {"a": dialogue, "b": build_trajectory("b", turns=1, task="one")}

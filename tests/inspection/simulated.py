@@ -123,7 +123,7 @@ class World:
             candidates = run.find("candidates", config.from_, needed_by=name)
             check_not_test(run, [candidates], allow=False, needed_by=name)
             return [candidates]
-        kind: Kind = rule_class(config.method).reads if name == "train-actor" else "preferences"
+        kind: Kind = rule_class(config.algorithm).reads if name == "train-actor" else "preferences"
         sources = Sources.find(run, kind, config.from_, allow_test=False, needed_by=name)
         check_not_test(run, sources.inputs, allow=False, needed_by=name)
         base = config.model or agent_of(run, sources.inputs[-1], "model")
@@ -151,7 +151,7 @@ class World:
         elif name == "train-critic":
             meta = {"variant": "advantage", "base": "org/model"}
         elif name == "train-actor":
-            meta = {"method": config.method, "base": "org/model"}  # type: ignore[attr-defined]
+            meta = {"algorithm": config.algorithm, "base": "org/model"}  # type: ignore[attr-defined]
         refs = [self._ref(one) for one in inputs]
         again = self._continued(stage.resumes, config, refs, stage.makes)
         return self._write(name, config.model_dump(mode="json"), config.digest(), refs, stage.makes, meta, how, again)

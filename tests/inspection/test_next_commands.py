@@ -287,13 +287,13 @@ def test_a_further_round_has_the_settings_of_the_one_before(run: Run) -> None:
 
 def test_a_baseline_is_continued_by_its_method(run: Run) -> None:
     scores = make(run, "eval", "scores", make(run, "rollout", "rollouts", meta=TRAIN))
-    with run.attempt("train-actor", TrainActorConfig(method="rft"), inputs=[scores]) as attempt:
-        draft = attempt.start_artifact("actor", meta={"method": "rft"})
+    with run.attempt("train-actor", TrainActorConfig(algorithm="rft"), inputs=[scores]) as attempt:
+        draft = attempt.start_artifact("actor", meta={"algorithm": "rft"})
         draft.path.write_text("{}\n")
         actor = attempt.finish_artifact(draft, rows=1)
     second = make(run, "rollout", "rollouts", meta=by_agent(run, actor, split="train", samples=6), text="2\n")
     make(run, "eval", "scores", second, text="2\n")
-    assert steps(run) == ["sweet train-actor --model micro --from scores-1 --from scores-2 --method rft"]
+    assert steps(run) == ["sweet train-actor --model micro --from scores-1 --from scores-2 --algorithm rft"]
 
 
 def test_older_dialogues_without_scores_are_named(run: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 from sweet.errors import UsageError
 from sweet.learn import lora
@@ -19,10 +20,11 @@ from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora, base_alone, check_peft
 from sweet.learn.metrics import Record
-from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model
+from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model, write_merged
+from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
-from tests.learn.builders import build_model
+from tests.learn.builders import SPECIAL, TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import CRITIC, make_data
 from tests.learn.test_recompute import nudge
 from tests.training.test_train_ranks import make_job
@@ -134,6 +136,66 @@ def test_an_adapter_is_saved_in_peft_s_format_and_can_be_loaded(tokenizer: Any, 
     assert (adapter.base, adapter.rank, adapter.own_tokenizer) == (base, 4, True)
     loaded = load_model(str(folder), "cpu", tokenizer=load_tokenizer(str(folder)))
     torch.testing.assert_close(scores(loaded, tokenizer), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("targets", [(), ("q_proj", "v_proj")])
+def test_an_adapter_that_is_trained_on_an_adapter_is_one_of_the_model_beneath(
+    tokenizer: Any, tmp_path: Path, targets: tuple[str, ...]
+) -> None:
+    """Also where the two are of other layers, ranks and weights; it equals what is merged."""
+    base = save_base(tmp_path / "base", tokenizer)
+    first = Trainee.load(Start(base, LORA, "adapter"), "cpu")
+    nudge(first.model)
+    first.write(tokenizer, tmp_path / "first")
+    start = Start(str(tmp_path / "first"), LoraSettings(2, 12, targets, 5), "adapter")
+    second = Trainee.load(start, "cpu")
+    nudge(second.model)
+    expected = scores(second.model, tokenizer)
+    second.write(tokenizer, tmp_path / "second")
+    adapter = find_adapter(str(tmp_path / "second"))
+    assert adapter is not None
+    assert (adapter.base, adapter.rank) == (base, 6)
+    assert not list((tmp_path / "second").glob("*/")), "no folder of peft's is left"
+    loaded = load_model(str(tmp_path / "second"), "cpu")
+    torch.testing.assert_close(scores(loaded, tokenizer), expected, rtol=1e-5, atol=1e-4)
+    write_merged(str(tmp_path / "second"), tmp_path / "merged")
+    assert find_adapter(str(tmp_path / "merged")) is None
+    assert torch.equal(scores(load_model(str(tmp_path / "merged"), "cpu"), tokenizer), scores(loaded, tokenizer))
+
+
+def test_large_models_have_adapters_written_alone(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = save_base(tmp_path / "base", tokenizer)
+    assert Trainee.load(Start(base, LORA), "cpu").output == "merged"
+    monkeypatch.setattr("sweet.learn.trainee.ADAPTER_THRESHOLD", 1)
+    large = Trainee.load(Start(base, LORA), "cpu")
+    assert (large.output, Trainee.load(Start(base), "cpu").output) == ("adapter", None)
+    assert Trainee.load(Start(base, LORA, "merged"), "cpu").output == "merged"
+    large.write(tokenizer, tmp_path / "adapter")
+    config = tmp_path / "adapter" / ADAPTER_CONFIG
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"bias": "all"}))
+    adapter = find_adapter(str(tmp_path / "adapter"))
+    assert adapter is not None
+    assert not adapter.is_plain
+
+
+@pytest.mark.parametrize("output", [None, *get_args(LoraOutput)])
+def test_what_is_written_says_where_replies_end(tmp_path: Path, output: LoraOutput | None) -> None:
+    """That the template ends turns by `<end_of_turn>` is what is learned; vllm and transformers read it there."""
+    tokenizer = build_tokenizer(TEMPLATES["gemma"], special=[*SPECIAL, "<|endoftext|>"])
+    tokenizer.eos_token = "<|endoftext|>"
+    base = save_base(tmp_path / "base", tokenizer)
+    Trainee.load(Start(base, LORA if output else None, output), "cpu").write(tokenizer, tmp_path / "trained")
+    marks = [tokenizer.convert_tokens_to_ids(mark) for mark in ("<end_of_turn>", "<|endoftext|>")]
+    found = GenerationConfig.from_pretrained(tmp_path / "trained").eos_token_id
+    assert {*marks} <= {*found}
+    if output == "adapter":
+        assert json.loads((tmp_path / "trained/generation_config.json").read_text()).keys() <= {
+            "eos_token_id",
+            "transformers_version",
+            "_from_model_config",
+        }, "nothing else, which vllm would sample by"
 
 
 def loop_of(tokenizer: Any, path: Path, share: bool = True, **more: Any) -> Loop:

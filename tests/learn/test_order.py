@@ -75,9 +75,9 @@ def test_a_piece_is_at_most_half_a_batch(shuffle: str, batch: int, expected: int
     [
         (TrainActorConfig(), "pairs", "pieces"),
         (TrainActorConfig(protocol="upstream"), "pairs", "examples"),
-        (TrainActorConfig(method="multi-turn-dpo"), "preferences", "examples"),
-        (TrainActorConfig(method="rft"), "scores", "examples"),
-        (TrainActorConfig(method="rft", shuffle="grouped"), "scores", "grouped"),
+        (TrainActorConfig(algorithm="multi-turn-dpo"), "preferences", "examples"),
+        (TrainActorConfig(algorithm="rft"), "scores", "examples"),
+        (TrainActorConfig(algorithm="rft", shuffle="grouped"), "scores", "grouped"),
         (TrainCriticConfig(), "preferences", "pieces"),
         (TrainCriticConfig(shuffle="examples"), "preferences", "examples"),
         (TrainCriticConfig(protocol="upstream"), "preferences", "examples"),

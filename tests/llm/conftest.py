@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.server import listening, make_app
+from sweet.llm.template import reply_ends
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.stages import chat_server as chat_server  # with it, the servers of these tests end at once
 
@@ -19,7 +20,7 @@ from tests.stages import chat_server as chat_server  # with it, the servers of t
 def client() -> Iterator[EmbeddedClient]:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     model = build_model(len(tokenizer))
-    engine = EmbeddedEngine(model, end_ids(model, tokenizer), name="tiny")
+    engine = EmbeddedEngine(model, reply_ends(model, tokenizer), name="tiny")
     yield EmbeddedClient("tiny", engine, tokenizer)
     engine.close()
 

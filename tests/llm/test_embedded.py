@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import UsageError
-from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
-from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.learn.replies import ReplyEncoder
+from sweet.llm.base import ContextOverflow, Reply, RequestFailed, Sampling
+from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.engine import EmbeddedEngine
+from sweet.llm.template import reply_ends
 from sweet.tasks.base import Message
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.learn.builders import SPECIAL, TEMPLATES, build_model, build_tokenizer
 
 ASK = [Message(role="system", content="You help."), Message(role="user", content="What is the rate?")]
 
@@ -80,8 +83,59 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         EmbeddedClient.load(str(tmp_path), device="cpu")
 
 
-def test_all_end_ids_are_found() -> None:
-    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+MISTRAL = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}[INST] {{ m['content'] }} [/INST]"
+    "{% else %} {{ m['content'] }}</s>{% endif %}{% endfor %}"
+)
+UNMARKED = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+REFUSING = "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "end"),
+    [
+        (TEMPLATES["chatml"], "<|im_end|>"),
+        (TEMPLATES["llama3"], "<|eot_id|>"),
+        (TEMPLATES["gemma"], "<end_of_turn>"),
+        (MISTRAL, "</s>"),
+        (UNMARKED, None),
+        (REFUSING, None),
+        (None, None),
+    ],
+    ids=["chatml", "llama3", "gemma", "mistral", "no mark", "no reply", "a base model without a template"],
+)
+def test_all_ids_that_end_a_reply_are_found(template: str | None, end: str | None) -> None:
+    """Those of the configurations, that of texts, which here ends no turn, and the one of the template."""
+    tokenizer = build_tokenizer(template, special=[*SPECIAL, "</s>", "<|endoftext|>"])
+    tokenizer.eos_token = "<|endoftext|>"
     model = build_model(len(tokenizer))
     model.generation_config.eos_token_id = [7, 9]
-    assert end_ids(model, tokenizer) == {7, 9, tokenizer.eos_token_id}
+    own = set() if end is None else {tokenizer.convert_tokens_to_ids(end)}
+    assert reply_ends(model, tokenizer) == {7, 9, model.config.eos_token_id, tokenizer.eos_token_id, *own}
+
+
+@pytest.mark.parametrize("template", ["llama3", "gemma"])
+def test_a_reply_ends_where_the_template_ends_turns(template: str) -> None:
+    """Its ids are recorded with that end, and are what a training would learn."""
+    tokenizer = build_tokenizer(TEMPLATES[template], special=[*SPECIAL, "<|endoftext|>"])
+    tokenizer.eos_token = "<|endoftext|>"
+    model = build_model(len(tokenizer))
+    model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
+    encoder = ReplyEncoder(tokenizer)
+    engine = EmbeddedEngine(model, reply_ends(model, tokenizer), name="tiny")
+    client = EmbeddedClient("tiny", engine, tokenizer)
+
+    async def run() -> tuple[Reply, ...]:
+        try:
+            return (await client.chat(ASK, Sampling(max_tokens=200, n=32, seed=1))).replies
+        finally:
+            await client.aclose()
+
+    replies = asyncio.run(run())
+    ended = [reply for reply in replies if encoder.end_of_turn in (reply.token_ids or ())]
+    assert ended
+    for reply, encoded in zip(ended, encoder.encode(ended), strict=True):
+        assert reply.token_ids is not None
+        assert reply.token_ids.index(encoder.end_of_turn) == len(reply.token_ids) - 1, "nothing comes after it"
+        assert reply.finish_reason == "stop"
+        assert tuple(encoded.ids) == reply.token_ids

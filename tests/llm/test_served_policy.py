@@ -17,10 +17,11 @@ from starlette.routing import Route
 
 from sweet.errors import ServerError, UsageError
 from sweet.llm.base import Completion, Sampling
-from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.remote import RemoteClient
 from sweet.llm.server import listening, make_app
+from sweet.llm.template import reply_ends
 from sweet.llm.updates import ServedPolicy
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -42,7 +43,7 @@ class Server:
     def __init__(self, *, refusals: int = 0, status: int = 200, offers: bool = True) -> None:
         tokenizer = build_tokenizer(TEMPLATES["chatml"])
         self.model = build_model(len(tokenizer))
-        engine = EmbeddedEngine(self.model, end_ids(self.model, tokenizer), name="tiny")
+        engine = EmbeddedEngine(self.model, reply_ends(self.model, tokenizer), name="tiny")
         self.client = EmbeddedClient("tiny", engine, tokenizer)
         self.refusals, self.status, self.offers = refusals, status, offers
         self.reloads: list[tuple[Path, int]] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.engine import EmbeddedEngine
+from sweet.llm.template import reply_ends
 from tests.learn.builders import SPECIAL, build_tokenizer
 from tests.learn.thinking import teach, thinking_model
 
@@ -72,5 +73,5 @@ def thinking_client(
     prompt = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
     for text in says:
         teach(model, tokenizer, [(prompt, text + tokenizer.eos_token)], steps=50)
-    engine = EmbeddedEngine(model, end_ids(model, tokenizer), name="tiny")
+    engine = EmbeddedEngine(model, reply_ends(model, tokenizer), name="tiny")
     return EmbeddedClient("tiny", engine, tokenizer)

@@ -108,12 +108,12 @@ def test_a_walk_has_the_steps_of_every_algorithm(name: str, options: dict[str, A
 def test_an_actor_learns_by_the_rule_from_what_it_reads_of_all_rounds() -> None:
     _, steps = played(algorithm="multi-turn-dpo", rounds=2, early_stop=False)
     actors = [config for _, config in steps.done if isinstance(config, TrainActorConfig)]
-    assert [(one.method, one.from_) for one in actors] == [
+    assert [(one.algorithm, one.from_) for one in actors] == [
         ("multi-turn-dpo", ["preferences-1"]),
         ("multi-turn-dpo", ["preferences-1", "preferences-2"]),
     ]
     with pytest.raises(UsageError, match="Two rules"):
-        played(algorithm="multi-turn-dpo", set_=["train-actor.method=rft"])
+        played(algorithm="multi-turn-dpo", set_=["train-actor.algorithm=rft"])
 
 
 def online(*sets: str, **options: Any) -> TrainOnlineConfig:
@@ -169,7 +169,7 @@ def test_the_options_that_an_online_training_takes_over_exist_on_both_sides() ->
         ({"algorithm": "grpo", "rounds": 2}, "--rounds 2", "--rounds 1 and --set train-online.steps=STEPS"),
         ({"algorithm": "grpo", "samples": 4}, "--samples", "--set train-online.group=DIALOGUES"),
         ({"algorithm": "grppo"}, "--algorithm", "--algorithm grpo"),
-        ({"algorithm": "sft"}, "--algorithm sft", "sweet train-actor --method sft"),
+        ({"algorithm": "sft"}, "--algorithm sft", "sweet train-actor --algorithm sft"),
         ({"algorithm": "grpo", "set_": ["train-actor.lora=8"]}, "--set train-actor.lora=8", "train-online.lora=8"),
         ({"algorithm": "grpo", "set_": ["rank.candidates=8"]}, "--set rank.candidates=8", "omit it"),
         ({"set_": ["train-online.steps=8"]}, "--set train-online.steps=8", "--algorithm grpo"),

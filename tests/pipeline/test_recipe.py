@@ -50,7 +50,11 @@ def test_a_stage_gets_its_table_and_shared_keys() -> None:
             "mine.toml, key train-actor.lr",
             "sweet train-actor --help",
         ),
-        ('[train-actor.rft]\nmethod = "sweet"', "mine.toml, key train-actor.rft.method", "set it in [train-actor]"),
+        (
+            '[train-actor.rft]\nalgorithm = "sweet"',
+            "mine.toml, key train-actor.rft.algorithm",
+            "set it in [train-actor]",
+        ),
         ('[rank.random]\njudge = "oracle"', "mine.toml, key rank.random.judge", "set it in [rank]"),
         ("[rank.critic]\nfraction = 0.1", "mine.toml, table rank.critic", "write rank.oracle"),
         ("[pair.sweet]\npairs = 1", "mine.toml, key pair.sweet", "write pair.seed"),
@@ -232,7 +236,7 @@ lr = 0.5
     [
         ({}, "train-actor", {"nll": 2.0, "rule_option": ["likelihood=sum"]}),
         ({"algorithm": "rft"}, "train-actor", {"nll": 1.0}),
-        ({"set_": ["train-actor.method=rft"]}, "train-actor", {"nll": 1.0, "method": "rft"}),
+        ({"set_": ["train-actor.algorithm=rft"]}, "train-actor", {"nll": 1.0, "algorithm": "rft"}),
         ({"set_": ["train-actor.nll=3"]}, "train-actor", {"nll": 3.0, "rule_option": ["likelihood=sum"]}),
         (
             {"set_": ["train-actor.rule-option=likelihood=mean"]},

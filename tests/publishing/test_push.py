@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from sweet.errors import UsageError
 from sweet.learn.rows import Candidate, CandidateRow, Preference
+from sweet.llm.pretrained import load_model
 from sweet.publishing.card import Trained, measurements
 from sweet.publishing.config import PushConfig
 from sweet.publishing.dataset import FEATURES, public_name
@@ -22,11 +24,13 @@ from sweet.results.pages import markdown
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Message
+from sweet.training.config import TrainActorConfig
+from sweet.training.stage import run_train_actor
 from tests import programs
 from tests.datasets.test_trl import ALONE, PAIRS
 from tests.publishing.hub import TOKEN, WritableHub, serve_writable_hub
 from tests.stages.heard import Heard
-from tests.stages.learn_runs import make_agent, make_dialogues, put, score
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 
 HOSTILE = "x`| <b>@all</b>\n---\nlicense: mit"
 
@@ -74,7 +78,7 @@ def trained(made: Run, agent: Path, inputs: list[Any], **meta: Any) -> None:
     from tests.stages.learn_runs import AnyConfig
 
     with made.attempt("train-actor", AnyConfig(number=7), inputs=inputs) as attempt:
-        draft = attempt.start_artifact("actor", meta={"base": str(agent), "method": "sweet", "lr": 0.1} | meta)
+        draft = attempt.start_artifact("actor", meta={"base": str(agent), "algorithm": "sweet", "lr": 0.1} | meta)
         draft.path.mkdir(parents=True, exist_ok=True)
         for file in agent.iterdir():
             (draft.path / file.name).write_bytes(file.read_bytes())
@@ -116,6 +120,28 @@ def test_the_data_of_a_run_is_pushed_as_subsets_with_splits(run: Run, hub: Writa
     assert "/secret" not in card
     assert "`t.jsonl`" in card
     assert TOKEN not in "".join([out, err, *(file.decode() for file in found.files.values())])
+
+
+def test_an_adapter_whose_base_others_do_not_have_is_merged(tmp_path: Path, hub: WritableHub) -> None:
+    """Its system prompt stays; what is pushed loads, and computes what the adapter does."""
+    pytest.importorskip("peft", reason="peft is not installed")
+    base = make_agent(tmp_path / "base")
+    run = make_run(tmp_path, base)
+    config = TrainActorConfig(algorithm="rft", lora=4, epochs=1, lr=1e-2, lora_output="adapter", from_=["scores-1"])
+    adapter = run.file(run_train_actor(run, config, Silent()).artifacts[0])
+    code, out, err = push(hub, run.path, "me/actor", "--actor", "last", "--license", "mit")
+    assert code == 0, out + err
+    found = hub.repositories["models/me/actor"].files
+    assert not [name for name in found if "adapter" in name]
+    assert {"config.json", "generation_config.json", "model.safetensors"} <= found.keys()
+    assert any(name.startswith("prompts-code/") for name in found)
+    assert b"library_name: transformers" in found["README.md"]
+    pushed = tmp_path / "pushed"
+    pushed.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (pushed / name).write_bytes(found[name])
+    own, other = (dict(load_model(str(path), "cpu").named_parameters()) for path in (adapter, pushed))
+    assert all(torch.equal(weights, other[name]) for name, weights in own.items())
 
 
 def test_the_real_library_loads_what_was_pushed(run: Run, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def second_round(run: Run) -> None:
     """Add an actor that was trained from the first one, scored on the same tasks."""
     first = run.manifest().of_kind("actor")[-1]
     base = str(run.path / first.path)
-    actor = step(run, "train-actor", "actor", [], meta={"method": "sweet", "base": base, "protocol": "paper"})
+    actor = step(run, "train-actor", "actor", [], meta={"algorithm": "sweet", "base": base, "protocol": "paper"})
     meta = run.manifest().of_kind("rollouts")[-1].meta | {"agent": str(run.path / actor.path)}
     played = step(run, "rollout", "rollouts", [dump(trajectory(number)) for number in range(6)], meta=meta)
     rows = [score(number, 1.0) for number in range(6)]

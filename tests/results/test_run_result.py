@@ -42,7 +42,7 @@ def evaluated(run: Run, agent: str, split: str) -> dict[str, str]:
 def trained(run: Run, *inputs: Artifact) -> Artifact:
     kind: Kind = "actor"
     with run.attempt("train-actor", StageConfig(), inputs=inputs) as attempt:
-        draft = attempt.start_artifact(kind, "", meta={"base": "micro", "method": "sweet"})
+        draft = attempt.start_artifact(kind, "", meta={"base": "micro", "algorithm": "sweet"})
         (draft.path / "weights").write_bytes(b"0")
         return attempt.finish_artifact(draft)
 

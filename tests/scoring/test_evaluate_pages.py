@@ -299,7 +299,7 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     assert all(len(row.candidates) == 3 for row in found)
     run_pair(run, PairConfig(), Silent())
     assert run_train_actor(run, TrainActorConfig(epochs=1), Silent()).metrics.as_json()["steps"] >= 1
-    tuned = run_train_actor(run, TrainActorConfig(epochs=1, method="rft"), Silent())
+    tuned = run_train_actor(run, TrainActorConfig(epochs=1, algorithm="rft"), Silent())
     assert tuned.metrics.examples == 4, "each task's best"
     with pytest.raises(UsageError, match="ever solved"):
         run_train_critic(run, TrainCriticConfig(variant="regression", target="binary"), Silent())

@@ -43,7 +43,7 @@ def tasks(numbers: Sequence[int], prefix: str = "own") -> list[Task]:
 def trained(run: Run, *inputs: Artifact, base: str = "org/base") -> Artifact:
     """An actor."""
     with run.attempt("train-actor", AnyConfig(), inputs=inputs) as attempt:
-        draft = attempt.start_artifact("actor", suffix="", meta={"base": base, "method": "sweet"})
+        draft = attempt.start_artifact("actor", suffix="", meta={"base": base, "algorithm": "sweet"})
         (draft.path / "weights").write_bytes(b"0")
         return attempt.finish_artifact(draft)
 

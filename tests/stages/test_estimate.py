@@ -62,7 +62,7 @@ def test_the_plan_counts_what_the_training_computes(run: Run, packing: Any) -> N
 def test_an_actor_is_planned_by_every_method(run: Run) -> None:
     put_pairs(run)
     for method in ("sweet", "multi-turn-dpo", "rft", "sft"):
-        config = TrainActorConfig(method=method, epochs=1)
+        config = TrainActorConfig(algorithm=method, epochs=1)
         plan = plan_train_actor(run, config, Silent()).as_json()
         made = run_train_actor(run, config, Silent()).metrics
         assert {name: plan[name] for name in ("examples", "steps", "tokens", "tokens_computed")} == {

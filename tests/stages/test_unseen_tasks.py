@@ -47,9 +47,9 @@ def run(tmp_path: Path) -> Run:
         ((run_rank, plan_rank), RankConfig(judge="random", rollouts="rollouts-1"), "rollouts-1"),
         ((run_train_critic, plan_train_critic), TrainCriticConfig(), "preferences-1"),
         ((run_train_critic, plan_train_critic), TrainCriticConfig(variant="regression", target="real"), "scores-1"),
-        ((run_train_actor, plan_train_actor), TrainActorConfig(method="sft", model="micro"), "rollouts-1"),
-        ((run_train_actor, plan_train_actor), TrainActorConfig(method="rft", from_=["scores-1"]), "scores-1"),
-        ((run_train_actor, plan_train_actor), TrainActorConfig(method="multi-turn-dpo"), "preferences-1"),
+        ((run_train_actor, plan_train_actor), TrainActorConfig(algorithm="sft", model="micro"), "rollouts-1"),
+        ((run_train_actor, plan_train_actor), TrainActorConfig(algorithm="rft", from_=["scores-1"]), "scores-1"),
+        ((run_train_actor, plan_train_actor), TrainActorConfig(algorithm="multi-turn-dpo"), "preferences-1"),
     ],
 )
 def test_nothing_is_learned_from_test_tasks_unasked(run: Run, stages: Any, config: StageConfig, named: str) -> None:

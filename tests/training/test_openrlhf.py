@@ -238,9 +238,9 @@ def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="the critic have none"):
         run_train_critic(run, TrainCriticConfig(engine="openrlhf"), Silent())
     with pytest.raises(UsageError, match="rft have none"):
-        run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rft"), Silent())
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", algorithm="rft"), Silent())
     with pytest.raises(UsageError, match="no credit rule called 'rfd'"):
-        run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rfd"), Silent())
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", algorithm="rfd"), Silent())
     with pytest.raises(UsageError, match="of the whole dialogue"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", protocol="upstream"), Silent())
     with pytest.raises(UsageError, match="a loss of its own"):

@@ -51,7 +51,7 @@ def compute(monkeypatch: pytest.MonkeyPatch, noise: float = 0.0, left_out: int =
 
 
 def config(**more: object) -> TrainActorConfig:
-    options = {"method": "noisy", "epochs": 2, "batch": 4, "lr": 1e-3, "save_every": 2, "device": "cpu"}
+    options = {"algorithm": "noisy", "epochs": 2, "batch": 4, "lr": 1e-3, "save_every": 2, "device": "cpu"}
     return TrainActorConfig.model_validate(options | {"rule_option": ["reward-batch=4", "reward-lr=2e-3"]} | more)
 
 

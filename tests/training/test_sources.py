@@ -93,7 +93,7 @@ def test_a_critic_learns_from_all_and_starts_from_the_agent_of_the_last(run: Run
 )
 def test_every_method_learns_from_all(run: Run, method: str, kind: str, count: int) -> None:
     names = [f"{kind}-1", f"{kind}-2"]
-    config = TrainActorConfig.model_validate({"method": method, "from_": names, "epochs": 1})
+    config = TrainActorConfig.model_validate({"algorithm": method, "from_": names, "epochs": 1})
     assert run_train_actor(run, config, Silent()).metrics.examples == count
 
 
@@ -133,5 +133,5 @@ def test_dialogues_of_different_agents_are_encoded_with_their_own_system_prompts
 def test_a_training_mixes_dialogues_under_different_system_prompts(run: Run, agents: list[str]) -> None:
     dialogues = [one for one, _ in make_dialogues(1, 2)]
     put(run, "rollout", "rollouts", dialogues, agent=agents[0], max_turns=3)
-    config = TrainActorConfig(method="sft", from_=["rollouts-1", "rollouts-3"], epochs=1)
+    config = TrainActorConfig(algorithm="sft", from_=["rollouts-1", "rollouts-3"], epochs=1)
     assert run_train_actor(run, config, Silent()).metrics.examples == TASKS * SAMPLES + 2

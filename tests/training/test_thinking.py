@@ -75,7 +75,7 @@ def critic_config(**changes: Any) -> TrainCriticConfig:
 def test_every_training_of_an_actor_counts_what_is_asked_for(run: Run, method: Any) -> None:
     trained = []
     for counted in (None, "both", "reply", "separate"):
-        config = TrainActorConfig(method=method, epochs=1, lr=1e-3, device="cpu", turn_tokens=counted)
+        config = TrainActorConfig(algorithm=method, epochs=1, lr=1e-3, device="cpu", turn_tokens=counted)
         made = run_train_actor(run, config, Silent()).artifacts[0]
         assert made.meta["turn_tokens"] == (counted or "both")
         trained.append(weights(run.file(made)))

@@ -73,7 +73,7 @@ def test_training_omits_a_dialogue_that_is_too_long_and_warns(run: Run) -> None:
 
 def test_more_than_a_tenth_of_omitted_examples_is_an_error(tmp_path: Path) -> None:
     run = make(tmp_path, LONG, "7-1-1")
-    config = TrainActorConfig(method="multi-turn-dpo", epochs=1)
+    config = TrainActorConfig(algorithm="multi-turn-dpo", epochs=1)
     for limit, counted in ((None, "2 of 12"), (8, "12 of 12")):
         with pytest.raises(UsageError, match=f"{counted} .* Dialogue ") as caught:
             run_train_actor(run, config.model_copy(update={"max_length": limit}), Silent())

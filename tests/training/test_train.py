@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from sweet.credit.names import RULES
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.learn import blocks
 from sweet.learn.rows import Candidate, Pair
+from sweet.learn.trainee import Start, Trainee, save_model
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
@@ -22,8 +25,10 @@ from sweet.stages.base import Packing, Progress, Silent
 from sweet.tasks.registry import task_kind
 from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.examples import hold_out
-from sweet.training.hyperparameters import LARGE, defaults, resolve
+from sweet.training.hyperparameters import CRITICS, LARGE, defaults, resolve, usual_rate
+from sweet.training.movement import movement_note, typical_weight
 from sweet.training.stage import plan_train_actor, run_train_actor, run_train_critic
+from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.stages.learn_runs import make_agent, make_run, put
 
 
@@ -163,9 +168,9 @@ def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, protoco
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     put_pairs(run)
-    result = run_train_actor(run, TrainActorConfig(method=method, protocol=protocol, epochs=6, lr=3e-3), Silent())
+    result = run_train_actor(run, TrainActorConfig(algorithm=method, protocol=protocol, epochs=6, lr=3e-3), Silent())
     folder = run.file(result.artifacts[0])
-    assert result.artifacts[0].meta["method"] == method
+    assert result.artifacts[0].meta["algorithm"] == method
     assert result.artifacts[0].meta["base"] == agent
     assert (result.metrics.accuracy is None) == (method in ("rft", "sft"))
     if result.metrics.accuracy is not None:
@@ -188,7 +193,7 @@ def test_rft_without_a_solved_task_is_an_error(tmp_path: Path, agent: str) -> No
     rollouts = put(run, "rollout", "rollouts", dialogues, agent=agent)
     put(run, "eval", "scores", [score(trajectory, 0.2) for trajectory in dialogues], [rollouts])
     with pytest.raises(SweetError, match="solved"):
-        run_train_actor(run, TrainActorConfig(method="rft"), Silent())
+        run_train_actor(run, TrainActorConfig(algorithm="rft"), Silent())
 
 
 def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: str) -> None:
@@ -199,7 +204,7 @@ def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: st
     broken = dialogues[0].model_copy(update={"id": "broken", "outcome": "agent_error"})
     put(run, "data-import", "rollouts", [*dialogues, broken], agent="imported")
     put(run, "rollout", "rollouts", dialogues[:1], agent=agent, split="test")
-    config = TrainActorConfig(method="sft", model=agent, epochs=1)
+    config = TrainActorConfig(algorithm="sft", model=agent, epochs=1)
     result = run_train_actor(run, config, Silent())
     assert result.metrics.examples == len(dialogues)
     assert [source.id for source in result.artifacts[0].inputs] == ["rollouts-1"]
@@ -240,11 +245,94 @@ def test_all_preferences_of_a_held_out_task_are_held_out() -> None:
 
 
 def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
-    assert resolve(TrainConfig(), "critic", LARGE, "paper").lr == 2e-7
+    for name in (*CRITICS, *RULES):
+        for size, large in ((8 * 10**9, True), (10**6, False)):
+            assert resolve(TrainConfig(), name, size, "paper").lr == defaults(name, large=large).lr, name
     assert resolve(TrainConfig(), "critic", 10**6, "paper") == defaults("critic", large=False)
     assert resolve(TrainConfig(), "sweet", 10**6, "paper").nll > resolve(TrainConfig(), "sweet", LARGE, "paper").nll
     assert resolve(TrainConfig(), "critic", LARGE, "upstream").nll == 0.0
     assert resolve(TrainConfig.model_validate({"lr": 1.0, "batch": 2}), "rft", LARGE, "paper").batch == 2
+
+
+@pytest.mark.parametrize(
+    ("learner", "parameters", "whole", "adapter"),
+    [
+        ("sft", 135_000_000, 5e-5, 5e-4),
+        ("multi-turn-dpo", 135_000_000, 2e-5, 2e-4),
+        ("critic", 135_000_000, 2e-5, 2e-4),
+        ("sweet", 1_700_000_000, 1e-6, 1e-5),
+        ("sweet", 8_000_000_000, 2e-7, 2e-6),
+        ("grpo", 135_000_000, 2e-5, 2e-4),
+        ("grpo", 8_000_000_000, 1e-6, 1e-5),
+    ],
+)
+def test_the_default_rate_is_of_the_size_and_the_method(
+    learner: str, parameters: int, whole: float, adapter: float
+) -> None:
+    rates = [usual_rate(learner, parameters, lora=lora) for lora in (False, True)]
+    assert rates == [pytest.approx(whole, rel=0.03), pytest.approx(adapter, rel=0.03)]
+
+
+def test_the_documented_table_of_rates_is_that_of_the_program() -> None:
+    text = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| `[\w-]+`.*\| \d\S*e-", line)]
+    shown = {name.strip("`"): [float(rate) for rate in rates] for names, *rates in rows for name in names.split(", ")}
+    assert shown.keys() == {*CRITICS, *RULES}
+    for name, rates in shown.items():
+        assert rates == [usual_rate(name, size, lora=False) for size in (10**6, 135 * 10**6, 8 * 10**9)], name
+
+
+def test_rates_fall_with_the_size_from_one_measured_rate_to_the_next() -> None:
+    sizes = [10**6, 10**7, 135 * 10**6, 10**9, 8 * 10**9]
+    for learner in (*CRITICS, *RULES):
+        rates = [usual_rate(learner, size, lora=False) for size in sizes]
+        assert rates == sorted(rates, reverse=True)
+        assert len({*rates}) == len(rates), learner
+
+
+class Warned(Silent):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "moved"),
+    [
+        ({"lr": 2e-9}, "a rate of at most 2e-09 in 8 steps moves a weight by at most"),
+        ({"lr": 2e-8, "lora": 2}, "a rate of at most 2e-08 in 8 steps moves a weight by at most"),
+        ({"lr": 2e-3}, ""),
+        ({"lr": 2e-3, "lora": 2}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_rate_that_cannot_change_the_model_is_warned_of(run: Run, options: dict[str, Any], moved: str) -> None:
+    """Before the training, and by `--dry-run`, with the number."""
+    if "lora" in options:
+        pytest.importorskip("peft")
+    config = TrainActorConfig.model_validate({"algorithm": "rft", "epochs": 4, "batch": 4, "limit": 8, **options})
+    planned, trained = Warned(), Warned()
+    plan_train_actor(run, config, planned)
+    run_train_actor(run, config, trained)
+    for found in (planned.warnings, trained.warnings):
+        assert bool(moved) == any("cannot change the model" in text for text in found)
+        assert bool(moved) == any(bool(moved) and moved in text for text in found)
+
+
+def test_what_a_16_bit_model_does_not_store_is_warned_of(tmp_path: Path) -> None:
+    """0.15 % of a weight is noticed in fp32 and not stored in bf16."""
+    tokenizer, notes = build_tokenizer(TEMPLATES["chatml"]), []
+    for kind in (torch.float32, torch.bfloat16):
+        save_model(build_model(len(tokenizer)).to(kind), tokenizer, tmp_path / str(kind))
+        weight = typical_weight(tmp_path / str(kind))
+        assert weight is not None
+        trainee = Trainee.on_meta(Start(str(tmp_path / str(kind))))
+        notes.append([movement_note(trainee, [share * weight], 1e-3) for share in (9e-4, 1.5e-3, 3e-3)])
+    assert [[note is None for note in found] for found in notes] == [[False, True, True], [False, False, True]]
 
 
 def test_a_large_model_passes_over_whole_dialogues_as_often_as_the_kind_of_task_says() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -74,12 +76,20 @@ def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run) -> Non
 
 
 @needs_peft
-def test_an_actors_adapter_can_be_trained_further(run: Run) -> None:
-    config = TrainActorConfig(method="multi-turn-dpo", lora=4, epochs=1, lr=1e-2, lora_output="adapter")
-    folder = str(run.file(run_train_actor(run, config, Silent()).artifacts[0]))
-    again = {"method": "rft", "model": folder, "epochs": 1}
-    with pytest.raises(UsageError, match="trained on an adapter"):
-        run_train_actor(run, TrainActorConfig(**again, lora=4, lora_output="adapter"), Silent())
+def test_an_actors_adapter_can_be_trained_further(run: Run, tmp_path: Path) -> None:
+    config = TrainActorConfig(algorithm="multi-turn-dpo", lora=4, epochs=1, lr=1e-2, lora_output="adapter")
+    folder = run.file(run_train_actor(run, config, Silent()).artifacts[0])
+    again = {"algorithm": "rft", "model": str(folder), "epochs": 1}
+    further = run_train_actor(run, TrainActorConfig(**again, lora=4, lora_output="adapter"), Silent())
+    assert further.artifacts[0].meta["lora_output"] == "adapter"
+    own = run.file(further.artifacts[0]) / "adapter_config.json"
+    assert json.loads(own.read_text())["r"] == 8, "both as one"
+    other = tmp_path / "dora"
+    shutil.copytree(folder, other)
+    changed = json.loads((other / "adapter_config.json").read_text()) | {"use_dora": True}
+    (other / "adapter_config.json").write_text(json.dumps(changed))
+    with pytest.raises(UsageError, match="this one has DoRA"):
+        start_of(str(other), TrainConfig(lora=4, lora_output="adapter"))
     merged = run_train_actor(run, TrainActorConfig(**again, lora=4), Silent())
     whole = run_train_actor(run, TrainActorConfig(**again), Silent())
     for result in (merged, whole):
@@ -130,6 +140,7 @@ def test_the_options_of_lora_make_its_settings() -> None:
     ("options", "where"),
     [
         ({"lora_alpha": 8}, "--lora-alpha"),
+        ({"lora_output": "merged"}, "--lora-output merged"),
         ({"lora_target": ["q_proj"], "lora_output": "adapter"}, "--lora-target, --lora-output adapter"),
     ],
 )

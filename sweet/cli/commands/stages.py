@@ -168,8 +168,8 @@ def _show_scores(result: StageResult) -> None:
     "train-actor",
     examples=(
         ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
-        ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
-        ("sweet train-actor RUN --method sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
+        ("sweet train-actor RUN --algorithm rft", "the baseline: fine-tuning on the solved dialogues"),
+        ("sweet train-actor RUN --algorithm sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
     ),
     text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
 )
