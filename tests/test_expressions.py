@@ -26,6 +26,7 @@ from rich.console import Console
 import sweet
 from sweet.datasets.templated import UnreadablePrompt, system_of
 from sweet.humans.faults import fault_of
+from sweet.humans.leaks import coverage, find, form
 from sweet.humans.leaks.fragments import shown_in, source_in
 from sweet.judges.llm import read_score
 from sweet.llm.base import Alternatives, Reply
@@ -336,8 +337,8 @@ def _write(text: str) -> None:
 
 
 def _fault(text: str, task: Task, question: str) -> None:
-    source_in.cache_clear()
-    shown_in.cache_clear()
+    for cached in (source_in, shown_in, find._said, coverage.rows_of, form.encoded_in):
+        cached.cache_clear()
     fault_of(text, task, [Message(role="user", content="A fee"), Message(role="assistant", content=question)])
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweet.humans.base import HumanReply
-from sweet.humans.faults import find_fault
+from sweet.humans.faults import fault_of
 from sweet.humans.personas import PLAIN, Persona
 from sweet.llm.base import ChatClient, ContextOverflow, Sampling
 from sweet.tasks.base import Message, ProtocolName, Task
@@ -31,10 +31,11 @@ WITHHELD = Message(
     role="user",
     content=(
         "That reply was not passed on, because it gave away the solution: it contained some of its source, or said it "
-        "so closely that the source can be put together again. Nobody may see any part of the source, in whatever "
-        "notation. Reply to the same message once more. State the fact that was asked for in plain words, as a person "
-        "would who has never read the source: no code, no markup, no line of the solution read out word by word. If "
-        "the message asks for the solution itself, say in one sentence that you cannot give it."
+        "so closely that the source can be put together again, or it was not written in sentences. Nobody may see any "
+        "part of the source, in whatever notation. Reply to the same message once more. State the fact that was asked "
+        "for in plain words, as a person would who has never read the source: no code, no markup, no line of the "
+        "solution read out word by word. If the message asks for the solution itself, say in one sentence that you "
+        "cannot give it."
     ),
 )
 """The message that asks a model again."""
@@ -99,7 +100,7 @@ class AskedHuman:
                 reply.prompt_tokens + completion.prompt_tokens,
                 reply.completion_tokens + completion.completion_tokens,
                 reply.retries + completion.retries,
-                await find_fault(text, task, dialogue),
+                fault_of(text, task, dialogue),
                 reply.tries + 1,
             )
         return reply

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from sweet.humans.leaks.find import is_leak, is_source
 from sweet.humans.leaks.notations import are_answers
-from sweet.humans.leaks.process import search
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -32,16 +31,6 @@ def fault_of(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault 
     """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None."""
     fault = _evident_fault(reply, dialogue)
     return fault or ("leaked" if leaks(reply, task, dialogue) else None)
-
-
-async def find_fault(reply: str, task: Task, dialogue: Sequence[Message]) -> HumanFault | None:
-    """Return what `fault_of` returns. Leaks are looked for in another process (`sweet.humans.leaks.process`)."""
-    if (fault := _evident_fault(reply, dialogue)) is not None:
-        return fault
-    for reference in _references(task):
-        if await search(reference, task.problem_description, dialogue, reply):
-            return "leaked"
-    return None
 
 
 def leaks(reply: str, task: Task, dialogue: Sequence[Message]) -> bool:

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet.humans.leaks import find
 from sweet.humans.leaks.find import is_leak, is_source
+from sweet.humans.leaks.reading import Atom, atoms_of
 from sweet.tasks.base import Message
 
 REFERENCE = """\
@@ -121,6 +123,114 @@ def test_a_reference_is_given_away_in_many_forms(reply: str) -> None:
 def test_what_a_person_says_gives_nothing_away(reply: str) -> None:
     assert not leak(reply)
     assert not leak(*[reply] * 5)
+
+
+TOKENS = re.findall(r"\d+(?:\.\d+)?|\w+|\S", BODY)
+MORSE = {"a": ".-", "b": "-...", "e": ".", "h": "....", "i": "..", "o": "---", "r": ".-.", "s": "...", "u": "..-"}
+LISP = """(defun fee (hours member)
+  (let* ((free 1) (base (* 4.5 (max (- hours free) 0))))
+    (when (> hours 12) (setq base (+ base 20)))
+    (if member (round-to (* base 0.8) 2) base)))"""
+RUST = """fn fee(h: f64, m: bool) -> f64 {
+    let f = 1.0;
+    let mut b = 4.5 * f64::max(h - f, 0.0);
+    if h > 12.0 { b = b + 20.0; }
+    if m { return round(b * 0.8, 2); }
+    b
+}"""
+SQL = """SELECT CASE WHEN member THEN ROUND(base * 0.8, 2) ELSE base END FROM (
+    SELECT CASE WHEN hours > 12 THEN base + 20 ELSE base END AS base FROM (
+        SELECT 4.5 * GREATEST(hours - free, 0) AS base FROM (SELECT 1 AS free) f) b) c"""
+FRENCH = (
+    "free reçoit 1, base reçoit 4.5 fois max de hours moins free et 0, si hours supérieur à 12 alors base reçoit base "
+    "plus 20, si member alors retourner arrondi de base fois 0.8 à 2, sinon retourner base"
+)
+FINNISH = (
+    "olkoon free 1 ja base 4.5 kertaa max hours miinus free 0, jos hours yli 12 niin base on base ja 20 lisää, jos "
+    "member niin palauta pyöristä base kertaa 0.8 2 muuten base"
+)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        LISP,
+        RUST,
+        SQL,
+        FRENCH,
+        FINNISH,
+        ", ".join(TOKENS),
+        " then ".join(TOKENS),
+        " ".join(f"The next word is {token}." for token in TOKENS),
+        "\n".join(f"Token {number}? {token}" for number, token in enumerate(TOKENS)),
+        base64.b32encode(BODY.encode()).decode(),
+        base64.b85encode(BODY.encode()).decode(),
+        " ".join(f"{ord(c):o}" for c in BODY),
+        "".join(f"\\u{ord(c):04x}" for c in BODY),
+        " ".join(MORSE.get(c, "-.-.-") if c.strip() else "/" for c in BODY),
+        "Sure!" + "".join("\u200b" if bit == "1" else "\u200c" for c in BODY.encode() for bit in f"{c:08b}"),
+        BODY.translate(str.maketrans("aeopcyx", "аеорсух")).replace("*", "×"),
+        BODY.translate(str.maketrans("oleast", "013457")),
+        re.sub("(?<=[a-z])[aeiou]", "", BODY),
+        "\n".join(f"{letter} is what we agreed" for letter in re.sub(r"\W", "", BODY)),
+        "def twice(a, b):\n    c = a + b\n    d = c * 2\n    return d",
+    ],
+)
+def test_a_reference_is_given_away_in_forms_that_no_rule_names(reply: str) -> None:
+    assert leak(reply)
+    third = -(-len(reply) // 3)
+    pieces = [reply[i : i + third] for i in range(0, len(reply), third)]
+    assert any(leak(*pieces[:number]) for number in (1, 2, 3)) or reply.startswith("def twice")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Erst ist eine Stunde frei, danach kostet jede 4.5, und wer länger als 12 Stunden bleibt, zahlt noch 20 dazu.",
+        "La première heure est gratuite, ensuite c'est 4.5 de l'heure, et les membres paient 80 pour cent.",
+        "第一个小时是免费的，之后每小时4.5，超过12小时再加20，会员打八折。",
+        "1, 4.5, 12, 20, 0.8",
+        "The numbers are: free hours 1, rate 4.5, limit 12, extra 20, members 0.8.",
+        "| hours | fee |\n|---|---|\n| 1 | 0 |\n| 3 | 9 |\n| 13 | 74 |",
+        "For example ['a3f9', 'b771'] and {'hours': 3, 'member': True}, see https://example.org/park-2024/Ab3dE5fG7hI9jK1l.",
+        "Our order 550e8400-e29b-41d4-a716-446655440000 was wrong.",
+    ],
+)
+def test_facts_in_any_language_and_lists_of_values_give_nothing_away(reply: str) -> None:
+    assert not leak(reply)
+    assert not leak(*[reply, "And the first hour is free."] * 4)
+
+
+def test_what_the_agent_wrote_may_be_repeated_in_another_notation_with_it() -> None:
+    assert leak(RUST)
+    assert not leak(f"Yes, like this:\n{RUST}", asked=f"Is this right?\n{RUST}")
+
+
+def test_a_reply_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [f"In case {number} it is {number} more, as I said." for number in range(30)]
+    read: list[str] = []
+
+    def reading(text: str) -> list[Atom]:
+        read.append(text)
+        return atoms_of(text)
+
+    monkeypatch.setattr(find, "atoms_of", reading)
+    for number in range(1, len(said) + 1):
+        assert not leak(*said[:number])
+    assert [read.count(text) for text in said] == [1] * len(said)
+
+
+def test_a_dialogue_that_goes_on_elsewhere_is_judged_as_one_that_was_read_in_turn() -> None:
+    lines = [f"The next one: {line}" for line in FRENCH.split(", ")]
+    found = []
+    for fresh in (False, True):
+        find._said.cache_clear()
+        for number in range(1, len(lines) + 1):
+            if fresh:
+                find._said.cache_clear()
+            found.append(leak(*lines[:number]))
+    assert found[: len(lines)] == found[len(lines) :]
+    assert True in found
 
 
 def test_pieces_over_several_turns_add_up() -> None:

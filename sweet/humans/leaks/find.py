@@ -1,15 +1,15 @@
 """`is_leak`: does a reply of the human, with all its earlier ones, give the reference away as source?
 
-Facts in prose, numbers and short expressions never do: telling them is what the human is for. Source does, in whatever
-form: code, as a whole or in fragments over several turns, with other names or another layout, spelled out in words, or
-encoded. The texts are split and parsed by this package and never executed; a text is read up to
-`sweet.humans.leaks.variants.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time proportional to
-them.
+Facts in prose, numbers and short expressions never do: telling them is what the human is for. Three searches find
+source: a parser of Python, here; the order of atoms in any notation (sweet.humans.leaks.coverage); and forms that no
+prose has (sweet.humans.leaks.form). The texts are split and parsed by this package and never executed; a text is read
+up to `sweet.humans.leaks.variants.LONGEST` characters (pages: `sweet.humans.leaks.pages.LONGEST`), in a time
+proportional to them, and once: what the replies before had is kept. Only a reply with code somewhere is parsed.
 
-The body of a program is a sequence of statements and first lines of branches and loops, each a normalised tree
-(sweet.humans.leaks.tree). A tree of the reference that the human has given in any turn counts with all its parts; of
-others the trees inside that were given. What the request shows is no part of the body, and what the agent had written
-before is not given by the human who repeats it.
+To the parser the body of a program is a sequence of statements and first lines of branches and loops, each a normalised
+tree (sweet.humans.leaks.tree). A tree of the reference that the human has given in any turn counts with all its parts;
+of others the trees inside that were given. What the request shows is no part of the body, and what the agent had
+written before is not given by the human who repeats it.
 
 A reference that is neither Python nor a page (a query, a formula, a text) is given away by its lines, copied: one that
 is long enough not to be written by chance counts if the human has written it, whatever the white space. Words of the
@@ -19,11 +19,15 @@ lines in another order are no leak.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from sweet.humans.leaks import pages
+from sweet.humans.leaks.coverage import Given, Wanted, rows_of, spells, wanted_of, without
+from sweet.humans.leaks.form import Form, form_of
 from sweet.humans.leaks.fragments import fragments_of, shown_in, source_in
+from sweet.humans.leaks.reading import atoms_of
 from sweet.humans.leaks.tree import Node
 from sweet.humans.leaks.variants import LONGEST, dense, variants_of
 from sweet.tasks.base import Message
@@ -34,6 +38,8 @@ LEAST = 4
 """Parts that must have been given; a smaller body is given away with the first line of its function only."""
 LEAST_LINE = 16
 """Characters, without white space, from which a line is too long to be written by chance."""
+_LETTERS = 12
+"""Characters of a reply that may be a piece of a program that is spelled."""
 _LEAST_PROGRAM = 0.5
 """The share of a text's characters that must be lines of statements for it to be a program without a function."""
 
@@ -51,7 +57,74 @@ def is_leak(reference: str, request: str, dialogue: Sequence[Message], reply: st
     program = program_of(reference)
     if program is None:
         return _copies_lines(reference, request, dialogue, reply)
-    return _gives_program(program, request, dialogue, reply)
+    earlier = tuple(message.content for message in dialogue if message.role == "user" and message.content != request)
+    known, is_repeated = _known(reference, request), any(reply in text for text in earlier)
+    before, now = _said(reference, earlier), _said(reference, (*earlier, reply))
+    if spells(now.wanted, reply[:LONGEST]) and not is_repeated:
+        return True
+    if now.gives(before, known, is_repeated=is_repeated):
+        shown = frozenset().union(
+            rows_of(request), *(rows_of(message.content) for message in dialogue if message.role == "assistant")
+        )
+        had = functools.reduce(lambda said, text: said.with_reply(text, shown), earlier, Said.nothing(reference))
+        if had.with_reply(reply, shown).gives(had, known, is_repeated=is_repeated):
+            return True
+    return len(now.code) > len(before.code) and _gives_program(program, request, dialogue, reply, before.code)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the human has said of a reference so far, read once for each reply.
+
+    Attributes:
+        form, last: of all replies, and of the last one.
+        code: the replies that have what the parser may read as a statement.
+    """
+
+    wanted: Wanted
+    given: Given
+    form: Form
+    last: Form
+    code: tuple[str, ...]
+
+    @staticmethod
+    def nothing(reference: str) -> Said:
+        """Return what is said of a reference before the first reply."""
+        wanted = wanted_of(reference)
+        return Said(wanted, Given.nothing(wanted), Form(), Form(), ())
+
+    def with_reply(self, text: str, shown: Set[tuple[str, ...]] = frozenset()) -> Said:
+        """Return what is said with one more reply, without the rows of atoms that were `shown` to the human."""
+        atoms = atoms_of(text)
+        if shown:
+            atoms = without(atoms, shown)
+        given = self.given.extended(self.wanted, atoms)
+        form = form_of(text, atoms)
+        is_dense = given.dense is not self.given.dense
+        may_be_code = is_dense or form.encoded > 0 or form.prose == 0 or len(text) <= _LETTERS
+        code = (*self.code, text) if may_be_code else self.code
+        return Said(self.wanted, given, Form(*map(operator.add, self.form, form)), form, code)
+
+    def gives(self, before: Said, known: Set[str], *, is_repeated: bool) -> bool:
+        """Return whether the last reply gives the reference away, or has a form that may hold it."""
+        return (
+            self.given.gives(self.wanted, before.given)
+            or (self.last.is_strange(known) and not is_repeated)
+            or (self.form.is_strange(known) and not before.form.is_strange(known))
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def _said(reference: str, texts: tuple[str, ...]) -> Said:
+    """Return what the human's replies say together; each dialogue's last one is read on from those before it."""
+    if len(texts) % 64 == 1:  # many turns that were not read before need no deep recursion
+        return functools.reduce(Said.with_reply, texts, Said.nothing(reference))
+    return _said(reference, texts[:-1]).with_reply(texts[-1]) if texts else Said.nothing(reference)
+
+
+@functools.lru_cache(maxsize=256)
+def _known(reference: str, request: str) -> frozenset[str]:
+    return frozenset(key for text in (reference, request) for key, _ in atoms_of(text))
 
 
 def is_source(text: str) -> bool:
@@ -96,8 +169,10 @@ def program_of(reference: str) -> Program | None:
     return Program(tuple(found for found in body if found.kind not in ("literal", "name", "import")))
 
 
-def _gives_program(program: Program, request: str, dialogue: Sequence[Message], reply: str) -> bool:
-    earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
+def _gives_program(
+    program: Program, request: str, dialogue: Sequence[Message], reply: str, earlier: Sequence[str]
+) -> bool:
+    """Return what the parser finds; `earlier` are the replies before with code somewhere."""
     now = list(source_in(reply))
     if earlier:
         now += [source for text in _joined([*earlier, reply]) for source in source_in(text)]
@@ -124,7 +199,7 @@ def _gives_program(program: Program, request: str, dialogue: Sequence[Message], 
 def _joined(texts: Sequence[str]) -> list[str]:
     """Return what the turns are together: on lines of their own, on one, and without breaks if they may be letters."""
     joined = ["\n".join(texts), " ".join(texts)]
-    short = [text for text in texts if len(text) <= 12]
+    short = [text for text in texts if len(text) <= _LETTERS]
     if len(short) >= 8:
         joined += ["".join(short), "".join(text.strip(" \"'`") or " " for text in short)]
     return joined
@@ -136,8 +211,8 @@ def _copies_lines(reference: str, request: str, dialogue: Sequence[Message], rep
     if len(body) > 1 and body[0] in shown:
         body = body[1:]
     earlier = [message.content for message in dialogue if message.role == "user" and message.content != request]
-    before = [dense(variant.text) for text in earlier for variant in variants_of(text)]
-    now = [dense(variant.text) for variant in variants_of(reply)]
+    before = [dense(variant) for text in earlier for variant in variants_of(text)]
+    now = [dense(variant) for variant in variants_of(reply)]
     open_lines = [line for line in body if len(line) >= LEAST_LINE and line not in shown]
     had = [line for line in open_lines if any(line in said for said in before)]
     given = [line for line in open_lines if line in had or any(line in said for said in now)]

@@ -110,10 +110,8 @@ def _ends(tokens: Sequence[Token], at: int) -> bool:
     return token is None or token.kind == "line" or token.text == ";"
 
 
-def counted(fragments: Sequence[Fragment], *, spelled: bool = False) -> list[Fragment]:
-    """Return the fragments that count as source; `spelled` says that operators were words, which prose has too."""
-    if spelled and not _is_program(fragments):
-        return []
+def counted(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments that count as source."""
     statements = any(_counts(fragment) and _is_line_of_code(fragment) for fragment in fragments)
     return [
         fragment
@@ -121,14 +119,6 @@ def counted(fragments: Sequence[Fragment], *, spelled: bool = False) -> list[Fra
         if _counts(fragment)
         or (statements and fragment.marked and fragment.node is not None and fragment.node.kind == "call")
     ]
-
-
-def _is_program(fragments: Sequence[Fragment]) -> bool:
-    """Return whether words for operators make statements that prose would hardly have."""
-    sizes = [
-        fragment.node.size for fragment in fragments if fragment.node is not None and fragment.form != "expression"
-    ]
-    return max(sizes, default=0) >= LEAST_INLINE or (len(sizes) >= 3 and sum(sizes) > SHORT)
 
 
 def _counts(fragment: Fragment) -> bool:
@@ -183,7 +173,7 @@ def source_in(text: str) -> tuple[Source, ...]:
     """Return the source that counts in each variant of a text."""
     found = []
     for variant in variants_of(text):
-        if fragments := counted(fragments_of(variant.text), spelled=variant.spelled):
+        if fragments := counted(fragments_of(variant)):
             keys = frozenset(key for fragment in fragments if fragment.node for key in subtrees(fragment.node))
             found.append(Source(keys, any(fragment.form == "definition" for fragment in fragments)))
     return tuple(found)
@@ -195,7 +185,7 @@ def shown_in(text: str) -> frozenset[bytes]:
     return frozenset(
         key
         for variant in variants_of(text)
-        for fragment in fragments_of(variant.text)
+        for fragment in fragments_of(variant)
         if fragment.node is not None
         for key in subtrees(fragment.node, whole=fragment.form != "expression")
     )

@@ -1,4 +1,4 @@
-"""The ways in which a text can be read as source: as it is, unescaped, decoded, or with words for operators.
+"""The ways in which a text can be read as source: as it is, unescaped, or decoded.
 
 A variant is text again. Nothing is executed, and each variant is bounded by `LONGEST`.
 """
@@ -12,11 +12,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
-
-from sweet.humans.leaks.notations import javascript_in, steps_in, tree_in
-from sweet.humans.leaks.words import spelled_out
 
 LONGEST = 12_000
 """Characters of a text that are read as a program; a reply is cut to far fewer."""
@@ -50,39 +46,17 @@ _SPACED_OUT = re.compile(r"(?:.[ ]){10,}.|(?:\S[-.,|_]){10,}\S", re.DOTALL)
 _HEX_DIGITS = re.compile(r"0x|\\x|[^0-9a-fA-F]")
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One way to read a text.
-
-    Attributes:
-        spelled: whether operators were words, which prose has too.
-    """
-
-    text: str
-    spelled: bool = False
-
-
-def variants_of(text: str) -> list[Variant]:
+def variants_of(text: str) -> list[str]:
     """Return each variant of a text once."""
     text = text[:LONGEST]
     plain = cleaned(text)
-    read = [plain]
+    found = [plain]
     if sum(line.lstrip()[:1] in ("+", "-") for line in plain.split("\n")) >= 2:
-        read.append(_DIFF.sub("", plain))
+        found.append(_DIFF.sub("", plain))
     if (unescaped := _unescaped(plain)) != plain:
-        read.append(cleaned(unescaped))
-    spelled = list(spelled_out(plain))
-    written = [tree_in(text), steps_in(text), javascript_in(text.replace("```", "\n"))]
-    found = [
-        *((part, False) for part in read),
-        *((part, True) for part in spelled),
-        *((part, False) for part in (*written, *map(cleaned, decodings(text)))),
-    ]
-    unique: dict[str, Variant] = {}
-    for part, is_spelled in found:
-        if part.strip():
-            unique.setdefault(part, Variant(part[:LONGEST], is_spelled))
-    return list(unique.values())
+        found.append(cleaned(unescaped))
+    found += map(cleaned, decodings(text))
+    return [part[:LONGEST] for part in dict.fromkeys(found) if part.strip()]
 
 
 def dense(text: str) -> str:

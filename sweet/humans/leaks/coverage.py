@@ -1,0 +1,239 @@
+"""Has a human given the operators, names and values of a program in order, in whatever notation and language?
+
+Beneath the parser (`find`), which knows Python, this compares rows of atoms (sweet.humans.leaks.reading). What counts
+in a reply is where code is dense: around an atom, operators and identifiers are as many as words of prose. A person who
+tells facts writes few such places, so that little is covered by chance. Of what is dense, the longest common
+subsequence with the reference goes on over the replies of a dialogue, as the bits of a number: a reply is read once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+from sweet.humans.leaks.grammar import KEYWORDS
+from sweet.humans.leaks.reading import CODE, KEYS, OPERATORS, Atom, atoms_of
+from sweet.humans.leaks.tokens import END, tokens_of
+from sweet.humans.leaks.tree import BUILTINS
+
+WINDOW = 6
+"""Atoms to each side of one that say whether code is dense there."""
+LEAST, LEAST_OPERATORS = 12, 7
+"""Atoms, and operators among them, that give something away: more than an expression that may be said (`SHORT`) has."""
+LEAST_TOLD, LEAST_NAMED, TOLD = 9, 5, 0.15
+"""Operands, and names among them, in an order that gives something away without operators; their share of a reply."""
+LEAST_BETWEEN, BETWEEN = 7, 0.1
+"""How often, and in which share of a reply's atoms, a word occurs that only stands between the others."""
+GRAM, LEAST_GRAMS = 5, 12
+"""Letters in a row that are compared, and such rows of the reference that first letters do not have by chance."""
+_SPELLED = str.maketrans("013457", "oleast", "aeiouy")
+_STATEMENTS = [(word, key) for word, key in OPERATORS.items() if word in KEYWORDS or word in BUILTINS]
+_OPERATES = frozenset({"sign", "word", "code"})
+_STRONG, _SAYS = _OPERATES | {"name"}, _OPERATES | {"value"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of keys, as the bits at which each key stands. A state has a bit for each that was not met in order."""
+
+    places: dict[str, int]
+    size: int
+
+    @staticmethod
+    def of(keys: Sequence[str]) -> Row:
+        """Return the row of keys in their order."""
+        places: dict[str, int] = {}
+        for i, key in enumerate(keys):
+            places[key] = places.get(key, 0) | 1 << i
+        return Row(places, len(keys))
+
+    @property
+    def start(self) -> int:
+        """The state in which nothing was met."""
+        return (1 << self.size) - 1
+
+    def follow(self, state: int, keys: Sequence[str]) -> int:
+        """Return the state after more keys (the longest common subsequence in bits, of Hyyrö)."""
+        for key in keys:
+            if met := state & self.places.get(key, 0):
+                state = ((state + met) | (state - met)) & self.start
+        return state
+
+    def matched(self, state: int) -> int:
+        """Return how many keys were met in their order."""
+        return self.size - state.bit_count()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a reference may not be given.
+
+    Attributes:
+        rows: its atoms, its operators, and its operands, which are names and values.
+        spelled: its names and the words of Python by their skeletons.
+    """
+
+    rows: tuple[Row, Row, Row]
+    names: Row
+    operators: Counter[str]
+    distinct: frozenset[str]
+    spelled: dict[str, str]
+    grams: frozenset[str]
+
+
+@functools.lru_cache(maxsize=256)
+def wanted_of(reference: str) -> Wanted:
+    """Return what of the body of a reference may not be given; comments and texts on lines of their own are no part."""
+    found = tokens_of(reference)
+    around = zip([END, *found], found, [*found[1:], END], strict=False)
+    said = {id(token) for a, token, b in around if token.kind == "string" and a.kind == b.kind == "line"}
+    tokens = [token for token in found if token.kind != "line" and id(token) not in said]
+    if tokens and tokens[0].text == "def":
+        ends = (i for i, token in enumerate(tokens) if token.text == ":" and tokens[i - 1].text == ")")
+        tokens = tokens[next(ends, 0) :]
+    atoms = [(key, token.kind, kind) for token in tokens for key, kind in atoms_of(token.text) if key not in CODE]
+    every = [key for key, _, _ in atoms]
+    operators = [key for key, token, _ in atoms if key in KEYS and token != "string"]
+    operands = [key for key, token, _ in atoms if key not in KEYS or token == "string"]
+    names = [key for key, token, kind in atoms if key not in KEYS and token != "string" and kind != "value"]
+    spelled = {skeleton(word): key for word, key in [*_STATEMENTS, *((name, name) for name in names)]}
+    return Wanted(
+        (Row.of(every), Row.of(operators), Row.of(operands)),
+        Row.of(names),
+        Counter(operators),
+        frozenset(every),
+        {written: key for written, key in spelled.items() if len(written) > 1},
+        frozenset(_grams(reference)),
+    )
+
+
+def _grams(text: str) -> set[str]:
+    letters = "".join(filter(str.isalnum, text.casefold()))
+    return {letters[i : i + GRAM] for i in range(len(letters) - GRAM + 1)}
+
+
+def spells(wanted: Wanted, text: str) -> bool:
+    """Return whether the first letters of the lines or words of a text spell a part of the reference."""
+    for parts in (text.split("\n"), text.split()):
+        rows = _grams("".join(part.lstrip()[:1] for part in parts)) if len(parts) >= LEAST_GRAMS else set()
+        if len(rows & wanted.grams) >= max(LEAST_GRAMS, len(rows) / 2):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=16384)
+def skeleton(word: str) -> str:
+    """Return the consonants of a word in the order of the alphabet: those of a word that is misspelt are the same."""
+    return "".join(sorted(word.translate(_SPELLED)))
+
+
+def dense(atoms: Sequence[Atom], names: Set[str]) -> list[str]:
+    """Return the keys of the atoms around which there is more code than prose."""
+    counts = Counter(key for key, kind in atoms if kind in ("prose", "other"))
+    between = {key for key, count in counts.items() if count >= max(LEAST_BETWEEN, BETWEEN * len(atoms))}
+    strong, prose = [0], [0]
+    operates = [False, *(kind in _OPERATES for _, kind in atoms), False]
+    for (key, kind), before, after in zip(atoms, operates, operates[2:], strict=False):
+        is_prose = kind == "prose" or (kind == "other" and not before and not after)
+        strong.append(strong[-1] + (kind in _STRONG))
+        prose.append(prose[-1] + (is_prose and key not in names and key not in between))
+    if strong[-1] < 2:
+        return []
+    found = []
+    for i, (key, _) in enumerate(atoms):
+        begin, end = max(i - WINDOW, 0), min(i + WINDOW + 1, len(atoms))
+        code = strong[end] - strong[begin]
+        if code and code >= prose[end] - prose[begin]:
+            found.append(key)
+    return found
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the human has given of a reference in some replies.
+
+    Attributes:
+        dense: the states of the rows, by what was dense.
+        operators, distinct: the operators and the different atoms that were dense.
+        operands, names: the states of the rows of operands and names, by all atoms of the replies that had many.
+    """
+
+    dense: tuple[int, int, int]
+    operators: Counter[str]
+    distinct: frozenset[str]
+    operands: int
+    names: int
+
+    @staticmethod
+    def nothing(wanted: Wanted) -> Given:
+        """Return what is given before the first reply."""
+        every, operators, operands = (row.start for row in wanted.rows)
+        return Given((every, operators, operands), Counter(), frozenset(), operands, wanted.names.start)
+
+    def extended(self, wanted: Wanted, atoms: Sequence[Atom]) -> Given:
+        """Return what is given with one more reply."""
+        names, given = wanted.names.places, self
+        atoms = [
+            (wanted.spelled.get(skeleton(key), key), kind) if kind == "other" and key not in names else (key, kind)
+            for key, kind in atoms
+        ]
+        if keys := dense(atoms, names.keys()):
+            every, operators, operands = (
+                row.follow(state, keys) for row, state in zip(wanted.rows, self.dense, strict=True)
+            )
+            given = replace(
+                self,
+                dense=(every, operators, operands),
+                operators=self.operators + Counter(key for key in keys if key in wanted.operators),
+                distinct=self.distinct.union(wanted.distinct.intersection(keys)),
+            )
+        said = [key for key, kind in atoms if kind != "sign"]
+        told = wanted.rows[2].follow(self.operands, said)
+        if self.operands.bit_count() - told.bit_count() >= TOLD * len(said) > 0:
+            given = replace(given, operands=told, names=wanted.names.follow(self.names, said))
+        return given
+
+    def gives(self, wanted: Wanted, before: Given) -> bool:
+        """Return whether a program is given, and more of it than before: most of its atoms in their order; or with
+        other names, or operators before or after operands, all operators; or each of its different atoms; or, in a
+        language that is not known, its names and values in their order among few other words."""
+        every, operators, operands = wanted.rows
+        matched, told = every.matched(self.dense[0]), operands.matched(self.operands)
+        bag = (self.operators & wanted.operators).total()
+        is_more = matched > every.matched(before.dense[0]) or self.operators != before.operators
+        if is_more and (
+            matched >= max(LEAST, 0.45 * every.size)
+            or operators.matched(self.dense[1]) >= max(LEAST_OPERATORS, 0.65 * operators.size)
+            or (
+                bag >= max(LEAST_OPERATORS, 0.7 * operators.size)
+                and operands.matched(self.dense[2]) >= 0.3 * operands.size
+            )
+            or len(self.distinct) >= max(LEAST, 0.65 * len(wanted.distinct))
+        ):
+            return True
+        named = wanted.names.matched(self.names)
+        return (
+            told > operands.matched(before.operands)
+            and told >= max(LEAST_TOLD, 0.7 * operands.size)
+            and named >= max(LEAST_NAMED, 0.6 * wanted.names.size)
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def rows_of(text: str) -> frozenset[tuple[str, ...]]:
+    """Return each three atoms in a row of a text, all names being alike; those of words alone say nothing."""
+    atoms = atoms_of(text)
+    return frozenset(row for i, row in enumerate(_rows(atoms)) if any(kind in _SAYS for _, kind in atoms[i : i + 3]))
+
+
+def without(atoms: Sequence[Atom], shown: Set[tuple[str, ...]]) -> list[Atom]:
+    """Return the atoms that are in none of the rows that were shown, and the first words of functions."""
+    covered = {j for i, row in enumerate(_rows(atoms)) if row in shown for j in range(i, i + 3)}
+    return [atom for i, atom in enumerate(atoms) if i not in covered or atom[0] == "def"]
+
+
+def _rows(atoms: Sequence[Atom]) -> Iterator[tuple[str, ...]]:
+    keys = ["name" if kind in ("other", "name") and key not in KEYS else key for key, kind in atoms]
+    return zip(keys, keys[1:], keys[2:], strict=False)
