@@ -14,10 +14,11 @@ def data_folder() -> Path:
     """The folder of downloaded data: `$SWEET_DATA`, otherwise the platform's data folder. It may not exist."""
     if configured := os.environ.get("SWEET_DATA"):
         return Path(configured).expanduser()
-    return _platform_folder() / "sweet"
+    return platform_folder() / "sweet"
 
 
-def _platform_folder() -> Path:
+def platform_folder() -> Path:
+    """The platform's folder of the user's data. Raises RuntimeError if the user has no home."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

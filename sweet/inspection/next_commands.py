@@ -6,10 +6,11 @@ critic and actor are trained again, from the model of the first round, on the da
 An actor is played on tasks for evaluation, and compared with the first agent on the same tasks. After `sweet train` its
 result is shown (`sweet.scoring.results.run_result`), and further rounds are those of `sweet train`.
 
-A command repeats the settings of the newest attempt of its stage, and names its inputs where the stage would choose
-others. Learning never goes through dialogues on tasks for evaluation. What a stage has refused on the same input is not
-suggested again: without preferences more samples are played, without pairs more replies ranked. Nor is the call of the
-newest attempt where a server refused everything that it asked: `advice` says what to change first.
+A command repeats the settings of the newest attempt of its stage, except those of a stranger that would start something
+(`sweet.runs.trust`), and names its inputs where the stage would choose others. Learning never goes through dialogues on
+tasks for evaluation. What a stage has refused on the same input is not suggested again: without preferences more
+samples are played, without pairs more replies ranked. Nor is the call of the newest attempt where a server refused
+everything that it asked: `advice` says what to change first.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sweet.errors import SweetError
 from sweet.runs.lineage import Staleness, ancestors, input_of
 from sweet.runs.manifest import Artifact, Attempt, Kind, Manifest
 from sweet.runs.stages import RECIPE, ROUND_SEEDS, stage_making, stage_named
+from sweet.runs.trust import only_known
 from sweet.runs.unfinished import to_resume, valid_settings
 from sweet.scoring.results.run_result import Rounds, RunResult, rank_of_split, result_of
 from sweet.stages.artifacts import actor_of, is_model, own_actor
@@ -43,7 +45,7 @@ PLACEHOLDERS = {MODEL: "the model to train: micro, a directory or a hub id", FIL
 _ORDER: tuple[Kind, ...] = ("rollouts", "scores", "preferences", "critic", "candidates", "pairs")
 """What is made of dialogues, one after the other."""
 _OF_ONE_CALL = {
-    *("resume", "new", "verify", "compare", "flips", "allow_different", "allow_test"),
+    *("resume", "trust", "new", "verify", "compare", "flips", "allow_different", "allow_test"),
     *("from_", "rollouts", "replies", "best_of_by", "critic"),
 }
 """Settings that are not repeated: they belong to the call that they were given to, or name its inputs."""
@@ -83,7 +85,7 @@ def suggest_next(
     following = [] if "train" in running else [one for one in suggestions.forward() if one.split()[1] not in busy]
     found = dict.fromkeys([*first, *following])
     if refused is not None and (stage := stage_named(refused.stage)) is not None:
-        for command in (stage.command(refused.config, path), _line(refused.stage, path, "--resume")):
+        for command in (stage.command(only_known(refused.config), path), _line(refused.stage, path, "--resume")):
             found.pop(command or "", None)
     return list(found)
 
@@ -149,7 +151,7 @@ class _Suggestions:
         if done[-1].id in self.stale or not done[-1].rows:
             maker = self._maker(done[-1])
             stage = None if maker is None else stage_named(maker.stage)
-            again = maker is not None and stage is not None and stage.command(maker.config, self.run)
+            again = maker is not None and stage is not None and stage.command(only_known(maker.config), self.run)
             return [again or _line("data import", FILE, self.run)]
         if not any(self._newest(kind, done[-1]) for kind in ("scores", "candidates", "pairs", "actor")):
             return [self._eval(done[-1])]
@@ -315,7 +317,8 @@ class _Suggestions:
     def _call(self, stage: str, like: Attempt | None, **changes: Any) -> str:
         """Return the command line with the settings of an attempt, and changes of them, which differ from defaults."""
         known = valid_settings(like) if like is not None and like.stage == stage else None
-        settings = {name: value for name, value in (known or {}).items() if name not in _OF_ONE_CALL} | changes
+        own = only_known(known or {})
+        settings = {name: value for name, value in own.items() if name not in _OF_ONE_CALL} | changes
         config = stage_named(stage).config  # type: ignore[union-attr]
         ordered = {name: settings[name] for name in config.model_fields if name in settings}
         if stage == "rollout":
@@ -349,7 +352,7 @@ class _Suggestions:
 
     def _setting(self, artifact: Artifact, name: str) -> object:
         maker = self._maker(artifact)
-        return None if maker is None else maker.config.get(name)
+        return None if maker is None else only_known(maker.config).get(name)
 
     def _refused(self, stage: str, source: Artifact) -> bool:
         """Return whether a stage found nothing to make from an input as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sweet.stages.base import OPERATIONAL, VerifiedConfig, about
+from sweet.stages.base import OPERATIONAL, TrustConfig, VerifiedConfig, about
 from sweet.stages.options import AgentConfig, AgentUrlConfig, HoldoutConfig, SeedConfig, SimConfig, SimUrlConfig
 from sweet.stages.prices import PricedConfig
 from sweet.training.config import LoggedConfig
@@ -12,6 +12,7 @@ from sweet.training.config import LoggedConfig
 
 class LoopConfig(
     VerifiedConfig,
+    TrustConfig,
     PricedConfig,
     LoggedConfig,
     SimUrlConfig,

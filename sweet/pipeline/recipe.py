@@ -41,6 +41,7 @@ from sweet.pipeline.tables import ServersTable
 from sweet.redaction import redacted
 from sweet.regular import read_regular
 from sweet.runs.stages import RECIPE, STAGES
+from sweet.runs.trust import check, remember
 from sweet.stages.base import StageConfig
 from sweet.stages.prices import TABLE, Prices, read_prices
 from sweet.suggestions import did_you_mean
@@ -71,13 +72,13 @@ M = TypeVar("M", bound=BaseModel)
 EXTRAS: dict[str, type[BaseModel]] = {"servers": ServersTable, TABLE: Prices}
 """The tables that are of no stage."""
 
-_ALWAYS = {"verify", "from_", "resume", "prices", "max_cost"}
+_ALWAYS = {"verify", "from_", "resume", "trust", "prices", "max_cost"}
 _PLAYED = _ALWAYS | {
     *("task", "tasks", "split", "holdout", "holdout_validation", "agent", "agent_url", "sim", "sim_url"),
     *("num_tasks", "samples", "new", "critic"),
 }
 MANAGED: dict[str, set[str]] = {
-    TRAIN: {"recipe", "set_", "redo", "prices"},
+    TRAIN: {"recipe", "set_", "redo", "trust", "prices"},
     "rollout": _PLAYED,
     "evaluation": _PLAYED,
     "eval": _ALWAYS | {"compare", "flips", "allow_different"},
@@ -140,6 +141,11 @@ class Recipe:
             return str(given.get("algorithm", self.train.algorithm))
         variant = str(self.options.get("train-critic", {}).get("variant", "advantage"))
         return variant if self.judge == "critic" else self.judge
+
+    def settings(self) -> list[Mapping[str, Any]]:
+        """Return all that was given, in tables."""
+        train = self.train.model_dump(mode="json", exclude_unset=True)
+        return [train, self.options, self.by_choice, self.servers.model_dump()]
 
     def outcome(self) -> dict[str, Any]:
         """Return the settings that decide the result, as `table.option`; those of the stages that the algorithm has."""
@@ -204,19 +210,26 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
         run: the run directory, which may have a recipe; None where there is none yet.
 
     Raises:
-        UsageError: an unknown table or option, or an invalid value; names file and key.
+        UsageError: an unknown table or option, or an invalid value; names file and key. Or the recipe, which is no
+            packaged one, would start something, and was not written by the user on this machine (`sweet.runs.trust`).
         InputError: the file, or that of the prices, cannot be read.
     """
     given = _given(config)
     document, source = _document(config, given, run)
-    found = checked(document, source)
+    recorded = found = checked(document, str(source))
+    own: dict[str, Any] = {}
     listed: set[str] = set()
     for assignment in config.set_:
+        _assign(own, assignment, set(listed))
         _assign(document, assignment, listed)
         found = checked(document, f"--set {assignment}")
     train = LoopConfig.model_validate(found.train.model_dump(exclude_unset=True) | given | {"redo": config.redo})
     prices = found.prices if config.prices is None else read_prices(config.prices)
     found = replace(found, train=train, prices=prices)
+    if isinstance(source, Path):
+        whose, is_file = "The settings of the recipe", config.recipe is not None
+        settings = recorded.settings(), found.settings(), [given, own]
+        check(*settings, trusted=config.trust, what=whose, where=source, is_file=is_file)
     found.algorithm.check_given(given, config.set_)
     return found
 
@@ -224,7 +237,7 @@ def resolve(config: LoopConfig, run: Path | None) -> Recipe:
 def base_of(config: LoopConfig, run: Path | None) -> tuple[Recipe, str]:
     """Return the recipe that the options of a call override, and where it is; see `resolve`."""
     document, source = _document(config, _given(config), run)
-    return checked(document, source), source
+    return checked(document, str(source)), str(source)
 
 
 def _given(config: LoopConfig) -> dict[str, Any]:
@@ -238,15 +251,17 @@ def read_run(run: Path) -> Recipe | None:
 
 
 def write_run(recipe: Recipe, run: Path) -> None:
-    """Write the recipe of a run; passwords in addresses are left out."""
+    """Write the recipe of a run, which counts as the user's from then on; passwords in addresses are left out."""
+    remember(*recipe.settings())
     with replaced(run / RECIPE) as file:
         file.write(redacted(recipe.text(run)).encode())
 
 
-def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> tuple[dict[str, Any], str]:
-    """Return the recipe that a call names, of its run, or the packaged one that suits the agent; and where it is."""
+def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) -> tuple[dict[str, Any], str | Path]:
+    """Return the recipe that a call names, of its run, or the packaged one that suits the agent; and where it is, a
+    path unless it is packaged."""
     if run is not None and config.recipe is None and (run / RECIPE).exists():
-        return _read(run / RECIPE), str(run / RECIPE)
+        return _read(run / RECIPE), run / RECIPE
     packaged_agent = given.get("agent", "micro") in PACKAGED
     name = config.recipe or ("micro" if packaged_agent and config.task == "code" else "paper")
     known = packaged()
@@ -259,7 +274,7 @@ def _document(config: LoopConfig, given: Mapping[str, Any], run: Path | None) ->
             where="--recipe",
             fix=f"a TOML file, or one of {', '.join(sorted(known))}",
         )
-    return _read(path), str(path)
+    return _read(path), path
 
 
 def _read(path: Path) -> dict[str, Any]:

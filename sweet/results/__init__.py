@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweet.stages.base import StageConfig
+from sweet.stages.base import MarkdownConfig
 
 FILE = "report.html"
 """The page's name in the run."""
 
 
-class ReportConfig(StageConfig):
+class ReportConfig(MarkdownConfig):
     out: Path | None = None
     """Write the page to this file; default: report.html in the run, unless --markdown or --json is given."""
-    markdown: bool = False
-    """Print a short report for a pull request."""

@@ -30,6 +30,7 @@ from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
 from sweet.runs.store import Store
 from sweet.runs.tokens import TokenMeter, tokens_path
+from sweet.runs.trust import remember
 
 T = TypeVar("T")
 
@@ -88,6 +89,8 @@ class ActiveAttempt:
         self.environment: dict[str, Any] = environment(store.load().task) | (ran_on or {})
         self._digest = config.digest()
         self._settings = recordable(config.outcome_settings())
+        recorded = recordable(config.model_dump(mode="json"))
+        remember(recorded)  # whoever begins an attempt has given its settings, or trusted them
         self._inputs = [self._ref(artifact) for artifact in inputs]
         self._drafts: dict[str, Draft] = {}
         logs = store.root / LOGS
@@ -106,7 +109,7 @@ class ActiveAttempt:
                     pid=os.getpid(),
                     host=host(),
                     process=process_mark(os.getpid()),
-                    config=recordable(config.model_dump(mode="json")),
+                    config=recorded,
                     digest=self._digest,
                     inputs=self._inputs,
                     environment=recordable(self.environment),

@@ -27,6 +27,7 @@ from sweet.runs.manifest import Artifact, ArtifactRef, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
 from sweet.runs.tokens import metering
+from sweet.runs.trust import only_known
 from sweet.runs.verification import check_content, check_size
 from sweet.suggestions import did_you_mean
 
@@ -335,7 +336,7 @@ class Run:
         maker = None if attempt is None else stage_named(attempt.stage)
         if attempt is None or maker is None:
             return f"sweet data import FILE {shlex.quote(str(self.path))}"
-        return maker.command(attempt.config, self.path)
+        return maker.command(only_known(attempt.config), self.path)
 
     def _unfinished(self, manifest: Manifest, artifact: Artifact, needed_by: str) -> UsageError:
         attempt = manifest.attempt(artifact.attempt)

@@ -153,13 +153,24 @@ def with_function(function: Callable[..., object], config: StageConfig, recorded
     return recorded_as.model_validate({**config.model_dump(exclude_unset=True), field: name})
 
 
+class MarkdownConfig(StageConfig):
+    markdown: bool = False
+    """Print Markdown for a pull request: a short report, or the comparison."""
+
+
 class VerifiedConfig(StageConfig):
     verify: bool = Field(default=True, json_schema_extra=about("Failures, resuming, checks", RARE, OPERATIONAL))
     """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
     in any case. The sums of large files are kept in the cache."""
 
 
-class PlannedConfig(VerifiedConfig):
+class TrustConfig(StageConfig):
+    trust: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))
+    """Do what the recorded settings of a run, or a recipe, would start, load or send a key to that were not given on
+    this machine; asked for once. The error without it lists that (docs/stages.md)."""
+
+
+class PlannedConfig(VerifiedConfig, TrustConfig):
     """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
 
     resume: bool = Field(default=False, json_schema_extra=about("Failures, resuming, checks", OPERATIONAL))

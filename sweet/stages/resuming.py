@@ -18,10 +18,14 @@ from sweet.hints import option, stage
 from sweet.runs.manifest import Attempt
 from sweet.runs.run import Run
 from sweet.runs.stages import Stage, stage_named
+from sweet.runs.trust import check
 from sweet.runs.unfinished import unfinished
 from sweet.stages.base import PlannedConfig, Reporter
 
 C = TypeVar("C", bound=PlannedConfig)
+
+_OF_THE_CALL = {"resume", "trust"}
+"""Settings that are those of the call, whatever the attempt has recorded."""
 
 
 def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Reporter) -> tuple[Run, C]:
@@ -35,13 +39,13 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
         The run, whose newest artifacts are for this stage those that the attempt reads, and the configuration.
 
     Raises:
-        UsageError: no attempt is unfinished, its settings or inputs are not valid any more, or a given setting would
-            change the result.
+        UsageError: no attempt is unfinished, its settings or inputs are not valid any more, a given setting would
+            change the result, or recorded ones would start something and are not of this user (`sweet.runs.trust`).
     """
     this = stage_named(name)
     assert this is not None
     asked = this.resumes == "if asked"
-    given = config.model_fields_set - {"resume"}
+    given = config.model_fields_set - _OF_THE_CALL
     attempt = unfinished(run.manifest(), this)
     if attempt is None:
         if asked and given:
@@ -56,7 +60,10 @@ def with_settings_of_unfinished(run: Run, name: str, config: C, reporter: Report
         return run, config
     if changed:
         raise _differs(attempt, {name: (recorded[name], values[name]) for name in changed}, run)
-    merged = _merged(attempt, config, {name: values[name] for name in given}, run)
+    own = {name: values[name] for name in given}
+    merged = _merged(attempt, config, own, run)
+    used, whose = merged.model_dump(mode="json"), f"The settings of {attempt.id}"
+    check([attempt.config], [used], [own], trusted=config.trust, what=whose, where=run.path)
     reporter.say(f"Going on with {attempt.id}{_summary(merged)}.")
     return run.reading(attempt.inputs, needed_by=f"{name} --resume"), merged
 
@@ -66,7 +73,8 @@ def _merged(attempt: Attempt, config: C, given: dict[str, Any], run: Run) -> C:
     ask which were set."""
     defaults = type(config).default_settings()
     settings = {**attempt.config, **given}
-    named = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    changed = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
+    named = {name: value for name, value in changed.items() if name not in _OF_THE_CALL}
     try:
         return type(config).model_validate({**named, "resume": True})
     except ValidationError as error:

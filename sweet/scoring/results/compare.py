@@ -42,7 +42,7 @@ from sweet.scoring.results.run_result import RunResult
 from sweet.scoring.results.statistics import compare, mean_difference
 from sweet.scoring.results.trained_on import TrainingRecord, trained_on
 from sweet.stages.artifacts import agent_name
-from sweet.stages.base import StageResult
+from sweet.stages.base import MarkdownConfig, StageResult
 from sweet.stages.intervals import clustered_mean
 from sweet.stages.leaks import LeakTally, model_plays
 from sweet.stages.options import FLIPS, ComparisonConfig
@@ -55,11 +55,9 @@ _SOLVED = 0.5
 """A task is solved on a side if more than this share of its dialogues solve it."""
 
 
-class CompareConfig(ComparisonConfig):
+class CompareConfig(ComparisonConfig, MarkdownConfig):
     repeat_run: list[Path] = Field(default_factory=list)
     """A further run whose evaluations count as repeats if they differ only in the seed; may be given several times."""
-    markdown: bool = False
-    """Print the comparison as Markdown, for a pull request."""
 
 
 def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult[ComparisonMetrics]:
