@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -175,7 +176,10 @@ def main() -> None:
     works = {
         "answers": lambda: of_answers(options),
         "servers": lambda: of_names("servers", hostile_server.HOSTILE, redteam_servers.STEPS, options),
-        "runs": lambda: of_names("runs", tuple(redteam_runs.HOSTILE), redteam_runs.STEPS, options),
+        "runs": lambda: itertools.chain(
+            of_names("runs", tuple(redteam_runs.HOSTILE), redteam_runs.STEPS, options),
+            of_names("runs", tuple(redteam_runs.FOREIGN), redteam_runs.FOREIGN_STEPS, options),
+        ),
     }
     results: dict[str, Any] = {"options": vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
     found: list[Case] = []
