@@ -38,6 +38,7 @@ HARMLESS = {
 }
 """Options of vllm that only tune it. Any other one may load code or open a server, in some version of vllm."""
 
+REMEMBERED = Path("sweet", "trusted")
 _STARTS_VLLM = "start vllm with "
 _MODELS = ("agent", "sim", "judge_model", "model", "reference")
 _WITHOUT_CODE = ("scripted", "micro", "micro-parts")
@@ -50,29 +51,22 @@ def _package(group: str, what: str, name: str) -> str | None:
     return None if not found or found[0].ours else f"import the {what} {name} of the package {found[0]}"
 
 
-def _address(url: str) -> str:
-    return f"send dialogues, and your API key if there is one, to {url}"
-
-
 _RISKS: dict[str, Callable[[str], str | None]] = {
-    **dict.fromkeys(("agent_url", "sim_url", "judge_url"), _address),
+    **dict.fromkeys(("agent_url", "sim_url", "judge_url"), lambda url: f"send dialogues and your API key to {url}"),
     "hostfile": lambda file: f"start processes on the hosts of {file}",
     "ray": lambda address: f"join the Ray cluster {address}, whose nodes run what they are sent",
     "sandbox": lambda tier: "run the code of answers without a jail" if tier == "unsafe" else None,
     "engine": lambda name: "start OpenRLHF, which runs code that a model brings" if name == "openrlhf" else None,
     "log_to": lambda name: "send figures with your key to Weights & Biases" if name == "wandb" else None,
     "task": partial(_package, TASKS, "kind of task"),
-    **dict.fromkeys(("method", "algorithm"), partial(_package, CREDIT, "credit rule")),
+    "algorithm": partial(_package, CREDIT, "credit rule"),
 }
 """What a value of a setting does, by field; None where it starts nothing. Options of vllm are taken together."""
 
 
 def risks(*settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what settings would start, load or send a key to: clauses, each with the digest of the files it names.
-
-    Args:
-        settings: by field, or tables of these.
-    """
+    """Return what settings, or tables of some, would start, load or send a key to: clauses, each with the digest of the
+    files that it names."""
     found: dict[str, str] = {}
     words = [(name, word) for table in settings for name, word in _words(table)]
     for name, word in words:
@@ -187,22 +181,18 @@ def _digest(found: Mapping[str, str]) -> bytes:
 
 def _is_known(found: Mapping[str, str]) -> bool:
     with suppress(OSError, RuntimeError, SweetError):
-        return not found or _digest(found) in read_regular(_remembered(), _MOST_LINES).splitlines(keepends=True)
+        lines = read_regular(platform_folder() / REMEMBERED, _MOST_LINES) if found else b""
+        return not found or _digest(found) in lines.splitlines(keepends=True)
     return False
 
 
 def _append(line: bytes) -> str | None:
     """Add a line to what is remembered; return why that is not possible."""
     try:
-        path = _remembered()
+        path = platform_folder() / REMEMBERED
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
             file.write(line)  # at once, so that lines of several processes do not mix
     except (OSError, RuntimeError) as error:  # the home cannot be written, or there is none
         return str(error)
     return None
-
-
-def _remembered() -> Path:
-    """Return the file of what is remembered. Raises RuntimeError if the user has no home."""
-    return platform_folder() / "sweet" / "trusted"

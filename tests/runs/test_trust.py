@@ -70,12 +70,12 @@ def resume(run: Run, stage: str, **given: Any) -> Any:
 
 
 SETTINGS: list[tuple[str, PlannedConfig, str]] = [
-    ("rollout", RolloutConfig(agent_url=[EVIL], agent="m"), f"API key if there is one, to {EVIL} (--agent-url)"),
-    ("rollout", RolloutConfig(sim_url=[EVIL], sim="m"), f"API key if there is one, to {EVIL} (--sim-url)"),
+    ("rollout", RolloutConfig(agent_url=[EVIL], agent="m"), f"your API key to {EVIL} (--agent-url)"),
+    ("rollout", RolloutConfig(sim_url=[EVIL], sim="m"), f"your API key to {EVIL} (--sim-url)"),
     (
         "rank",
         RankConfig(judge="llm", judge_model="m", judge_url=[EVIL]),
-        f"API key if there is one, to {EVIL} (--judge-url)",
+        f"your API key to {EVIL} (--judge-url)",
     ),
     ("rollout", RolloutConfig(vllm_options=["--trust-remote-code"], agent="evil/m"), "vllm with --trust-remote-code"),
     ("rollout", RolloutConfig(vllm_options=["--trust-remote-code"], agent="evil/m"), "load the model evil/m, with"),
@@ -315,9 +315,8 @@ def test_code_of_installed_packages_is_listed(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(trust, "plugins", installed)
     assert [*risks({"task": "other"})] == [f"import the kind of task other of the package {TASKS}-package 1.0 (--task)"]
-    for name in ("method", "algorithm"):
-        assert f"credit rule other of the package {CREDIT}" in next(iter(risks({name: "other"})))
-    assert not risks({"task": "code", "method": "rft"})
+    assert f"credit rule other of the package {CREDIT}" in next(iter(risks({"algorithm": "other"})))
+    assert not risks({"task": "code", "algorithm": "rft"})
 
 
 HARMLESS_TEXTS = {
