@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each case")
     parser.add_argument("--details", action="store_true", help="print every case, not only the remarkable ones")
     options = parser.parse_args()
-    works = {
+    works: dict[str, Callable[[], Iterable[Case]]] = {
         "answers": lambda: of_answers(options),
         "servers": lambda: of_names("servers", hostile_server.HOSTILE, redteam_servers.STEPS, options),
         "runs": lambda: itertools.chain(
