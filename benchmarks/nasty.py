@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TESTS = {"test1": "f(0)", "test2": "f(1)", "test3": "f(2)"}
+MANY_TESTS = {f"test{number}": f"f({number})" for number in range(100)}
 REFERENCE = "def f(x=0):\n    return f'right {x}'\n"
 HONEST = "```python\ndef f(x=0):\n    total = sum(range(2_000_000))\n    return f'right {x}' if total else ''\n```"
 """An answer that is right and computes for some tens of milliseconds in each call."""
@@ -30,11 +31,13 @@ class Nasty:
         name: unique.
         write: returns an answer of about so many characters, or one that makes a value of about that size.
         reference: returns the reference of the task that it answers.
+        tests: the tests of that task.
     """
 
     name: str
     write: Callable[[int], str]
     reference: Callable[[int], str] = lambda _size: REFERENCE
+    tests: dict[str, str] = field(default_factory=lambda: TESTS)
 
 
 def repeated(piece: str, size: int, before: str = "", after: str = "") -> str:
@@ -88,6 +91,33 @@ def long_helper(size: int) -> str:
 def returned(expression: str) -> Callable[[int], str]:
     """Return the writer of an answer that returns a value; `N` in the expression is the size."""
     return lambda size: fenced(f"def f(x=0):\n    N = {size}\n    return {expression}")
+
+
+def recorded(piece: str) -> Callable[[int], str]:
+    """Return the writer of an answer that reports a list of pieces for each of many tests, past the encoder."""
+    return lambda size: fenced(_RECORDED.format(count=max(1, min(size, MOST_REPORTED) // len(piece)), piece=piece))
+
+
+_RECORDED = """import os, sys
+def f(x=0):
+    frame = sys._getframe()
+    while 'nonce' not in frame.f_locals:
+        frame = frame.f_back
+    for index in range(100):
+        text = '[' + {piece!r} * {count} + str(index) + ']'
+        data = f"{{frame.f_locals['nonce']}} {{index}} value {{len(text)}}\\n{{text}}".encode()
+        while data:
+            data = data[os.write(frame.f_locals['report'], data):]
+    os._exit(0)"""
+
+
+def left(leave: str, read: str) -> Callable[[int], str]:
+    """Return the writer of an answer that is right if an earlier one has left something where it can read it."""
+    return lambda size: fenced(
+        f"import fcntl, os, resource, sys\nN = {size}\ndef f(x=0):\n    if x == 0:\n        sys.found = {read}\n"
+        f"    try:\n        if x == 2: {leave}\n    except (OSError, ValueError): pass\n"
+        "    return f'right {x}' if sys.found else 0"
+    )
 
 
 def reported(expression: str) -> Callable[[int], str]:
@@ -256,6 +286,34 @@ NASTY: tuple[Nasty, ...] = (
         "exponent-for-integer",
         lambda size: fenced(f"from decimal import Decimal\ndef f(x=0):\n    return Decimal('1e{10 * size}')"),
         lambda _size: "def f(x=0):\n    return (x + 1) ** 50\n",
+    ),
+    # many values
+    *(
+        Nasty(f"records-of-{name}", recorded(piece), tests=MANY_TESTS)
+        for name, piece in {
+            "dictionaries": "{},",
+            "lists": "[[[[[[[[]]]]]]]],",
+            "objects": '{"a":{}},',
+            "sets": '{"set":[]},',
+            "texts": '"ab",',
+            "integers": "999,",
+            "long-integers": f'{{"int":"{"f" * 900}"}},',
+        }.items()
+    ),
+    # what an answer leaves for the next
+    *(
+        Nasty(f"left-{name}", left(leave, read))
+        for name, (leave, read) in {
+            "flags": ("fcntl.fcntl(1, 4, fcntl.fcntl(1, 3) | os.O_APPEND)", "fcntl.fcntl(1, 3) & os.O_APPEND"),
+            "non-blocking": ("os.set_blocking(0, False)", "not os.get_blocking(0)"),
+            "closed-stream": ("os.close(2)", "False if os.fstat(2) else True"),
+            "mask": ("os.umask(0o123)", "os.umask(0o22) == 0o123"),
+            "limit": (
+                "resource.setrlimit(resource.RLIMIT_NOFILE, (33, 64))",
+                "resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 33",
+            ),
+            "folder": ("os.chdir('/usr')", "os.getcwd() == '/usr'"),
+        }.items()
     ),
 )
 

@@ -66,7 +66,7 @@ def score(box: Sandbox, nasty: Nasty, size: int) -> list[str]:
     """Score one answer of the class with honest neighbours, and return what is wrong; size 0 is an honest one."""
     text = nasty.write(size) if size else HONEST
     plain = Task(id="plain", problem_description="p", ground_truth=REFERENCE, test_cases=TESTS)
-    attacked = Task(id="attacked", problem_description="p", ground_truth=nasty.reference(size), test_cases=TESTS)
+    attacked = Task(id="attacked", problem_description="p", ground_truth=nasty.reference(size), test_cases=nasty.tests)
     return [
         f"{scorer}: {what}"
         for scorer in ("strict", "upstream")

@@ -3,18 +3,19 @@
 For every answer the parent creates a pipe, passes its writing end and the program to a zygote, which forks a child, and
 reads the results itself. The parent measures the time: a call without a result in time ends the child, and the calls
 after it run in a new one (with the times in `_Run`). The results are data to be parsed, never verdicts: whatever does
-not parse counts as a crash of the child. A zygote that dies or does not answer is replaced.
+not parse counts as a crash of the child. A value is kept as its text, and one that exceeds the memory for all values of
+its program is replaced by the text of a value that is too large. A zygote that dies or does not answer is replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import marshal
 import os
 import select
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,13 +24,18 @@ from dataclasses import replace
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError
-from sweet.sandbox.program import MARSHAL, Code, Execution, Limits, Program, Result, Tier, Warmth
+from sweet.sandbox.program import MARSHAL, Code, Execution, Limits, Program, Result, Tier, Warmth, parsed_json
 from sweet.sandbox.resource_monitor import excess
 from sweet.sandbox.stream import IdleWorkers, Stream
 
 _START_SECONDS = 5.0
 """A jail whose child has not begun by then counts as broken."""
 _HEADER_BYTES = 200
+_ERROR_BYTES = 8192
+"""Maximum length of the record of an exception."""
+_RESULT_BYTES = 120
+"""Memory of a result beside its text."""
+_TOO_LARGE = '{"toolarge":null}'
 _MONITOR_SECONDS = 0.1
 """Interval at which the parent checks the memory and tasks of a long call."""
 _FIRST_WAIT_MS = 5
@@ -106,7 +112,7 @@ class _Worker:
         began = time.monotonic()
         run = _Run(program, program.within(self.limits), self._child)
         run.execute()
-        return Execution(run.ordered(), time.monotonic() - began, run.size)
+        return Execution(run.ordered(), time.monotonic() - began, run.room.used)
 
     def _jail(self, warmth: Warmth) -> Jail:
         if warmth not in self.jails:
@@ -116,7 +122,7 @@ class _Worker:
             raise JailError(_ABANDONED)
         return self.jails[warmth]
 
-    def _child(self, program: Program, limits: Limits, budget: float) -> _Child:
+    def _child(self, program: Program, limits: Limits, budget: float, room: _Room) -> _Child:
         """Run a program in a child, and return it with the results up to the call that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced, and the program
@@ -124,7 +130,7 @@ class _Worker:
         """
         lost: JailError | None = None
         for _ in range(0 if self.abandoned else 3):
-            child = _Child(program, limits, budget)
+            child = _Child(program, limits, budget, room)
             try:
                 child.run(self._jail(program.warmth))
             except JailError as broken:
@@ -156,7 +162,7 @@ class _Run:
         self.program, self.limits, self.child = program, limits, child
         self.budget = limits.total_seconds
         self.results: dict[int, Result] = {}
-        self.size = 0
+        self.room = _Room(limits.all_bytes)
 
     def execute(self) -> None:
         late = 0
@@ -180,9 +186,8 @@ class _Run:
         whole = len(indices) == len(self.program.calls)
         program = self.program if whole else self.program.only(indices)
         limits = self.limits if seconds == self.limits.call_seconds else replace(self.limits, call_seconds=seconds)
-        child = self.child(program, limits, self.budget)
+        child = self.child(program, limits, self.budget, self.room)
         self.budget -= child.seconds
-        self.size += child.size
         self.results.update(zip(indices, child.results, strict=False))
         return indices[: len(child.results)]
 
@@ -191,23 +196,49 @@ class _Run:
         return tuple([self.results.get(index, _NOT_RUN) for index in range(len(self.program.calls))])
 
 
+class _Room:
+    """The memory for the results of one program.
+
+    Attributes:
+        used: bytes that they take.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.left, self.used = most, 0
+        self._texts: dict[str, str] = {}
+
+    def kept(self, text: str) -> str:
+        """Return the text of a value, or the equal one that is kept; that of a value too large if no memory is left.
+
+        Raises:
+            ValueError, RecursionError: it is not the text of a value.
+        """
+        self.used += _RESULT_BYTES
+        size = sys.getsizeof(text)
+        if text in self._texts or size > self.left:
+            return self._texts.get(text, _TOO_LARGE)
+        parsed_json(text)
+        self.left -= size
+        self.used += size
+        return self._texts.setdefault(text, text)
+
+
 class _Child:
     """One child and its results.
 
     Attributes:
         budget: the time for all its calls, in seconds.
         seconds: the time that this process has waited for the calls.
-        size: bytes of the texts of the results.
+        room: the memory for its results.
     """
 
-    def __init__(self, program: Program, limits: Limits, budget: float) -> None:
+    def __init__(self, program: Program, limits: Limits, budget: float, room: _Room) -> None:
         self.program, self.calls = program, program.calls
-        self.limits, self.budget = limits, budget
+        self.limits, self.budget, self.room = limits, budget, room
         self.nonce = hashlib.sha256("\n".join(self.calls).encode("utf-8", "surrogatepass")).hexdigest()[:32].encode()
         self.begun = False
         self.seconds = 0.0
         self.results: list[Result] = []
-        self.size = 0
         self.buffer = bytearray()
 
     def _order(self, same_python: bool) -> bytes:
@@ -302,24 +333,25 @@ class _Child:
             nonce, index, kind, length = buffer[parsed:end].split(b" ")
             size = int(length)
             expected = len(self.results) if self.begun else -1
-            if nonce != self.nonce or int(index) != expected or not 0 <= size <= self.limits.value_bytes + 4096:
+            most = self.limits.value_bytes if kind == b"value" else 0
+            if nonce != self.nonce or int(index) != expected or not 0 <= size <= most + _ERROR_BYTES:
                 raise ValueError("not a record")
             after = end + 1 + size
             if len(buffer) < after:
                 break
             self._take(kind, buffer[end + 1 : after].decode("ascii"))
-            self.size += size
             parsed = after
         del buffer[:parsed]
         return parsed > 0
 
     def _take(self, kind: bytearray, text: str) -> None:
         if kind == b"value":
-            self.results.append(Result("value", _json(text)))
+            self.results.append(Result("value", self.room.kept(text)))
         elif kind == b"begun":
             self.begun = True
         elif kind == b"raised":
-            self.results.append(_raised(_json(text)))
+            self.results.append(_raised(parsed_json(text)))
+            self.room.used += _RESULT_BYTES + len(text)
         else:
             raise ValueError("unknown kind")
         if len(self.results) > len(self.calls):
@@ -353,20 +385,6 @@ def _holding(data: bytes) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-_decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-
-
-def _json(text: str) -> Any:
-    """Return the value of a JSON text without blanks around it, as children write it; faster than `json.loads`."""
-    try:
-        value, end = _decode(text, 0)
-    except StopIteration:
-        raise ValueError("no value") from None
-    if end != len(text):
-        raise ValueError("text after the value")
-    return value
 
 
 def _raised(record: dict[str, Any]) -> Result:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -50,6 +51,7 @@ class Limits:
         memory_bytes: address space of the child, and also the memory of the child and its descendants together.
         tasks: number of threads and processes of the child and its descendants.
         value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
+        all_bytes: memory of the texts of all values, equal ones once; a value for which none is left is too large.
         sift_seconds: time of one call after another one has timed out; a call that needs longer is postponed.
         late_calls: number of calls that timed out after which postponed calls are not run again.
     """
@@ -59,6 +61,7 @@ class Limits:
     memory_bytes: int = 512 * 2**20
     tasks: int = 256
     value_bytes: int = 256 * 2**10
+    all_bytes: int = 8 * 2**20
     sift_seconds: float = 0.02
     late_calls: int = 3
 
@@ -89,6 +92,7 @@ class Program:
             functions of the source cannot see the names that it defines.
         slack: a factor for the time limits. References get more time, so that a busy machine makes no task invalid.
         code: the program compiled, for jails that run this interpreter; without it, each child compiles the program.
+        beside: bytes that stay in memory until its results are judged.
     """
 
     source: str
@@ -96,6 +100,7 @@ class Program:
     scoped: bool = False
     slack: float = 1.0
     code: Code | None = field(default=None, compare=False)
+    beside: int = field(default=0, compare=False)
 
     def only(self, indices: Sequence[int]) -> Program:
         """Return the program with only these calls."""
@@ -104,8 +109,8 @@ class Program:
 
     @property
     def size(self) -> int:
-        """Bytes of the source and of its code, about."""
-        return len(self.source) + (len(self.code.source) if self.code and self.code.source else 0)
+        """Bytes of the source and of its code, and those beside it, about."""
+        return len(self.source) + (len(self.code.source) if self.code and self.code.source else 0) + self.beside
 
     @property
     def warmth(self) -> Warmth:
@@ -135,19 +140,30 @@ class Program:
 class Result(NamedTuple):
     """The result of one call.
 
+    A value is kept as text, and parsed when it is judged: parsed it can take 50 times as much memory, which few values
+    may do at once, whatever the number of tests.
+
     Attributes:
         status: whether it returned a value, raised an exception, timed out or ended its process.
-        value: the value in canonical JSON (sweet.sandbox.values), if it returned one.
+        text: the value in canonical JSON (sweet.sandbox.child), if it returned one.
         error: the exception's type name, or `timeout` or `crash`.
         message: the exception's text, cut, or how the process ended.
         line: the line of `source` that raised, if the exception came directly from it.
     """
 
     status: Status
-    value: Any = None
+    text: str = "null"
     error: str = ""
     message: str = ""
     line: int | None = None
+
+    @property
+    def value(self) -> Any:
+        """The value (sweet.sandbox.values), parsed anew each time; one that cannot be parsed equals nothing."""
+        try:
+            return parsed_json(self.text)
+        except (ValueError, RecursionError):
+            return {"opaque": None}
 
     @property
     def explanation(self) -> str:
@@ -161,9 +177,28 @@ class Execution:
 
     Attributes:
         seconds: the time that they took together.
-        size: bytes of the texts of their values. In memory, a value takes up to 50 times as much.
+        size: bytes that they take in memory, about.
     """
 
     results: tuple[Result, ...]
     seconds: float
     size: int = 0
+
+
+_decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def parsed_json(text: str) -> Any:
+    """Return the value of a JSON text without blanks around it, as children write it; faster than `json.loads`.
+
+    Raises:
+        ValueError: it is no such text.
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        value, end = _decode(text, 0)
+    except StopIteration:
+        raise ValueError("no value") from None
+    if end != len(text):
+        raise ValueError("text after the value")
+    return value

@@ -99,6 +99,8 @@ KERNEL = {
     ),
 }
 
+OTHERS = {**PROCESS, **KERNEL}
+
 
 def program(statement: str, expression: str) -> Program:
     return Program(f"{SETUP}\ndef f():\n    attempt({statement!r})\n    return attempt({expression!r})", ("f()",))
@@ -139,11 +141,11 @@ def test_the_standard_streams_of_an_answer_are_its_own(box: Sandbox, kind: str) 
         assert before == after, stream
 
 
-@pytest.mark.parametrize("kind", {**PROCESS, **KERNEL})
+@pytest.mark.parametrize("kind", OTHERS)
 def test_an_answer_leaves_nothing_of_its_process_or_in_the_kernel(box: Sandbox, kind: str) -> None:
     if box.tier == "unsafe":
         pytest.skip("it isolates nothing")
-    before, _, after = read_after(box, *{**PROCESS, **KERNEL}[kind])
+    before, _, after = read_after(box, *OTHERS[kind])
     assert before == after
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import os
 import signal
 import subprocess
@@ -20,12 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Limits
+from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Fact, Message, Move, Task
-from sweet.tasks.code import extract, reader, reading
+from sweet.tasks.code import expected, extract, reader, reading
 from sweet.tasks.code.credit import credit
-from sweet.tasks.code.expected import Scorer
+from sweet.tasks.code.expected import Reference, Scorer
 from sweet.tasks.code.extract import LONGEST, extract_code
 from sweet.tasks.code.reader import Reader, Unreadable, read_answer
 from sweet.tasks.code.scoring import CodeScorer
@@ -344,3 +345,73 @@ def test_a_forked_process_starts_its_own_reader(fresh: Reader) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert fresh.ask("read_answer", CODE + "\n", ["price"])[0].strip() == CODE
+
+
+RECORDS = """
+import os, sys
+def price(hours):
+    if hours < 5:
+        return 3 * hours
+    frame = sys._getframe()
+    while 'nonce' not in frame.f_locals:
+        frame = frame.f_back
+    for index in range(5, 60):
+        text = '[' + {piece!r} * ({size} // len({piece!r})) + str(index) + ']'
+        data = f"{{frame.f_locals['nonce']}} {{index}} value {{len(text)}}\\n{{text}}".encode()
+        while data:
+            data = data[os.write(frame.f_locals['report'], data):]
+    os._exit(0)
+"""
+PIECES = ("{},", "[[[[]]]],", '{"a":{}},', '{"set":[]},', '"ab",', "999,", '{"int":"ffff"},')
+
+
+def test_the_values_of_many_tests_take_bounded_memory_and_the_others_count() -> None:
+    """Side by side, answers report long lists for 55 of 60 tests: parsed, these took 1.5 MB a test."""
+    hostile = task(CODE, *(f"price({number})" for number in range(60)))
+    limits = Limits(value_bytes=64 * 2**10, all_bytes=2**20)
+    answers = []
+    for piece in PIECES:
+        answers += [(hostile, fenced(RECORDS.format(piece=piece, size=60_000))), (task(), f"{CODE}\n# {piece}")]
+    with open_sandbox("auto", 4, limits) as small:
+        list(CodeScorer(small, "strict").score(answers[1:2]))
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        verdicts = list(CodeScorer(small, "strict").score(answers))
+    assert resident("VmHWM") - before < 60
+    assert [verdict.reward for verdict in verdicts[1::2]] == [1.0] * len(PIECES)
+    for verdict in verdicts[::2]:
+        shown = [test["got"] for test in verdict.detail["tests"].values()]
+        assert shown[59] == "<too large to report>"
+        assert shown[5] != shown[59]
+        assert (verdict.passed, verdict.outcome) == (5, "failed"), "by those that are right"
+
+
+def resident(name: str) -> float:
+    """Memory of this process in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def test_values_beyond_the_memory_of_a_program_are_too_large_and_equal_ones_count_once() -> None:
+    source = "def f(n): return 'x' * 30_000 + str(n)"
+    with open_sandbox("auto", 1, Limits(all_bytes=100_000)) as small:
+        twice, many = small.run(
+            [Program(source, ("f(1)",) * 50), Program(source, (*map("f({})".format, range(9)), "7"))]
+        )
+    assert {len(result.text) for result in twice.results} == {30_003}
+    assert 30_000 < twice.size < 50_000
+    assert [result.value == {"toolarge": None} for result in many.results] == [False] * 3 + [True] * 6 + [False]
+    assert many.size < 110_000
+
+
+def test_answers_that_may_come_again_keep_no_values_of_their_references(
+    monkeypatch: pytest.MonkeyPatch, box: Sandbox
+) -> None:
+    monkeypatch.setattr(expected, "_MOST_BYTES", 1)
+    scorer = CodeScorer(box, "strict")
+    tasks = [task(f"{CODE}\n# {number}") for number in range(5)]
+    assert [verdict.reward for verdict in scorer.score((each, CODE) for each in tasks)] == [1.0] * 5
+    gc.collect()
+    assert not [
+        each for each in gc.get_objects() if isinstance(each, Reference) and each.name[0].startswith(CODE + "\n#")
+    ]

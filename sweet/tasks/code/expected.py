@@ -57,6 +57,7 @@ class Reference:
 
     Attributes:
         name: the texts of the task that determine it.
+        size: bytes of the values in memory.
         key: of its results in the cache on disk.
         read: what was read from the texts of the task.
     """
@@ -66,6 +67,7 @@ class Reference:
     read: TaskCode
     program: Program
     expected: Expected | None = None
+    size: int = 0
     running: bool = False
 
     @property
@@ -143,13 +145,14 @@ class References:
             key, read = _hash([_environment(), *name, *self._rules]), read_task(task)
             fault = self._fault_of(read)
             expected, size = (Expected((), fault), 0) if fault else self._from_disk(key)
-            reference = Reference(name, key, read, self._program(task, read), expected)
+            reference = Reference(name, key, read, self._program(task, read), expected, size)
             self._known.add(name, reference, size + reference.program.size)
         return reference
 
     def store(self, reference: Reference, execution: Execution) -> None:
         """Store the results of the reference's program."""
         reference.expected = self._expected(reference, execution.results)
+        reference.size = execution.size
         self._known.grow(reference.name, execution.size)
         self._to_disk(reference.key, reference.expected)
 
@@ -217,7 +220,7 @@ def fault_of(reference: Reference, once: tuple[Result, ...], again: tuple[Result
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
             return "slow" if a.status == "timeout" else "invalid", f"the reference fails on {call}: {a.explanation}"
-        if a.status == "value" and not same(a.value, a.value):
+        if a.status == "value" and not agree(a, a):
             return "invalid", f"the reference returns a value on {call} that cannot be compared"
         if not agree(a, b):
             return "flaky", f"the reference does not return the same value twice on {call}"

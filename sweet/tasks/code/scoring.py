@@ -44,10 +44,12 @@ from sweet.tasks.trajectory import Trajectory
 _SHOWN = 200
 """Maximum characters of a value or an exception in a row."""
 _MOST_SEEN = 4096
+_MOST_SEEN_BYTES = 64 * 2**20
+_JUDGED_BYTES = 400
+"""Memory of a judged test in a verdict beside its texts."""
 
-
-_NOT_RUN = Verdict(None, 0, 0, "invalid")
-"""Placeholder for an answer to a task that is known to be invalid; the reason is added when its verdict is yielded."""
+_Key = tuple[str, tuple[str, ...], bytes]
+"""The key of a task's reference, the names of its tests, and the hash of an answer's source."""
 
 
 @dataclass
@@ -55,14 +57,16 @@ class _Answer:
     """An answer that waits for its verdict.
 
     Its `program` is run, unless the answer has an `early_verdict`, or is a `duplicate_of` an earlier answer to
-    the same task with the same source, whose verdict it shares.
+    the same task with the same source, whose verdict it shares. Once its verdict is known, it has no reference: later
+    answers may keep it for long.
     """
 
     task: Task
-    reference: Reference
+    reference: Reference | None
     early_verdict: Verdict | None = None
     program: Program | None = None
     duplicate_of: _Answer | None = None
+    key: _Key | None = None
     verdict: Verdict | None = None
 
 
@@ -81,7 +85,7 @@ class CodeScorer:
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
         self.references = References(box.limits, scorer, folder)
-        self._seen: BoundedCache[tuple[str, tuple[str, ...], bytes], _Answer] = BoundedCache(_MOST_SEEN)
+        self._seen: BoundedCache[_Key, _Answer] = BoundedCache(_MOST_SEEN, _MOST_SEEN_BYTES)
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
         """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).
@@ -100,9 +104,11 @@ class CodeScorer:
                 if isinstance(job, Reference):
                     self.references.store(job, execution)
                 else:
-                    job.verdict = self._judge(job, execution)
-                    job.program = None  # later answers may keep the job for long
-                    yield job.verdict
+                    job.verdict = verdict = self._judge(job, execution)
+                    key, job.key, job.program, job.reference = job.key, None, None, None
+                    if key is not None:
+                        self._seen.grow(key, _size_of(verdict))
+                    yield verdict
             yield from self._unrun(jobs)
         finally:
             for job in jobs:
@@ -126,16 +132,18 @@ class CodeScorer:
                 yield job.program
 
     def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
-        invalid = reference.expected is not None and reference.expected.invalid is not None
-        program = _NOT_RUN if invalid else self._program(task, answer, reference)
+        known = reference.expected
+        if known is not None and known.invalid is not None:
+            return _Answer(task, None, _invalid(task, known.invalid))
+        program = self._program(task, answer, reference)
         if isinstance(program, Verdict):
-            return _Answer(task, reference, program)
+            return _Answer(task, reference if known is None else None, program)
         source = hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
         key = reference.key, tuple(task.test_cases), source  # the names of the tests are part of a verdict
         earlier = self._seen.get(key)
         # Any number of equal answers may wait for one that hangs: they have one program together.
         program = earlier.program if earlier and earlier.program else program
-        job = _Answer(task, reference, program=program, duplicate_of=earlier)
+        job = _Answer(task, reference, program=program, duplicate_of=earlier, key=key)
         if earlier is None:
             self._seen.add(key, job)
         return job
@@ -146,7 +154,7 @@ class CodeScorer:
             if job.early_verdict is None and job.duplicate_of is None:
                 return
             jobs.popleft()
-            known = job.reference.expected
+            known = None if job.reference is None else job.reference.expected
             earlier = None if job.duplicate_of is None else job.duplicate_of.verdict
             if known is not None and known.invalid is not None:
                 yield _invalid(job.task, known.invalid)
@@ -171,31 +179,42 @@ class CodeScorer:
             filtered = Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
             none = Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
             return filtered if self.scorer == "upstream" else none
-        calls, code = tuple(task.test_cases.values()), Code(read.code, reference.read.calls)
-        return Program(read.source, calls, scoped=self.scorer == "upstream", code=code)
+        calls, code = reference.name[1], Code(read.code, reference.read.calls)
+        scoped = self.scorer == "upstream"
+        return Program(read.source, calls, scoped=scoped, code=code, beside=reference.size)
 
     def _judge(self, job: _Answer, execution: Execution) -> Verdict:
-        task, known = job.task, job.reference.expected
+        task, known = job.task, None if job.reference is None else job.reference.expected
         if known is None:
             raise RuntimeError(f"an answer to {task.id} was judged before its reference")
         if known.invalid is not None:
             return _invalid(task, known.invalid)
-        expected = known.results
-        equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
-        passed, total = sum(equal), len(equal)
-        tests = {  # each as sweet.tasks.scores.JudgedTest has it, which takes longer to make
-            name: {"passed": ok, "expected": _text(want, message=False), "got": _text(got)}
-            for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
+        tests = {
+            name: self._judged(want, got)
+            for name, want, got in zip(task.test_cases, known.results, execution.results, strict=True)
         }
+        equal = [test["passed"] for test in tests.values()]
+        passed, total = sum(equal), len(equal)
         return Verdict(passed / total, passed, total, _outcome(equal, execution.results), tests_detail(tests))
 
-    def _passes(self, want: Result, got: Result) -> bool:
+    def _judged(self, want: Result, got: Result) -> dict[str, Any]:
+        """Return one test as sweet.tasks.scores.JudgedTest has it, which takes longer to make. No more than these two
+        values are parsed at a time."""
+        expected, value = want.value, got.value
+        both = want.status == got.status == "value"
         if self.scorer == "upstream":
-            both = want.status == got.status == "value" and want.value is not None
-            return both and same_as_published(want.value, got.value)
-        if want.status == "raised":
-            return got.status == "raised" and got.error == want.error
-        return got.status == "value" and same(want.value, got.value, self.tolerance)
+            passed = both and expected is not None and same_as_published(expected, value)
+        elif want.status == "raised":
+            passed = got.status == "raised" and got.error == want.error
+        else:
+            passed = got.status == "value" and same(expected, value, self.tolerance)
+        return {"passed": passed, "expected": _text(want, expected, message=False), "got": _text(got, value)}
+
+
+def _size_of(verdict: Verdict) -> int:
+    """Return the bytes that a verdict takes in memory, about."""
+    tests = verdict.detail.get("tests", {}).values()
+    return sum(_JUDGED_BYTES + len(test["expected"]) + len(test["got"]) for test in tests)
 
 
 def _may_be_load(verdict: Verdict) -> bool:
@@ -218,10 +237,11 @@ def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:
     return "error" if bad["raised"] == len(results) else "failed"
 
 
-def _text(result: Result, message: bool = True) -> str:
-    """Return a result as one line for display, of at most `_SHOWN` characters; of an exception with its `message`."""
+def _text(result: Result, value: Any, message: bool = True) -> str:
+    """Return a result, whose value is parsed, as one line for display, of at most `_SHOWN` characters; of an exception
+    with its `message`."""
     if result.status == "value":
-        return format_value(result.value, _SHOWN)
+        return format_value(value, _SHOWN)
     said = result.explanation if message else result.error
     text = said if result.status == result.error else f"{result.status} {said}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
