@@ -3,7 +3,8 @@
 A step has G dialogues on each of B tasks. The tasks are dealt from an order that is drawn for each pass over them, so a
 step is known by its number and the seed. A dialogue is named by (task, sample, seed) as everywhere; its sample counts
 on from step to step. Its row in the rollouts is that of any dialogue, with the step and the version of the weights that
-sampled each of the agent's turns. A row that is there already (after a crash) is used instead of playing the dialogue.
+sampled each of the agent's turns. A row that is there already (after a crash) is used instead of playing the dialogue,
+and a dialogue that was under way goes on at its turn (sweet.rollouts.steps).
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from typing import Any, Literal
 
 from sweet.gathering import run_all
 from sweet.humans.base import Human, deadline
-from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
+from sweet.llm.base import ChatClient, RequestFailed
 from sweet.online.config import TrainOnlineConfig
 from sweet.rollouts.assignments import PlannedHumans
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
+from sweet.rollouts.steps import Steps, StepsFile
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
 from sweet.stages.failures import Failures, are_too_many
 from sweet.stages.live import LiveReporter
 from sweet.stages.prices import Budget
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.trajectory import Trajectory, dump
 from sweet.units import count
 
 TRIES = 2
-"""How often a dialogue that fails is played."""
+"""How often a dialogue that fails is tried; it goes on at its turn."""
 
 
 def assignments_of_step(
@@ -72,22 +74,6 @@ class PlayedStep:
     versions: list[int]
 
 
-class _Versioned:
-    """A client of one dialogue, which notes the version of the weights at each turn."""
-
-    def __init__(self, client: ChatClient) -> None:
-        self.client, self.model = client, client.model
-        self.versions: list[int] = []
-
-    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        completion = await self.client.chat(messages, sampling)
-        self.versions.append(completion.version or 0)
-        return completion
-
-    async def aclose(self) -> None:
-        await self.client.aclose()
-
-
 @dataclass
 class StepPlayer:
     """Plays dialogues of steps; those of several steps may be under way at once.
@@ -100,6 +86,7 @@ class StepPlayer:
         budget: what the run may cost, at whose limit no dialogue is begun, and those under way end at their next turn;
             None without prices.
         failures: counts the dialogues that failed, by their reasons.
+        steps: what was said in the dialogues that are not finished; None for dialogues that are not recorded.
     """
 
     config: TrainOnlineConfig
@@ -114,6 +101,7 @@ class StepPlayer:
     budget: Budget | None = None
     recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
+    steps: StepsFile | None = None
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.config.concurrency)
@@ -154,21 +142,26 @@ class StepPlayer:
         return row
 
     async def _played(self, step: int, assignment: Assignment) -> dict[str, Any] | None:
-        seconds = self.config.deadline
+        seconds, said = self.config.deadline, Steps()
         for _ in range(TRIES):
-            agent, human = _Versioned(self.agent), self.human[assignment.human]
-            dialogue = Dialogue(assignment, agent, human, self.kind, self.rules, None, self.live, self._is_spent)
+            said = Steps(said.recorded) if self.steps is None else self.steps.of(assignment.id)
+            sides = self.agent, self.human[assignment.human]
+            dialogue = Dialogue(assignment, *sides, self.kind, self.rules, None, self.live, self._is_spent, said)
             why: RequestFailed | str = ""
             try:
                 async with deadline(seconds):
-                    row = dump(await dialogue.play()) | {"step": step, "versions": agent.versions}
+                    row = dump(await dialogue.play())
             except TimeoutError:
-                why = f"not finished within {seconds:g} seconds"
+                why = f"no reply within {seconds:g} seconds"
             except RequestFailed as error:
                 why = error
             else:
+                turns = (one.completion for one in said.recorded if one.completion is not None)
+                row |= {"step": step, "versions": [completion.version or 0 for completion in turns]}
                 if self.writer is not None:
                     self.writer.write(row)
+                if self.steps is not None:
+                    self.steps.forget(assignment.id)
                 return row
             self.log.write({"failed": assignment.id, "step": step, "error": str(why), **dialogue.record()})
         self.failures.add(why)

@@ -101,7 +101,7 @@ class OnlineLoop:
     def __post_init__(self) -> None:
         self.config, self.kind, self.humans = self.ready.config, self.ready.dialogues.kind, self.ready.dialogues.humans
         self.live = self.player.live
-        self.validator = replace(self.player, writer=None, budget=None)  # a validation is played to its end
+        self.validator = replace(self.player, writer=None, steps=None, budget=None)  # a validation is played to its end
         self.best = BestCheckpoint(self.learner, self.checkpoint)
         self._began = self._saved = time.monotonic()
         self._saved_step = 0

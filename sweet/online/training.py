@@ -16,6 +16,7 @@ from sweet.online.prepare import Prepared
 from sweet.online.ranks import Ranks
 from sweet.online.safeguards import moving_reward
 from sweet.render.page import Renderer
+from sweet.rollouts.steps import StepsFile
 from sweet.runs.attempt import Draft
 from sweet.runs.jsonl import read_jsonl, scan_jsonl
 from sweet.stages.frame import Frame
@@ -131,6 +132,8 @@ class OnlineTraining:
             )
             loop.load()
             player.recorded = rows_after(scan_jsonl(self.dialogues.path), loop.done.step)
+            finished = {row["id"] for row in scan_jsonl(self.dialogues.path)}
+            player.steps = stack.enter_context(StepsFile(self.dialogues.path, finished))
             recorded = read_jsonl(self.scores.path, Score)
             loop.scored = {row.id: row for row in recorded if row.id in player.recorded}
             return loop, await loop.run()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sweet.gathering import first_cause
 from sweet.judges.base import Judge, Judged
 from sweet.learn.rows import CandidateRow, CandidateTurn, TurnKey
 from sweet.llm.base import ChatClient, Reply, RequestFailed, Sampling
 from sweet.ranking.config import RankConfig
+from sweet.rollouts.steps import Steps, StepsFile
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, digest_of
 from sweet.stages.failures import Failures
@@ -37,6 +39,7 @@ class CandidateSampler:
         system: the agent's system prompt.
         recorded: the rows of an earlier ranking, whose candidates are taken where there is no client.
         client: samples candidates from the agent.
+        steps: what it has sampled at turns that are not judged yet.
         sampling: the parameters of its requests; each turn has a seed of its own, which derives from theirs.
     """
 
@@ -44,6 +47,7 @@ class CandidateSampler:
     system: str
     recorded: Mapping[TurnKey, CandidateRow]
     client: ChatClient | None = None
+    steps: StepsFile | None = None
     sampling: Sampling = field(default_factory=Sampling)
 
     async def sample(self, key: TurnKey) -> CandidateTurn:
@@ -60,10 +64,18 @@ class CandidateSampler:
             replies, prompt = tuple(candidate.reply for candidate in row.candidates), row.prompt_token_ids
         else:
             seed = int(digest_of([self.sampling.seed, "reply", *key])[:8], 16) >> 1
-            completion = await self.client.chat(observation, replace(self.sampling, seed=seed))
+            asked = partial(self.client.chat, observation, replace(self.sampling, seed=seed))
+            said = Steps() if self.steps is None else self.steps.of(step_name(key))
+            completion = (await said.take("completion", asked)).completion
+            assert completion is not None, "that is what was asked for"
             replies, prompt = completion.replies, completion.prompt_token_ids
         taken = Reply.of(dialogue.dialogue_history[index])
         return CandidateTurn(name, dialogue.task, index, observation, replies, taken, prompt)
+
+
+def step_name(key: TurnKey) -> str:
+    """Return the name under which the completion of a turn is recorded."""
+    return f"{key[0]} {key[1]}"
 
 
 def sampling_of(config: RankConfig, played: RolloutsMeta) -> Sampling:
@@ -81,10 +93,11 @@ def sampling_of(config: RankConfig, played: RolloutsMeta) -> Sampling:
 
 
 class RankingWriter:
-    """Writes judged turns as rows, and failures to the log; counts the failures."""
+    """Writes judged turns as rows, and failures to the log; counts the failures. Forgets what was sampled at a turn
+    that is written."""
 
-    def __init__(self, rows: JsonlWriter, log: JsonlWriter, failures: Failures) -> None:
-        self._rows, self._log, self.failures = rows, log, failures
+    def __init__(self, rows: JsonlWriter, log: JsonlWriter, failures: Failures, steps: StepsFile | None = None) -> None:
+        self._rows, self._log, self.failures, self._steps = rows, log, failures, steps
         self.written = 0
 
     def write(self, turn: CandidateTurn, judged: Judged) -> None:
@@ -109,6 +122,8 @@ class RankingWriter:
             unjudged=len(sampled) - len(candidates),
         )
         self._rows.write(row)
+        if self._steps is not None:
+            self._steps.forget(step_name(turn.key))
         self.written += 1
 
     def fail(self, key: TurnKey, error: RequestFailed | str) -> None:

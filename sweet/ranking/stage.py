@@ -6,7 +6,8 @@
     metrics, credit the metrics of the rows, alone and against what the tasks know of replies
 
 A row is named by its dialogue and the index of its turn, so the same command resumes with the turns that are missing.
-With `--replies` the replies of an earlier ranking are judged again, so that only the judge differs.
+Candidates that were sampled and not judged yet are recorded too (sweet.rollouts.steps). With `--replies` the replies of
+an earlier ranking are judged again, so that only the judge differs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from sweet.ranking.config import RankConfig, config_for
 from sweet.ranking.credit import credit_metrics
 from sweet.ranking.inputs import Ranking, choose_ranking
 from sweet.ranking.metrics import RankMetrics, ranking_metrics
-from sweet.ranking.pipeline import CandidateSampler, RankingWriter, rank_turns, sampling_of
+from sweet.ranking.pipeline import CandidateSampler, RankingWriter, rank_turns, sampling_of, step_name
 from sweet.ranking.turns import missing_turns
+from sweet.rollouts.steps import StepsFile
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_system
@@ -108,6 +110,7 @@ async def _sample_and_judge(
             warn_of_effort(client, sampling.effort, frame.warn)
             asked = (task.problem_description for task in ranking.tasks.values())
             check_context(client, "agent", asked, sampling.max_tokens)
-            sampler = replace(sampler, client=client, sampling=sampling)
-        writer, limit = RankingWriter(rows, frame.log, frame.failures), config.concurrency
+            steps = stack.enter_context(StepsFile(rows.path, {step_name(key) for key in {*ranking.turns} - {*turns}}))
+            sampler = replace(sampler, client=client, sampling=sampling, steps=steps)
+        writer, limit = RankingWriter(rows, frame.log, frame.failures, sampler.steps), config.concurrency
         await rank_turns(turns, sampler, judge, writer, frame.live, concurrency=limit, budget=frame.budget)

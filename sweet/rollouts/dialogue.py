@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sweet.gathering import Gathering
@@ -18,6 +19,7 @@ from sweet.humans.base import Human, HumanReply, ReferenceFailed, off_the_clock
 from sweet.judges.base import Judged
 from sweet.learn.rows import CandidateTurn
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, Effort, Reply, RequestFailed, Sampling
+from sweet.rollouts.steps import Part, Steps
 from sweet.stages.live import LiveReporter
 from sweet.tasks.base import NO_ANSWER, Message, Move, ProtocolName, Task
 from sweet.tasks.kind import TaskKind, opening
@@ -135,7 +137,8 @@ class Dialogue:
     Args:
         judge: chooses the agent's replies; required if several are sampled.
         pause: of the stage, is looked at before each turn; its time does not count for the deadline.
-        is_over: is asked before each turn whether no more may be spent.
+        is_over: is asked before each turn whether the dialogue is to stop there.
+        steps: of an earlier call, which are taken before anyone is asked; the new ones are added.
     """
 
     def __init__(
@@ -148,8 +151,9 @@ class Dialogue:
         judge: Gathering[CandidateTurn, Judged] | None = None,
         pause: LiveReporter | None = None,
         is_over: Callable[[], bool] = lambda: False,
+        steps: Steps | None = None,
     ) -> None:
-        self.pause, self.is_over = pause, is_over
+        self.pause, self.is_over, self.steps = pause, is_over, steps or Steps()
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.judge = judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
@@ -203,11 +207,8 @@ class Dialogue:
     async def _agent_turn(self, number: int, last: bool) -> Move:
         rules = self.rules
         sampling = rules.sampling(self.assignment.turn_seed(number))
-        asked = time.monotonic()
-        try:
-            completion: Completion = await self.agent.chat(self.messages, sampling)
-        finally:
-            self._count(agent_seconds=time.monotonic() - asked)
+        asked = partial(self.agent.chat, self.messages, sampling)
+        completion: Completion = await self._step("completion", "agent_seconds", asked)
         self._count(
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
@@ -243,30 +244,29 @@ class Dialogue:
         """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
         assignment, place = self.assignment, len(self.turns)
         turn = CandidateTurn(assignment.id, assignment.task, place, tuple(self.messages), tuple(replies))
-        asked = time.monotonic()
-        try:
+
+        async def chosen() -> Choice:
             with off_the_clock():
-                judged = await judge.submit(turn)
-        finally:
-            self._count(judge_seconds=time.monotonic() - asked)
-        return choose(judged)
+                return choose(await judge.submit(turn))
+
+        found: Choice = await self._step("choice", "judge_seconds", chosen)
+        return found
+
+    async def _ask_human(self) -> HumanReply:
+        try:
+            return await self.human.reply(self.assignment.task, self._dialogue())
+        except RequestFailed as error:
+            if self.rules.protocol == "upstream":
+                return HumanReply(NO_RESPONSE)
+            if isinstance(error, ReferenceFailed):
+                raise
+            failed = HumanFailed(f"The simulated human failed: {error.what}", where=error.where)
+            failed.is_refusal = error.is_refusal
+            raise failed from error
 
     async def _human_turn(self) -> HumanFault | None:
         """Let the human reply. Return the fault of the reply; None without one, or if the protocol ignores faults."""
-        asked = time.monotonic()
-        try:
-            reply = await self.human.reply(self.assignment.task, self._dialogue())
-        except RequestFailed as error:
-            if self.rules.protocol == "upstream":
-                reply = HumanReply(NO_RESPONSE)
-            elif isinstance(error, ReferenceFailed):
-                raise
-            else:
-                failed = HumanFailed(f"The simulated human failed: {error.what}", where=error.where)
-                failed.is_refusal = error.is_refusal
-                raise failed from error
-        finally:
-            self._count(human_seconds=time.monotonic() - asked)
+        reply: HumanReply = await self._step("reply", "human_seconds", self._ask_human)
         self._count(
             human_prompt_tokens=reply.prompt_tokens,
             human_completion_tokens=reply.completion_tokens,
@@ -275,6 +275,18 @@ class Dialogue:
         fault = reply.fault if reply.text.strip() else "empty"
         self._say(Turn(role="user", content=reply.text, fault=fault, tries=None if reply.tries == 1 else reply.tries))
         return None if self.rules.protocol == "upstream" else fault
+
+    async def _step(self, part: Part, clock: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Take the next step (`Steps.take`); count the seconds for which it was waited, also in an earlier call."""
+        asked = time.monotonic()
+        try:
+            step = await self.steps.take(part, ask)
+        except BaseException:
+            self._count(**{clock: time.monotonic() - asked})
+            raise
+        self._count(**{clock: step.seconds})
+        self.began -= max(step.seconds - (time.monotonic() - asked), 0.0)
+        return getattr(step, part)
 
     def _count(self, **more: float) -> None:
         sums = {name: (getattr(self.usage, name) or 0) + by for name, by in more.items()}

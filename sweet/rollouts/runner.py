@@ -2,8 +2,11 @@
 
 Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. `sweet control`
 (sweet.stages.live), which is looked at twice a second, changes the limit meanwhile. It also bounds the requests at once
-of both clients, which find their own limit below it (sweet.llm.concurrency). The first Ctrl-C starts no more dialogues
-and lets the running ones end; the second cancels them. In a pause no turn begins.
+of both clients, which find their own limit below it (sweet.llm.concurrency). In a pause no turn begins.
+
+What was said is on the disk (sweet.rollouts.steps), so a dialogue can stop anywhere and go on from there. After Ctrl-C
+the running ones stop at their next turn; those that got no reply within `GRACE` seconds are cancelled, and all at a
+second Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.llm.scripted import SCRIPTED
 from sweet.rollouts.dialogue import Assignment, Dialogue, DialogueStopped, Rules
 from sweet.rollouts.metrics import ChoiceMetrics, HumanDialogues, RolloutMetrics, ThoughtMetrics
+from sweet.rollouts.steps import StepsFile
 from sweet.runs.control import Request
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress
@@ -41,6 +45,8 @@ from sweet.units import count
 
 MOST_AT_ONCE = 100_000
 """The limit of dialogues at once is at most this."""
+GRACE = 1.0
+"""Seconds after Ctrl-C in which replies under way may still come."""
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
@@ -144,15 +150,16 @@ class DialogueRunner:
 
     Attributes:
         limit: dialogues at once at most.
-        deadline: seconds for each dialogue, without the time for rendering pages.
+        deadline: seconds for each reply of a dialogue, without the time for rendering pages.
         writer: of the finished dialogues. log: of those that failed.
         finished: counts the finished dialogues.
         live: shows the progress, and what is asked of the stage.
         failures: counts the dialogues that failed, by their reasons.
         played: number of dialogues that finished in this call.
         running: the number of those that are played now.
-        draining: whether no more dialogues are started, as the user asked.
+        draining: whether dialogues stop at their next turn and no more are started, as the user asked.
         budget: what the run may cost; None without prices.
+        steps: what was said in the dialogues that are not finished; None records it in no file.
     """
 
     kind: TaskKind
@@ -168,6 +175,7 @@ class DialogueRunner:
     running: int = 0
     draining: bool = False
     budget: Budget | None = None
+    steps: StepsFile | None = None
 
     async def play(
         self,
@@ -197,20 +205,20 @@ class DialogueRunner:
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._total = total
-        self._cancelled = self._is_spent = self._is_hopeless = False
+        self._is_spent = self._is_hopeless = False
         self._set_limit(self.limit)
-        with self.live.progress("dialogues", total) as bar, self._signals():
+        with self.live.progress("dialogues", total) as bar:
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
+            playing = asyncio.create_task(self._play_all(assignments))
             try:
-                async with asyncio.TaskGroup() as group:
-                    await self._feed(assignments, group)
+                with self._signals(playing):
+                    await playing
             except BaseExceptionGroup as errors:
                 raise first_cause(errors) from errors
             except asyncio.CancelledError:
-                if not self._cancelled:
+                if not self.draining:
                     raise
-                raise self._interrupted() from None
             finally:
                 ticking.cancel()
                 self._note()
@@ -231,6 +239,10 @@ class DialogueRunner:
         if self.budget is not None and self._is_spent:
             return self.budget.stopped(done)
         return Interrupted(f"Stopped. {done}")
+
+    async def _play_all(self, assignments: Iterable[Assignment]) -> None:
+        async with asyncio.TaskGroup() as group:
+            await self._feed(assignments, group)
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         left = iter(assignments)
@@ -263,23 +275,29 @@ class DialogueRunner:
                 self.live.say(f"{self.budget.reached()} {count(self.running, 'dialogue')} will end at the next turn.")
         return self._is_spent
 
+    def _stops(self) -> bool:
+        """Return whether dialogues stop at their next turn."""
+        return self.draining or self._is_unaffordable()
+
     async def _one(self, assignment: Assignment) -> None:
         human = self.human[assignment.human] if isinstance(self.human, Mapping) else self.human
-        sides = self.agent, human
-        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live, self._is_unaffordable)
+        sides, steps = (self.agent, human), None if self.steps is None else self.steps.of(assignment.id)
+        dialogue = Dialogue(assignment, *sides, self.kind, self.rules, self.judge, self.live, self._stops, steps)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
         except DialogueStopped:
             return
         except TimeoutError:
-            self._fail(dialogue, "deadline", f"not finished within {self.deadline:g} seconds")
+            self._fail(dialogue, "deadline", f"no reply within {self.deadline:g} seconds")
         except RequestFailed as error:
             self._fail(dialogue, type(error).__name__, error)
         else:
             row = dump(trajectory)
             self.writer.write(row)
             self.finished.add(row)
+            if self.steps is not None:
+                self.steps.forget(assignment.id)
             self.played += 1
             self._bar.advance()
 
@@ -289,7 +307,8 @@ class DialogueRunner:
         self._slot_free.set()
 
     def _fail(self, dialogue: Dialogue, kind: str, why: RequestFailed | str) -> None:
-        """Log a dialogue that may succeed when it is tried again: it becomes no row, so the next call plays it."""
+        """Log a dialogue that may succeed when it is tried again: it becomes no row, and the next call goes on with
+        it."""
         self.failures.add(why)
         self.log.write({"failed": kind, "error": str(why), **dialogue.record()})
         self._bar.advance()
@@ -332,19 +351,28 @@ class DialogueRunner:
         self._bar.note(**figures)
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self, playing: asyncio.Task[None]) -> Iterator[None]:
         """Handle signals within the block. Python delivers them to the main thread; in another one nothing is done."""
+
+        def stop() -> None:
+            self.draining = True
+            playing.cancel()
+
+        def interrupt() -> None:
+            if self.draining or self.live.paused:  # in a pause no dialogue comes to its next turn
+                stop()
+                return
+            self.draining = True
+            self._slot_free.set()
+            loop.call_later(GRACE, playing.cancel)
+            self.live.say(f"Stopping {count(self.running, 'dialogue')}. What was said is kept.")
+
         main = threading.current_thread() is threading.main_thread()
-        actions: dict[str, Callable[[], None]] = {
-            "SIGINT": self._interrupt,
-            "SIGTERM": self._stop,
-            "SIGHUP": self._stop,
-        }
+        actions: dict[str, Callable[[], None]] = {"SIGINT": interrupt, "SIGTERM": stop, "SIGHUP": stop}
         handled = {getattr(signal, name): act for name, act in actions.items() if main and hasattr(signal, name)}
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             handled.pop(signal.SIGHUP, None)  # nohup
         loop = asyncio.get_running_loop()
-        self._play_task = asyncio.current_task()
         before = {number: signal.getsignal(number) for number in handled}
         for number, act in handled.items():
             loop.add_signal_handler(number, act)
@@ -354,18 +382,3 @@ class DialogueRunner:
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
-
-    def _stop(self) -> None:
-        if self._play_task is not None:
-            self._cancelled = True
-            self._play_task.cancel()
-
-    def _interrupt(self) -> None:
-        if self.draining or self.live.paused:  # in a pause no dialogue would come to its end
-            self._stop()
-            return
-        self.draining = True
-        self._slot_free.set()
-        self.live.say(
-            f"Stopping: {count(self.running, 'dialogue')} will be played to the end. Ctrl-C again stops at once."
-        )

@@ -8,9 +8,10 @@
 
 Each dialogue is one asyncio task, and there is no barrier between turns, so a slow dialogue delays no other
 (sweet.rollouts.runner). A dialogue is named by (task, sample, seed), so the same command resumes with the dialogues
-that are missing; while rollouts are unfinished, other settings are refused. A failure that may not come again (of a
-server, by the deadline) is no result: it is logged in `logs/`, counted, and played again by the next call. A lasting
-failure is recorded as a dialogue with its outcome.
+that are missing; while rollouts are unfinished, other settings are refused. What was said in unfinished dialogues is
+recorded too, and they go on from there (sweet.rollouts.steps). A failure that may not come again (of a server, by the
+deadline) is no result: it is logged in `logs/`, counted, and the next call goes on with the dialogue. A lasting failure
+is recorded as a dialogue with its outcome.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sweet.rollouts.metrics import RolloutMetrics
 from sweet.rollouts.prepare import Dialogues, prepare_dialogues
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.rollouts.sides import check_vision
+from sweet.rollouts.steps import StepsFile
 from sweet.runs.jsonl import scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
@@ -75,7 +77,12 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         )
         if missing:
             frame.serving.replies = len(missing) * config.max_turns * (config.best_of or 1)
-            asyncio.run(_play(frame, dialogues, runner, missing))
+            with StepsFile(rows.path, finished.ids) as steps:
+                if under_way := len(steps.under_way):
+                    frame.say(f"Under way, and gone on with: {count(under_way, 'dialogue')}.")
+                runner.steps = steps
+                missing.sort(key=lambda one: one.id not in steps.under_way)
+                asyncio.run(_play(frame, dialogues, runner, missing))
         cost = frame.cost_of(rows.draft)
         metrics = finished.metrics(failures=frame.failures, seconds=frame.seconds, cost=cost)
         artifact = frame.finish(rows, metrics)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 import jsonlines
 from pydantic import BaseModel, ValidationError
@@ -293,7 +293,7 @@ class JsonlWriter:
             finally:
                 os.close(file)
 
-    def __enter__(self) -> JsonlWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -19,8 +19,9 @@ from sweet.llm.base import ChatClient
 from sweet.render.page import Renderer
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules
 from sweet.rollouts.play.interface import Action, Actions, Interface, Session, Situation, State
-from sweet.rollouts.play.sides import Person, RecordedAgent, RecordedHuman, Saved, Typed
+from sweet.rollouts.play.sides import Person, PersonAgent, PersonHuman, Saved, Typed
 from sweet.rollouts.play.typed import agent_output, cleaned, length_fault
+from sweet.rollouts.steps import Steps
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory
 
@@ -119,18 +120,18 @@ class _Playing:
 
     def _begin(self) -> None:
         player, session = self.player, self.player.session
-        player.saved.rewind()
+        player.saved.typed = None
         self._person = person = Person(lambda: self._show("yours", self.draft))
-        other = player.agent, player.humans.get(self.assignment.human)
-        agent = RecordedAgent(player.saved, other[0] or person, session.name if other[0] is None else other[0].model)
-        renders = player.renderer is not None and session.role == "human"
-        human = RecordedHuman(
-            player.saved,
-            other[1] or person,
-            session.name if other[1] is None else other[1].name,
-            self._render if renders else None,
+        human = player.humans.get(self.assignment.human)
+        renders = self._render if player.renderer is not None and session.role == "human" else None
+        self._dialogue = Dialogue(
+            self.assignment,
+            player.agent or PersonAgent(person, session.name),
+            human or PersonHuman(person, session.name, renders),
+            session.kind,
+            player.rules,
+            steps=Steps(player.saved.steps, player.saved.add),
         )
-        self._dialogue = Dialogue(self.assignment, agent, human, session.kind, player.rules)
         self._show("waiting")
 
     async def _render(self, task: Task, dialogue: Sequence[Message]) -> None:
@@ -149,16 +150,13 @@ class _Playing:
     def _end(self, work: asyncio.Task[Trajectory]) -> None:
         """Show how the dialogue ended, or why the other side could not answer."""
         try:
-            trajectory = work.result()
+            self.ended = work.result()
         except ReferenceFailed:
             raise
         except SweetError as error:
             self._failed = True
             self._show("failed", notice=str(error))
             return
-        seconds = {f"{side}_seconds": round(self.player.saved.seconds(side), 4) for side in ("agent", "human")}
-        usage = trajectory.usage.model_copy(update={**seconds, "seconds": round(sum(seconds.values()), 4)})
-        self.ended = trajectory.model_copy(update={"usage": usage})
         self._show("finished")
 
     def _decides(self, action: Action) -> bool:
@@ -195,6 +193,6 @@ class _Playing:
         if fault is not None:
             self.player.interface.say(fault)
             return
-        self.draft = ""
+        self.draft, self.player.saved.typed = "", text
         person.answer(Typed(text, output))
         self._show("waiting")

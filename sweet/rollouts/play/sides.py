@@ -1,17 +1,14 @@
-"""The two sides of a dialogue with a person, whose steps are recorded and played back.
+"""The person's side of a dialogue and the other one, and the state of playing.
 
-A side first returns its recorded steps in their order; then the model or the person is asked, and what it returns is
-recorded. So a dialogue that is begun again arrives where it was, and nobody is asked twice.
-
-A hidden file beside the rollouts, `rollouts/.rollouts-1.play.json`, has the steps of the dialogue under way and the ids
-of those that were skipped. It is replaced as a whole after every step of either side, so that a killed process leaves
-the state of the last step.
+The steps of the dialogue under way are recorded and taken again (`sweet.rollouts.steps`), so a dialogue that is begun
+again arrives where it was, and nobody is asked twice. A hidden file beside the rollouts,
+`rollouts/.rollouts-1.play.json`, has these steps and the ids of the dialogues that were skipped. It is replaced as a
+whole after every step of either side, so that a killed process leaves the state of the last step.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ from sweet.render.page import Renderer
 from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.play.typed import Role
 from sweet.rollouts.prepare import Dialogues
+from sweet.rollouts.steps import Step
 from sweet.stages.frame import Frame
 from sweet.tasks.base import Message, Task
 
@@ -35,31 +33,15 @@ LARGEST = 1 << 26
 """Bytes of a saved file at most."""
 
 
-class Step(BaseModel):
-    """What one side did: the agent's completion, or the human's reply.
-
-    Attributes:
-        typed: what the person typed; None on the other side.
-        seconds: that the side took.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    side: Role
-    completion: Completion | None = None
-    reply: HumanReply | None = None
-    typed: str | None = None
-    seconds: float = Field(default=0.0, ge=0)
-
-
 class Saved(BaseModel):
-    """The state of playing, in memory and on the disk; and how many steps of the dialogue have been played back.
+    """The state of playing, in memory and on the disk.
 
     Attributes:
         skipped: the ids of the dialogues that were skipped.
         dialogue: the id of the dialogue under way.
         steps: of it.
         draft: the text that was typed and not sent.
+        typed: the text that was sent, until its step is added.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -68,8 +50,8 @@ class Saved(BaseModel):
     dialogue: str | None = None
     steps: list[Step] = Field(default_factory=list)
     draft: str = ""
+    typed: str | None = Field(default=None, exclude=True)
     _path: Path = PrivateAttr()
-    _position: int = PrivateAttr(default=0)
 
     @classmethod
     def beside(cls, rollouts: Path) -> Saved:
@@ -91,42 +73,25 @@ class Saved(BaseModel):
             self.dialogue, self.steps, self.draft = dialogue, [], ""
             self.write()
 
-    def rewind(self) -> None:
-        """Play the steps back from the first."""
-        self._position = 0
-
-    def next(self, side: Role) -> Step | None:
-        """Return the next recorded step; None if the side is to be asked. Steps that do not fit are forgotten."""
-        if self._position == len(self.steps):
-            return None
-        if self.steps[self._position].side != side:
-            self._cut(self._position)
-            return None
-        self._position += 1
-        return self.steps[self._position - 1]
-
     def add(self, step: Step) -> None:
-        self.steps.append(step)
+        """Record a step that was added to `steps`."""
+        if self.typed is not None:
+            self.steps[-1] = step.model_copy(update={"typed": self.typed})
+            self.typed = None
         self.draft = ""
-        self._position = len(self.steps)
         self.write()
 
     def undo(self, side: Role) -> str | None:
         """Forget the last step of a side and all after it. Return what was typed; None if there is no such step."""
-        last = next((n for n in reversed(range(len(self.steps))) if self.steps[n].side == side), None)
+        part = "completion" if side == "agent" else "reply"
+        places = (n for n in reversed(range(len(self.steps))) if getattr(self.steps[n], part) is not None)
+        last = next(places, None)
         if last is None:
             return None
         typed = self.steps[last].typed or ""
-        self._cut(last)
-        return typed
-
-    def seconds(self, side: Role) -> float:
-        return sum(step.seconds for step in self.steps if step.side == side)
-
-    def _cut(self, length: int) -> None:
-        """Forget the steps from `length` on."""
-        del self.steps[length:]
+        del self.steps[last:]
         self.write()
+        return typed
 
     def save_draft(self, text: str) -> None:
         self.draft = text
@@ -184,59 +149,38 @@ class Person:
         self._message.set_result(typed)
 
 
-class RecordedAgent:
-    """An agent whose completions are recorded and played back (implements `sweet.llm.base.ChatClient`)."""
+class PersonAgent:
+    """A person as the agent (implements `sweet.llm.base.ChatClient`)."""
 
-    def __init__(self, saved: Saved, inner: ChatClient | Person, model: str) -> None:
-        self.saved, self.inner, self.model = saved, inner, model
+    def __init__(self, person: Person, model: str) -> None:
+        self.person, self.model = person, model
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """Return the recorded completion, or ask the agent's model or the person; raises what the model raises."""
-        step = self.saved.next("agent")
-        if step is not None and step.completion is not None:
-            return step.completion
-        began, text = time.monotonic(), None
-        if isinstance(self.inner, Person):
-            typed = await self.inner.ask(messages)
-            text, completion = typed.text, Completion((Reply(typed.output, "stop"),), 0, 0, self.model)
-        else:
-            completion = await self.inner.chat(messages, sampling)
-        seconds = time.monotonic() - began
-        self.saved.add(Step(side="agent", completion=completion, typed=text, seconds=seconds))
-        return completion
+        """Ask the person."""
+        typed = await self.person.ask(messages)
+        return Completion((Reply(typed.output, "stop"),), 0, 0, self.model)
 
     async def aclose(self) -> None:
-        """Do nothing: the model is closed by who opened it."""
+        """Nothing to release."""
 
 
 @dataclass
-class RecordedHuman:
-    """A human whose replies are recorded and played back (implements `sweet.humans.base.Human`).
+class PersonHuman:
+    """A person as the human (implements `sweet.humans.base.Human`).
 
     Attributes:
-        before: awaited before a person is asked; renders the pages that are shown.
+        before: awaited before the person is asked; renders the pages that are shown.
     """
 
-    saved: Saved
-    inner: Human | Person
+    person: Person
     name: str
     before: Callable[[Task, Sequence[Message]], Awaitable[None]] | None = None
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
-        """Return the recorded reply, or ask the human or the person; raises what the human raises."""
-        step = self.saved.next("human")
-        if step is not None and step.reply is not None:
-            return step.reply
+        """Ask the person."""
         if self.before is not None:
             await self.before(task, dialogue)
-        began, text = time.monotonic(), None
-        if isinstance(self.inner, Person):
-            typed = await self.inner.ask(dialogue)
-            text, reply = typed.text, HumanReply(typed.text)
-        else:
-            reply = await self.inner.reply(task, dialogue)
-        self.saved.add(Step(side="human", reply=reply, typed=text, seconds=time.monotonic() - began))
-        return reply
+        return HumanReply((await self.person.ask(dialogue)).text)
 
 
 async def open_other_side(

@@ -1,0 +1,136 @@
+"""What was said in dialogues that are not finished, so that they go on at their turn after a stop, a failure or a kill.
+
+A step is what a dialogue waits for: the agent's completion, the choice among its replies, or the human's reply, with
+all that it carries. It is recorded as soon as it has come, as a line of a hidden file beside the rows of the artifact,
+`rollouts/.rollouts-1.steps`. A dialogue that is begun again takes its recorded steps in their order, and then asks. All
+else in it follows from its steps, so it becomes what it would have been, nobody is asked twice, and no token is counted
+twice. A ranking records the completion of each turn that is not judged yet, under the name of the turn.
+
+The file also has the steps of what was finished since it was written, until it has grown by `GROWTH`. It is removed
+when nothing in it is unfinished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Container
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sweet.files import replaced
+from sweet.humans.base import HumanReply, restart_clock
+from sweet.llm.base import Completion
+from sweet.regular import place_of
+from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl
+from sweet.tasks.trajectory import Choice
+
+GROWTH = 1 << 28
+"""Bytes by which the file grows before it is written anew."""
+
+Part = Literal["completion", "choice", "reply"]
+
+
+class Step(BaseModel):
+    """One step; one of `completion`, `choice` and `reply` is given.
+
+    Attributes:
+        name: of its dialogue or turn. place: of the step in it, from 0.
+        typed: what a person typed for it.
+        seconds: for which it was waited.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = ""
+    place: int = Field(default=0, ge=0)
+    completion: Completion | None = None
+    choice: Choice | None = None
+    reply: HumanReply | None = None
+    typed: str | None = None
+    seconds: float = Field(default=0.0, ge=0)
+
+
+class Steps:
+    """The steps of one dialogue, and how many of them it has taken.
+
+    Args:
+        recorded: those so far; new ones are added to it.
+        added: called with each new one.
+        name: of the dialogue.
+    """
+
+    def __init__(
+        self, recorded: list[Step] | None = None, added: Callable[[Step], None] = lambda _: None, name: str = ""
+    ) -> None:
+        self.recorded = [] if recorded is None else recorded
+        self._added, self._name, self._taken = added, name, 0
+
+    async def take(self, part: Part, ask: Callable[[], Awaitable[Any]]) -> Step:
+        """Return the next recorded step; without one, ask, and record it. Steps that do not fit are forgotten."""
+        if self._taken < len(self.recorded) and getattr(self.recorded[self._taken], part) is None:
+            del self.recorded[self._taken :]
+        if self._taken == len(self.recorded):
+            asked = time.monotonic()
+            found = {part: await ask()}
+            step = Step(name=self._name, place=self._taken, seconds=time.monotonic() - asked, **found)
+            self.recorded.append(step)
+            self._added(step)
+            restart_clock()
+        self._taken += 1
+        return self.recorded[self._taken - 1]
+
+
+class StepsFile(JsonlWriter):
+    """The steps of the unfinished dialogues or turns of an artifact of rows, in memory and on the disk.
+
+    Args:
+        rows: the file of the artifact.
+        finished: the names of what its rows have.
+
+    Raises:
+        InputError: the file of steps is damaged.
+    """
+
+    def __init__(self, rows: Path, finished: Container[str]) -> None:
+        self.path = rows.with_name(f".{rows.stem}.steps")
+        self.under_way: dict[str, list[Step]] = {}
+        for step in read_jsonl(self.path, Step) if self.path.exists() else ():
+            if step.name not in finished:
+                before = self.under_way.setdefault(step.name, [])
+                before[step.place :] = [step]
+        self._write_anew()
+
+    def of(self, name: str) -> Steps:
+        """Return the steps of a dialogue or a turn, from the first."""
+        recorded = self.under_way.get(name, [])
+
+        def added(step: Step) -> None:
+            self.under_way[name] = recorded
+            self.write(_row(step))
+
+        return Steps(recorded, added, name)
+
+    def forget(self, name: str) -> None:
+        """Forget the steps of what has been finished."""
+        if self.under_way.pop(name, None) is not None and self.path.stat().st_size > self._most:
+            super().close()
+            self._write_anew()
+
+    def _write_anew(self) -> None:
+        with replaced(self.path, make_folders=True, alone=True) as file:
+            file.writelines(encode(_row(step)) + b"\n" for steps in self.under_way.values() for step in steps)
+        super().__init__(self.path)
+        self._most = self.path.stat().st_size + GROWTH
+
+    def close(self) -> None:
+        """Close the file; remove it if nothing is under way."""
+        super().close()
+        if not self.under_way:
+            with place_of(self.path) as place:
+                place.unlink()
+
+
+def _row(step: Step) -> dict[str, Any]:
+    return step.model_dump(mode="json", exclude_none=True)
