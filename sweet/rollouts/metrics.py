@@ -72,7 +72,7 @@ class RolloutMetrics(Record):
     leaks: Annotated[LeakMetrics | None, Flat()] = None
     """Leaks of a model that plays the human."""
     failed: int
-    """dialogues of this call that ended by an error; the same command plays them again"""
+    """dialogues of this call that ended by an error; the same command goes on with them"""
     failures: dict[str, int] | None = None
     """the commonest reasons of these errors, with their numbers; absent without any"""
     choices: Annotated[ChoiceMetrics | None, Flat()] = None

@@ -23,7 +23,8 @@ from sweet.files import replaced
 from sweet.humans.base import HumanReply, restart_clock
 from sweet.llm.base import Completion
 from sweet.regular import place_of
-from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl
+from sweet.runs.damage import whole_rows
+from sweet.runs.jsonl import JsonlWriter, encode
 from sweet.tasks.trajectory import Choice
 
 GROWTH = 1 << 28
@@ -41,7 +42,7 @@ class Step(BaseModel):
         seconds: for which it was waited.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""
     place: int = Field(default=0, ge=0)
@@ -88,18 +89,16 @@ class StepsFile(JsonlWriter):
     Args:
         rows: the file of the artifact.
         finished: the names of what its rows have.
-
-    Raises:
-        InputError: the file of steps is damaged.
     """
 
     def __init__(self, rows: Path, finished: Container[str]) -> None:
         self.path = rows.with_name(f".{rows.stem}.steps")
         self.under_way: dict[str, list[Step]] = {}
-        for step in read_jsonl(self.path, Step) if self.path.exists() else ():
-            if step.name not in finished:
-                before = self.under_way.setdefault(step.name, [])
+        for step in whole_rows(self.path, Step) if self.path.exists() else ():
+            before = self.under_way.setdefault(step.name, [])
+            if step.name not in finished and step.place <= len(before):  # a loss of power may take steps before it
                 before[step.place :] = [step]
+        self.under_way = {name: steps for name, steps in self.under_way.items() if steps}
         self._write_anew()
 
     def of(self, name: str) -> Steps:

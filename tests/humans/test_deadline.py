@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sweet.humans.base import deadline, off_the_clock
+from sweet.humans.base import deadline, off_the_clock, restart_clock
 
 
 def test_waiting_for_a_browser_does_not_count() -> None:
@@ -29,6 +29,21 @@ def test_all_other_time_counts_before_and_after() -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(work())
+
+
+def test_a_reply_gives_the_whole_time_again() -> None:
+    async def work(replies: int) -> None:
+        async with deadline(0.5):
+            for _ in range(replies):
+                await asyncio.sleep(0.3)
+                restart_clock()
+            with off_the_clock():
+                restart_clock()
+            await asyncio.sleep(0.7 if replies == 1 else 0.0)
+
+    asyncio.run(work(4))
+    with pytest.raises(TimeoutError):
+        asyncio.run(work(1))
 
 
 def test_without_a_deadline_nothing_is_counted() -> None:

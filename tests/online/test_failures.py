@@ -161,7 +161,7 @@ def test_too_many_failed_dialogues_end_the_training(tmp_path: Path, agent: str) 
     failures = [
         row for row in map(json.loads, Path(str(error.value.where)).read_text().splitlines()) if "failed" in row
     ]
-    assert {row["error"] for row in failures} == {"not finished within 0.0001 seconds"}
+    assert {row["error"] for row in failures} == {"no reply within 0.0001 seconds"}
     assert len(failures) == 12, "each was tried twice"
     again = run_train_online(run, config(agent, fail_on_error=0.5, resume=True), Silent())
     assert again.artifacts[0].id == "actor-1"

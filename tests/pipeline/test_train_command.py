@@ -171,7 +171,7 @@ def test_dialogues_that_fail_end_it_as_they_end_the_rollout(tmp_path: Path) -> N
     for said_so in (
         "Too many failures",
         "2 of 2 dialogues failed",
-        "2 × not finished within 0.0001 seconds",
+        "2 × no reply within 0.0001 seconds",
         "run the same command again for the failed ones, or allow them: --set rollout.fail-on-error=SHARE",
     ):
         assert said_so in outcome.stderr

@@ -101,6 +101,6 @@ def test_only_refusals_for_one_reason_from_the_start_are_hopeless() -> None:
     assert not counted(*many).is_hopeless(1), "one succeeded"
     assert not counted(*many[1:]).is_hopeless(0), "too few"
     assert not counted(*many, refusal("filtered")).is_hopeless(0), "for several reasons"
-    assert not counted(*many[1:], "not finished within 600 seconds").is_hopeless(0), "may pass"
+    assert not counted(*many[1:], "no reply within 600 seconds").is_hopeless(0), "may pass"
     several = counted(*many, "late", "late", "slow", "lost", "last")
     assert several.summary() == f"{HOPELESS} × no access, request 0; 2 × late; 1 × slow; 2 other reasons"

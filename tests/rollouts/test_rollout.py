@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import socket
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
+from sweet.llm.base import Completion
+from sweet.llm.embedded import EmbeddedClient
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
+from sweet.runs.tokens import read_tokens, tokens_path
 from sweet.stages.base import Progress, Silent
 from sweet.tasks.base import Task
 from tests.rollouts.small import SAMPLES, TASKS, config, rows
@@ -26,17 +30,20 @@ def run(tmp_path: Path) -> Run:
 
 
 class Impatient(Silent):
-    """Presses Ctrl-C when the first dialogue has ended."""
+    """Presses Ctrl-C when so many dialogues have ended."""
+
+    def __init__(self, after: int = 1) -> None:
+        self.after = after
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Progress]:
-        ended = 0
+        ended, after = 0, self.after
 
         class Bar:
             def advance(self, by: int = 1) -> None:
                 nonlocal ended
                 ended += by
-                if ended == 1:
+                if ended == after:
                     signal.raise_signal(signal.SIGINT)
 
             def note(self, **figures: object) -> None:
@@ -45,13 +52,50 @@ class Impatient(Silent):
         yield Bar()
 
 
-def test_an_interrupt_when_all_dialogues_are_under_way_finishes_them_and_is_no_secret(run: Run) -> None:
+def test_an_interrupt_is_no_secret_where_all_dialogues_have_ended(run: Run) -> None:
     assert not run_rollout(run, config(), Silent()).stopped
-    result = run_rollout(run, config(seed=1), Impatient())
+    result = run_rollout(run, config(seed=1), Impatient(TASKS * SAMPLES))
     assert result.metrics.episodes == TASKS * SAMPLES
     assert result.stopped
-    with pytest.raises(Interrupted):
-        run_rollout(run, config(seed=2, concurrency=1), Impatient())
+
+
+def plain(run: Run) -> dict[str, Any]:
+    """The rows by id, without the seconds."""
+    found = {row["id"]: row for row in rows(run)}
+    for row in found.values():
+        row["usage"] = {name: value for name, value in row["usage"].items() if not name.endswith("seconds")}
+    return found
+
+
+@pytest.mark.parametrize("changes", [{}, {"best_of": 3, "judge": "random"}])
+def test_stopped_dialogues_go_on_at_their_turn(
+    run: Run, tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_rollout(run, config(**changes), Silent())
+    other = Run.create(tmp_path / "other", task="code")
+    kept = other.path / "rollouts" / ".rollouts-1.steps"
+    chat = EmbeddedClient.chat
+    for replies in (5, 11):
+        replied = itertools.count(1)
+
+        async def counted(*args: Any, replied: Iterator[int] = replied, last: int = replies) -> Completion:
+            completion = await chat(*args)
+            if next(replied) == last:
+                signal.raise_signal(signal.SIGINT)
+            return completion
+
+        monkeypatch.setattr(EmbeddedClient, "chat", counted)
+        with pytest.raises(Interrupted):
+            run_rollout(other, config(concurrency=4, **changes), Silent())
+        assert kept.stat().st_size
+    monkeypatch.setattr(EmbeddedClient, "chat", chat)
+    metrics = run_rollout(other, config(**changes), Silent()).metrics
+    assert plain(other) == plain(run)
+    spent = sum(row["usage"]["completion_tokens"] for row in rows(other))
+    assert metrics.completion_tokens == spent
+    attempts = [read_tokens(tokens_path(other.path, f"rollout-{number}"))["agent"].completion for number in (1, 2, 3)]
+    assert sum(attempts) == spent, "no reply is sampled twice"
+    assert not kept.exists()
 
 
 def test_every_dialogue_is_there_once_and_recorded(run: Run) -> None:
@@ -112,7 +156,7 @@ def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run
         run_rollout(run, config(num_tasks=1, samples=1, deadline=1e-4), Silent())
     assert error.value.exit_code == 4
     logged = [json.loads(line) for line in Path(error.value.where or "").read_text().splitlines()]
-    assert "not finished within" in logged[0]["error"]
+    assert "no reply within" in logged[0]["error"]
     assert rows(run) == []
     again = run_rollout(run, config(num_tasks=1, samples=1), Silent())
     assert (again.metrics.episodes, again.artifacts[0].id) == (1, "rollouts-1")

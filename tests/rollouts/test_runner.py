@@ -20,14 +20,14 @@ import pytest
 from sweet.errors import ServerError, UsageError
 from sweet.llm.remote import RemoteClient
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.runner import FinishedDialogues
+from sweet.rollouts.runner import GRACE, FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.failures import Failures
 from sweet.units import count
 from tests import programs
-from tests.rollouts.mock_server import AGENT, HUMAN, task_row
+from tests.rollouts.mock_server import AGENT, HUMAN, Draws, Mock, serve, task_row
 
 ROOT = Path(__file__).parents[2]
 COUNT = 60
@@ -36,7 +36,7 @@ COUNT = 60
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a mock whose answers take 30 ms in the mean."""
-    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5"]
+    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5", "--token-ids"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -77,6 +77,28 @@ def ids(run: Path) -> list[str]:
     return [json.loads(line)["id"] for line in written(run).splitlines()]
 
 
+def steps(run: Path) -> list[Path]:
+    return list(run.glob("rollouts/.*.steps"))
+
+
+def dialogues(run: Path) -> dict[str, Any]:
+    """The rows by id, without the seconds."""
+    rows = [json.loads(line) for line in written(run).splitlines()]
+    for row in rows:
+        row["usage"] = {name: value for name, value in row["usage"].items() if not name.endswith("seconds")}
+    return {row["id"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def unbroken(server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The dialogues of a rollout that nothing stopped."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    (folder / "tasks.jsonl").write_text("".join(json.dumps(task_row(number)) + "\n" for number in range(COUNT)))
+    run_rollout(Run.create(folder / "run", "code"), config(folder / "tasks.jsonl", server), Silent())
+    assert not steps(folder / "run")
+    return dialogues(folder / "run")
+
+
 def asked(server: str, path: str) -> Any:
     with urllib.request.urlopen(server + path) as answer:
         return json.load(answer)
@@ -87,15 +109,19 @@ def config(tasks: Path, server: str, **more: Any) -> RolloutConfig:
     return RolloutConfig(**{"tasks": str(tasks), "concurrency": 12, **sides, **more})
 
 
-def test_ctrl_c_once_plays_what_is_under_way_to_its_end(tmp_path: Path, tasks: Path, server: str) -> None:
+def test_after_ctrl_c_dialogues_go_on_at_their_turn(
+    tmp_path: Path, tasks: Path, server: str, unbroken: dict[str, Any]
+) -> None:
     run = tmp_path / "run"
+    asked(server, "/reset")
     with started(run, tasks, server) as program:
         wait_for(run, 5)
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=60)
     assert program.returncode == 130, err
     told = " ".join(err.replace("│", " ").split())
-    assert "will be played to the end" in told
+    assert "What was said is kept" in told
+    assert steps(run)
     assert "sweet rollout" in told
     kept = written(run)
     done = len(ids(run))
@@ -106,22 +132,38 @@ def test_ctrl_c_once_plays_what_is_under_way_to_its_end(tmp_path: Path, tasks: P
     again = programs.run(words(run, tasks, server, "--json"))
     assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
     assert written(run).startswith(kept)
-    assert len(set(ids(run))) == len(ids(run)) == COUNT
+    assert len(ids(run)) == COUNT
+    assert dialogues(run) == unbroken
+    turns = sum(len(row["dialogue_history"]) - 1 for row in unbroken.values())
+    assert asked(server, "/stats")["requests"] == turns, "nobody was asked twice"
+    assert not steps(run)
 
 
-def test_ctrl_c_twice_stops_at_once(tmp_path: Path, tasks: Path, server: str) -> None:
-    run = tmp_path / "run"
-    with started(run, tasks, server, "--max-turns", "9") as program:
-        wait_for(run, 1)
-        program.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-        program.send_signal(signal.SIGINT)
-        _, err = program.communicate(timeout=60)
-    assert program.returncode == 130, err
-    assert len(ids(run)) < COUNT
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_waits_for_no_reply_that_takes_long(tmp_path: Path, tasks: Path, times: int) -> None:
+    async def stopped() -> tuple[str, float, int]:
+        mock = Mock(Draws(mean=1e6))
+        listening, url = await serve(mock)
+        program = started(tmp_path / "run", tasks, url)
+        while not mock.under_way:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        for _ in range(times):
+            program.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.05)
+        _, err = await asyncio.to_thread(program.communicate, timeout=60)
+        listening.close()
+        return err, time.monotonic() - began, program.returncode
+
+    err, seconds, code = asyncio.run(stopped())
+    assert code == 130, err
+    assert (seconds > GRACE) == (times == 1)
+    assert seconds < GRACE + 20, "of a million"
 
 
-def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Path, tasks: Path, server: str) -> None:
+def test_killed_at_any_moment_the_same_command_does_what_is_missing(
+    tmp_path: Path, tasks: Path, server: str, unbroken: dict[str, Any]
+) -> None:
     run, dice = tmp_path / "run", random.Random(0)
     kept = b""
     for _ in range(4):
@@ -137,12 +179,15 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
     first, second, *others = kept.splitlines(keepends=True)
     zeros = first[:50] + b"\0" * (len(first) + 50) + second[100:]  # as after a loss of power
     next(run.glob("rollouts/*.jsonl")).write_bytes(zeros + b"".join(others) + b'{"id":"torn')
+    with steps(run)[0].open('ab') as file:
+        file.write(bytes(40) + b'{\"name\":\"mock')
     again = programs.run(words(run, tasks, server, "--json"))
     assert again.returncode == 0, again.stderr
     assert re.search(r"rollouts-1\.jsonl: [23] rows damaged or missing", " ".join(again.stderr.split()))
     assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
     assert written(run).startswith(b"".join(others))
-    assert sorted(ids(run)) == sorted({f"mock-{n:06d}-s0-r0" for n in range(COUNT)})
+    assert len(ids(run)) == COUNT
+    assert dialogues(run) == unbroken
 
 
 def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
