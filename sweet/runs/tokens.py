@@ -2,7 +2,8 @@
 
 While an attempt runs, its `TokenMeter` is that of the context (`metering`). Whatever opens a model there counts each
 completion that it receives (`sweet.llm.connect`), also one whose dialogue fails later, so no stage does so itself. The
-file is written about once a second and at the end, so that little is lost if the process is killed.
+file is written as often as that takes a twentieth of the time, and at the end: a kill loses little of the cost of what
+was said, which goes on (sweet.rollouts.steps).
 
 Not counted are answers that never arrived: those of requests that were cancelled, or that timed out.
 """
@@ -23,7 +24,7 @@ from sweet.files import write_whole
 from sweet.regular import read_regular
 from sweet.runs.manifest import LOGS, Manifest
 
-SECONDS_BETWEEN_WRITES = 1.0
+LEAST_SECONDS_BETWEEN_WRITES = 0.05
 LARGEST = 1 << 16
 """Bytes of a file at most."""
 
@@ -72,7 +73,7 @@ class TokenMeter:
         self.write_when_due()
 
     def write_when_due(self) -> None:
-        """Write the file if that is a second ago and something was counted since. It stops no work that it cannot be
+        """Write the file if that is a while ago and something was counted since. It stops no work that it cannot be
         written now: at the end of the attempt it must be."""
         if time.monotonic() >= self._due:
             with suppress(OSError, SweetError):
@@ -87,8 +88,10 @@ class TokenMeter:
         """
         with self._lock:
             if self._unwritten:
+                began = time.monotonic()
                 write_whole(self._path, _FILE.dump_json(self._counts))
-                self._due, self._unwritten = time.monotonic() + SECONDS_BETWEEN_WRITES, False
+                now, self._unwritten = time.monotonic(), False
+                self._due = now + max(20 * (now - began), LEAST_SECONDS_BETWEEN_WRITES)
 
 
 _METER: ContextVar[TokenMeter | None] = ContextVar("meter", default=None)

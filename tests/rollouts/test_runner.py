@@ -179,8 +179,8 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(
     first, second, *others = kept.splitlines(keepends=True)
     zeros = first[:50] + b"\0" * (len(first) + 50) + second[100:]  # as after a loss of power
     next(run.glob("rollouts/*.jsonl")).write_bytes(zeros + b"".join(others) + b'{"id":"torn')
-    with steps(run)[0].open('ab') as file:
-        file.write(bytes(40) + b'{\"name\":\"mock')
+    with steps(run)[0].open("ab") as file:
+        file.write(bytes(40) + b'{"name":"mock')
     again = programs.run(words(run, tasks, server, "--json"))
     assert again.returncode == 0, again.stderr
     assert re.search(r"rollouts-1\.jsonl: [23] rows damaged or missing", " ".join(again.stderr.split()))
