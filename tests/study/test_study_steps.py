@@ -80,7 +80,7 @@ def test_the_same_critic_ranks_with_a_reference_model_that_does_not_see_the_solu
 def test_a_credit_rule_learns_from_what_it_reads(steps: StudySteps) -> None:
     steps.making(METHODS["sweet-pg-candidates"])
     (actor,) = configs(steps, TrainActorConfig)
-    assert (actor.method, actor.from_, actor.critic) == ("sweet-pg-candidates", ["candidates-2"], None)
+    assert (actor.algorithm, actor.from_, actor.critic) == ("sweet-pg-candidates", ["candidates-2"], None)
     assert configs(steps, PairConfig) == [], "it reads the ranked replies themselves"
     steps.making(METHODS["sweet"])
     assert [one.from_ for one in configs(steps, TrainActorConfig)][1:] == [["pairs-1"]]
