@@ -158,6 +158,8 @@ def test_what_the_user_gives_needs_no_trust(tmp_path: Path, monkeypatch: pytest.
     run = foreign(monkeypatch, tmp_path, "rollout", RolloutConfig(sim="m", sim_url=[EVIL]))
     assert resume(run, "rollout", sim_url=["http://mine/v1"]).sim_url == ["http://mine/v1"]
     assert resume(run, "rollout", sim_url=[EVIL]).sim_url == [EVIL]
+    with pytest.raises(UsageError, match=r"load the model m, with its code"):
+        resume(run, "rollout", sim_url=[EVIL], vllm_options=["--trust-remote-code"])
     with pytest.raises(UsageError, match=r"evil\.example"):
         resume(run, "rollout")
 
