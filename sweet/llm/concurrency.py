@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
 
 DECREASE, INCREASE = 0.5, 0.1
 """What a dropped request takes from the limit, and a response adds to it."""
 HEADROOM = 16
 """How far above its upper bound the limit is counted, so that the few requests that healthy servers drop by chance do
 not lower it."""
+
+LARGE = 20_000
+"""Characters or bytes whose work would keep the other tasks of the event loop waiting."""
+
+T = TypeVar("T")
+
+
+async def off_loop(size: int, work: Callable[[], T]) -> T:
+    """Return the result of `work` on this many characters or bytes, which is done in a thread if these are many."""
+    return await asyncio.to_thread(work) if size > LARGE else work()
 
 
 class AdaptiveLimiter:

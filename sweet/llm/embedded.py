@@ -11,6 +11,7 @@ from typing import Any
 from sweet import collector
 from sweet.device import Device
 from sweet.llm.base import Alternatives, Completion, Effort, ImageMessage, Reply, RequestFailed, Sampling
+from sweet.llm.concurrency import off_loop
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate, reply_ends
 from sweet.llm.thoughts import ALL_MARKS, Marks, marks_of, separate_ids
@@ -73,8 +74,9 @@ class EmbeddedClient:
         """Sample replies to chat messages; see `ChatClient.chat`."""
         if any(isinstance(message, ImageMessage) for message in messages):
             raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
+        size = sum(len(message.content) for message in messages)
         try:
-            ids = self.template.ids(messages, sampling.effort)
+            ids = await off_loop(size, partial(self.template.ids, messages, sampling.effort, self.context))
         except ValueError as error:
             raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
         opened = self.template.opened(sampling.effort)

@@ -39,8 +39,9 @@ from pydantic_core import from_json
 from sweet.errors import UsageError
 from sweet.llm.base import Role
 from sweet.llm.event_stream import is_event_stream, joined_events
-from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key, is_loopback
+from sweet.llm.servers import AZURE_KEY, AzureAddress, api_key, azure_address, azure_key
 from sweet.redaction import redacted
+from sweet.serving import is_loopback
 
 CONNECT_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 600.0
@@ -118,18 +119,6 @@ class StatusError(HttpError):
     @property
     def retryable(self) -> bool:  # type: ignore[override]
         return self.status in (408, 425, 429) or (self.status >= 500 and self.status != 501)
-
-
-def allow_open_files(count: int) -> None:
-    """Raise this process's limit of open files and connections to `count`, as far as the system allows."""
-    try:
-        import resource
-    except ImportError:  # a system without such a limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Channel:
@@ -389,7 +378,7 @@ def proxy_of(url: str) -> str | None:
         UsageError: its kind is not supported.
     """
     parts = urlsplit(url)
-    if is_loopback(url) or proxy_bypass(parts.netloc):
+    if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

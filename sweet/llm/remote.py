@@ -38,7 +38,6 @@ from sweet.llm.http import (
     Channel,
     HttpError,
     StatusError,
-    allow_open_files,
     encoded,
 )
 from sweet.llm.refusals import (
@@ -58,6 +57,7 @@ from sweet.llm.servers import base_url, choose_name
 from sweet.llm.template import effort_variables
 from sweet.llm.thoughts import ALL_MARKS, Marks
 from sweet.redaction import reply_redactor
+from sweet.serving import allow_open_files
 from sweet.tasks.base import Message
 from sweet.units import count
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sweet.llm.base import Completion, Reply, Sampling
+from sweet.llm.concurrency import off_loop
 from sweet.tasks.base import Message
 from sweet.tasks.kind import ScriptedAgent
 
@@ -34,8 +36,10 @@ class ScriptedClient:
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """The agent's replies: `n` independent ones, the same for the same messages, temperature and seed."""
         seeds = [None if sampling.seed is None else sampling.seed + number for number in range(sampling.n)]
-        replies = tuple(Reply(self._agent(messages, sampling.temperature, seed), "stop") for seed in seeds)
-        return Completion(replies, 0, 0, self.model)
+        works = [partial(self._agent, messages, sampling.temperature, seed) for seed in seeds]
+        size = sum(len(message.content) for message in messages)
+        replies = [Reply(await off_loop(size, work), "stop") for work in works]
+        return Completion(tuple(replies), 0, 0, self.model)
 
     async def aclose(self) -> None:
         """Nothing to release."""

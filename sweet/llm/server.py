@@ -4,7 +4,8 @@
     POST /v1/chat/completions
 
 The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
-cancelled, so that its rows leave the batch. In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and
+cancelled, so that its rows leave the batch. A large request is parsed in a thread, so that others do not wait.
+In addition to OpenAI's fields, vLLM's `return_token_ids` is supported, and
 a thought is returned as vLLM's reasoning parsers do, as `reasoning_content` and `reasoning` of the message. With the
 token ids, which include those of the thought, `thought_tokens` is the number of these. Errors have OpenAI's format.
 
@@ -16,20 +17,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import uvicorn
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.types import FailFast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from sweet.llm.base import (
     Alternatives,
@@ -42,11 +49,14 @@ from sweet.llm.base import (
     RequestFailed,
     Sampling,
 )
+from sweet.llm.concurrency import off_loop
 from sweet.llm.response_schema import describe
 from sweet.llm.servers import bind, url_of
+from sweet.serving import Connection, Connections, Limits, current, names_of, refusal
 from sweet.tasks.base import Message
 
-MAX_BODY_BYTES = 32 << 20
+MAX_MESSAGES, MAX_CHARACTERS, MAX_FIELDS = 4096, 2 << 20, 64
+"""Messages of a request, characters of each, and fields of an object."""
 LOWEST_LOGPROB = -9999.0
 """Sent instead of minus infinity, which JSON does not have."""
 MAX_REPLIES = 1024
@@ -83,7 +93,13 @@ def _check_unicode(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_check_unicode)]
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_FIELDS:  # of which each unknown one would be an error
+        raise _HTTPError(400, f"An object of the request has {len(pairs)} fields; at most {MAX_FIELDS} are read.")
+    return dict(pairs)
+
+
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS), AfterValidator(_check_unicode)]
 
 
 def _text_of(content: Any) -> Any:
@@ -122,7 +138,7 @@ class ChatBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     model: str
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: Annotated[list[ChatMessage], FailFast()] = Field(min_length=1, max_length=MAX_MESSAGES)
     temperature: float = Field(default=1.0, ge=0, le=100)
     top_p: float = Field(default=1.0, gt=0, le=1)
     n: int = Field(default=1, ge=1, le=MAX_REPLIES)
@@ -211,9 +227,9 @@ class _App:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def chat(self, request: Request) -> Response:
-        body = await self._body(request)
-        work = self.client.chat(body.chat(), body.sampling())
-        completion = await _unless_disconnected(request, work)
+        data = await request.body()
+        body = await off_loop(len(data), partial(self._parsed, data))
+        completion = await self.client.chat(body.chat(), body.sampling())
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
             "object": "chat.completion",
@@ -254,19 +270,13 @@ class _App:
             self._token_texts[token] = self.client.decode([token], skip_special=False)  # type: ignore[attr-defined]
         return self._token_texts[token]
 
-    async def _body(self, request: Request) -> ChatBody:
-        chunks, size = [], 0
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                raise _HTTPError(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
-            chunks.append(chunk)
+    def _parsed(self, data: bytes) -> ChatBody:
         try:
-            data = json.loads(b"".join(chunks))
+            fields = json.loads(data, object_pairs_hook=_fields)
         except (ValueError, RecursionError) as error:
             raise _HTTPError(400, f"The body is not JSON: {error}.") from error
         try:
-            body = ChatBody.model_validate(data)
+            body = ChatBody.model_validate(fields)
         except ValidationError as error:
             param = ".".join(map(str, error.errors()[0]["loc"])) or None
             raise _HTTPError(400, describe(error), param=param) from error
@@ -311,46 +321,73 @@ def make_app(client: ChatClient) -> Starlette:
     )
 
 
-@asynccontextmanager
-async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
-    """Serve `app` while the context is open. Port 0 selects a free one.
+def _checked(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
+    """Return an application behind the checks of `sweet.serving`. `app` gets each body as a whole, and is cancelled if
+    its client disconnects."""
 
-    Yields:
-        The server's URL, and the task that ends when it stops.
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        connection, body, most = current.get(), bytearray(), current.get().limits.body_bytes
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        refused = refusal(scope["http_version"], scope["method"], scope["path"], headers, names)
+        connection.task = asyncio.current_task()
+        connection.wait(connection.limits.body_seconds, begun=True)
+        with suppress(ClientDisconnect, asyncio.CancelledError):
+            if refused is None:
+                async for chunk in Request(scope, receive).stream():
+                    body += chunk
+                    if len(body) > most:
+                        refused = 413, f"The body of a request may have at most {most} bytes."
+                        break
+            events = [{"type": "http.request", "body": bytes(body)}]
+
+            async def replayed() -> Any:
+                return events.pop() if events else await receive()
+
+            with connection.answer():
+                if refused is None:
+                    await app(scope, replayed, send)
+                    return
+                response = _error(*refused)
+                if refused[0] == 400:  # where the next request begins is not known
+                    response.headers["Connection"] = "close"
+                await response(scope, receive, send)
+
+    return answer
+
+
+@asynccontextmanager
+async def listening(
+    app: ASGIApp, host: str, port: int, names: Sequence[str] = (), limits: Limits | None = None
+) -> AsyncIterator[str]:
+    """Serve `app` while the context is open, behind the checks of `sweet.serving`, and yield the server's URL.
+
+    Args:
+        port: 0 selects a free one.
+        names: by which the server is asked, besides `host` and those of this machine.
 
     Raises:
         UsageError: the address cannot be bound.
     """
     sock = bind(host, port)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or each response waits 40 ms for an acknowledgement
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[sock]))
+    checked = _checked(app, await asyncio.to_thread(names_of, host, names))
+    connections, state = Connections(limits or Limits()), ServerState()
+    config = uvicorn.Config(checked, log_config=None, log_level="error", access_log=False, ws="none")
+    config.timeout_keep_alive = math.ceil(connections.limits.idle_seconds)
+    config.load()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(connections, H11Protocol(config, state, {})), sock=sock, backlog=2048
+    )
     try:
-        is_up = asyncio.create_task(server.is_up.wait())
-        await asyncio.wait({is_up, task}, return_when=asyncio.FIRST_COMPLETED)
-        is_up.cancel()
-        yield url_of(host, sock.getsockname()[1]), task
+        yield url_of(host, sock.getsockname()[1])
     finally:
-        server.should_exit = True
-        with suppress(asyncio.CancelledError):
-            await task
-        sock.close()
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.is_up.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the caller, which also has a model to close."""
-        yield
+        server.close()
+        for connection in [each for each in connections.open if not each.requests]:
+            connection.drop()
+        if state.tasks:
+            await asyncio.wait(state.tasks, timeout=5)
+        for connection in [*connections.open]:
+            connection.drop()
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -369,25 +406,3 @@ async def _refused(request: Request, error: Exception) -> Response:
 def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> JSONResponse:
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status_code=status)
-
-
-T = TypeVar("T")
-
-
-async def _unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, which is cancelled if the client disconnects."""
-    task = asyncio.ensure_future(work)
-    disconnected = asyncio.create_task(_disconnected(request))
-    try:
-        await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise _HTTPError(499, "The client has disconnected.")
-        return task.result()
-    finally:
-        disconnected.cancel()
-        task.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

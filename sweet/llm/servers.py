@@ -7,7 +7,6 @@ version of the interface.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -137,15 +136,6 @@ def urls_of(model: str, urls: Sequence[str]) -> Sequence[str]:
     if urls or not address or model in PACKAGED or Path(model).expanduser().is_dir():
         return urls
     return [address]
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address is on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -19,10 +19,12 @@ from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from sweet.errors import UsageError
-from sweet.llm.base import Effort
+from sweet.llm.base import ContextOverflow, Effort
 from sweet.llm.thoughts import ALL_MARKS, CHANNELS, TAGS, Marks, marks_of, opened_by
 from sweet.tasks.base import Message, chat_rows
 
+MOST_CHARACTERS = 64
+"""Characters for each token of the context beyond which a prompt is not tokenised."""
 _PROBE = "Zyxwv"
 """A text that does not occur in data: one plain word, so that no template trims or escapes it."""
 _NEXT = "Qponm"
@@ -176,9 +178,13 @@ class ChatTemplate:
         except TemplateError as error:
             raise ValueError(f"the chat template refuses these messages: {error}") from error
 
-    def ids(self, messages: Sequence[Message], effort: Effort | None = None) -> list[int]:
-        """The rendered prompt as token ids. Raises the errors of `text`."""
-        ids: list[int] = self.tokenizer(self.text(messages, effort), add_special_tokens=False)["input_ids"]
+    def ids(self, messages: Sequence[Message], effort: Effort | None = None, context: int | None = None) -> list[int]:
+        """The rendered prompt as token ids. Raises the errors of `text`, and ContextOverflow for a text that is not
+        tokenised because it is far too long for `context` tokens."""
+        text = self.text(messages, effort)
+        if context is not None and len(text) > context * MOST_CHARACTERS:
+            raise ContextOverflow(f"The prompt has {len(text)} characters; the model accepts {context} tokens.")
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
     def opened(self, effort: Effort | None = None) -> Marks | bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import UsageError
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter
 from sweet.stages.options import DeviceConfig, TasksConfig
 from sweet.tasks.registry import task_kind
@@ -33,7 +33,8 @@ class ServeConfig(DeviceConfig, TasksConfig):
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
     host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
-    """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks."""
+    """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks.
+    Requests must name the machine by an IP address, its own name, or names that follow after commas: 0.0.0.0,NAME."""
     port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
     """Port to listen on; 0 chooses a free one."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
@@ -119,12 +120,10 @@ async def _serve_client(config: ServeConfig, client: ChatClient, ready: Callable
 
     try:
         with _stop_signal() as stop:
-            async with listening(make_app(client), config.host, config.port) as (url, served):
+            host, *names = config.host.split(",")
+            async with listening(make_app(client), host, config.port, names) as url:
                 ready(url)
-                await _first(served, stop.wait())
-                if served.done():
-                    await served
-                    raise SweetError("The server stopped.", where=url)
+                await stop.wait()
     finally:
         await client.aclose()
 
@@ -136,7 +135,7 @@ async def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[
     assert config.model is not None
     settings = VllmSettings(
         config.model,
-        config.host,
+        config.host.partition(",")[0],
         config.port,
         config.tp,
         tuple(config.passthrough),

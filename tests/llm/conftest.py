@@ -13,7 +13,6 @@ from sweet.llm.engine import EmbeddedEngine
 from sweet.llm.server import listening, make_app
 from sweet.llm.template import reply_ends
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
-from tests.stages import chat_server as chat_server  # with it, the servers of these tests end at once
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def client() -> Iterator[EmbeddedClient]:
 @asynccontextmanager
 async def served(client: EmbeddedClient) -> AsyncIterator[str]:
     """The base URL of a server of `client`."""
-    async with listening(make_app(client), "127.0.0.1", 0) as (url, _):
+    async with listening(make_app(client), "127.0.0.1", 0) as url:
         yield url
 
 

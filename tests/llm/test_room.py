@@ -45,7 +45,7 @@ def thinking(field: str) -> Any:
 def asked(role: Role, server: Server, times: int, effort: Effort | None = None) -> list[Completion]:
     async def work() -> list[Completion]:
         async with (
-            listening(server.app, "127.0.0.1", 0) as (url, _),
+            listening(server.app, "127.0.0.1", 0) as url,
             open_client("m", [url], role=role, effort=effort) as client,
         ):
             return [await client.chat(ASK, SHORT) for _ in range(times)]
@@ -91,7 +91,7 @@ def test_the_requests_of_each_role_can_be_bounded(role: Role) -> None:
 
     async def work() -> None:
         async with (
-            listening(server.app, "127.0.0.1", 0) as (url, _),
+            listening(server.app, "127.0.0.1", 0) as url,
             open_client("m", [url], role=role, concurrency=9) as client,
         ):
             limiter = getattr(client, "limiter", None)
@@ -109,7 +109,7 @@ def test_a_human_who_thinks_replies() -> None:
 
     async def work() -> Any:
         async with (
-            listening(server.app, "127.0.0.1", 0) as (url, _),
+            listening(server.app, "127.0.0.1", 0) as url,
             open_client("m", [url], role="sim") as client,
         ):
             dialogue = [Message(role="user", content="A fee."), Message(role="assistant", content="What is the rate?")]

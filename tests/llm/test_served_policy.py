@@ -69,7 +69,7 @@ class Server:
         if self.offers:
             app.routes.append(Route("/collective_rpc", self.reload, methods=["POST"]))
             app.routes.append(Route("/reset_prefix_cache", self.reset, methods=["POST"]))
-        async with listening(app, "127.0.0.1", 0) as (url, _):
+        async with listening(app, "127.0.0.1", 0) as url:
             yield url
         await self.client.aclose()
 

@@ -16,6 +16,7 @@ from sweet.llm.server import listening, make_app
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
 
+JSON = {"Content-Type": "application/json"}
 MESSAGES = [{"role": "user", "content": "What is the rate per hour?"}]
 
 
@@ -27,7 +28,7 @@ def ask(client: EmbeddedClient, path: str, *bodies: Any) -> list[tuple[int, Any]
 
             async def one(body: Any) -> tuple[int, Any]:
                 data = body if isinstance(body, bytes) else json.dumps(body)
-                async with session.post(url + path, data=data) as answer:
+                async with session.post(url + path, data=data, headers=JSON) as answer:
                     return answer.status, await answer.json()
 
             if bodies:

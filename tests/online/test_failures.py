@@ -113,7 +113,7 @@ def serving(agent: str, dies_at: int | None = None) -> Iterator[tuple[str, list[
         app = make_app(client)
         app.routes.append(Route("/collective_rpc", reload, methods=["POST"]))
         app.routes.append(Route("/reset_prefix_cache", reset, methods=["POST"]))
-        async with listening(app, "127.0.0.1", 0) as (url, _):
+        async with listening(app, "127.0.0.1", 0) as url:
             ready.put((url, asyncio.get_running_loop(), stop))
             await stop.wait()
         await client.aclose()

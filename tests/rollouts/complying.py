@@ -184,7 +184,7 @@ def serving(model: ChatClient) -> Iterator[str]:
 
     async def run() -> None:
         end = asyncio.Event()
-        async with listening(make_app(model), "127.0.0.1", 0) as (url, _):
+        async with listening(make_app(model), "127.0.0.1", 0) as url:
             ready.put((url, end, asyncio.get_running_loop()))
             await end.wait()
 

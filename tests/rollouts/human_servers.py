@@ -36,7 +36,7 @@ def human_server(tasks: Sequence[Task], model: str) -> Iterator[tuple[str, Count
     stop = asyncio.Event()
 
     async def serve() -> None:
-        async with listening(make_app(human), "127.0.0.1", 0) as (url, _):
+        async with listening(make_app(human), "127.0.0.1", 0) as url:
             found.append(url)
             ready.set()
             await stop.wait()

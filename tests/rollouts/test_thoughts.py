@@ -172,7 +172,7 @@ def served(client: EmbeddedClient) -> Iterator[str]:
     async def serve() -> None:
         stop = asyncio.Event()
         over.append(partial(asyncio.get_running_loop().call_soon_threadsafe, stop.set))
-        async with listening(make_app(client), "127.0.0.1", 0) as (url, _):
+        async with listening(make_app(client), "127.0.0.1", 0) as url:
             ready.put(url)
             await stop.wait()
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
-import uvicorn.server
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,16 +16,6 @@ from starlette.routing import Route
 from sweet.llm.server import listening
 
 Answer = Callable[[dict[str, Any]], Response]
-TICK = 0.01
-"""Seconds after which uvicorn looks again whether it is to end. Its own tenth of a second, once or twice a server, is
-most of the time of hundreds of tests."""
-
-
-def _briefly(seconds: float) -> Coroutine[Any, Any, None]:
-    return asyncio.sleep(min(seconds, TICK))
-
-
-vars(uvicorn.server)["asyncio"] = SimpleNamespace(**vars(asyncio) | {"sleep": _briefly})
 
 
 class ChatServer:
@@ -60,7 +48,7 @@ class ChatServer:
         return self.answer(body)
 
     async def _serve(self) -> None:
-        async with listening(self._app, "127.0.0.1", 0) as (url, _):
+        async with listening(self._app, "127.0.0.1", 0) as url:
             self.url = url
             self._up.set()
             await self._over.wait()

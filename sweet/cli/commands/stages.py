@@ -75,7 +75,7 @@ def _show_played(result: StageResult) -> None:
 def play(call: Call[PlayConfig], run: NewRun = None) -> None:
     from sweet.cli.stage import open_run, run_stage, slug
     from sweet.rollouts.play.stage import run_play
-    from sweet.view.app.browser import is_loopback, parse_address, serve
+    from sweet.view.app.browser import parse_address, serve
 
     config = call.config
     named = (config.task, f"{slug(config.task)}-play-{slug(config.name)}")
@@ -92,12 +92,10 @@ def play(call: Call[PlayConfig], run: NewRun = None) -> None:
 
     def ready(url: str) -> None:
         console.show_address(url)
-        call.reporter.say("Serving until Ctrl-C.")
+        call.reporter.say("Serving until Ctrl-C; who has the address can play, and read the references of the tasks.")
 
     host, port = parse_address(config.serve_at)
-    if not is_loopback(host):
-        call.reporter.warn(f"Whoever can reach {host}:{port} can play, and read the references of the tasks.")
-    serve(host, port, call.words(), ready, extra="play")
+    serve(host, port, call.words(), ready)
 
 
 def _interface(run: Run, config: PlayConfig) -> Interface:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def _serve(run: Run, call: Call[ViewConfig]) -> None:
         console.show_address(url)
         call.reporter.say("Serving until Ctrl-C; the address lets others on this machine in, too.")
 
-    serve(LOOPBACK, call.config.port, call.words(), ready, extra="serve", token=secrets.token_urlsafe(24))
+    serve(LOOPBACK, call.config.port, call.words(), ready)
 
 
 def _write(viewer: Viewer, page: Path, call: Call[ViewConfig]) -> None:

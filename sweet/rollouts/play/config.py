@@ -32,8 +32,8 @@ class PlayConfig(PlannedConfig, LocalModelsConfig, PlayedConfig):
     """Read lines from stdin and print on stdout, instead of drawing on the terminal: for screen readers, scripts and
     pipes."""
     serve_at: str | None = Field(default=None, json_schema_extra=about("Output", OPERATIONAL))
-    """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal. Whoever can reach the address
-    can play, and read the references. Needs the package textual-serve."""
+    """HOST:PORT, or PORT of this machine: play in a browser instead of this terminal, at an address with a secret
+    token. Who has it can play, and read the references. Needs the package textual-serve."""
     concurrency: ClassVar[int] = 1
     """Requests to a server at once: those of one dialogue."""
 
