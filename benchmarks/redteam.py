@@ -1,6 +1,6 @@
-"""Measure what hostile input costs the process that reads it: answers, servers, run directories.
+"""Measure what hostile input costs the process that reads it: answers, servers, clients, run directories.
 
-    python -m benchmarks.redteam [--only answers|servers|runs …] [--sizes 1000,10000,100000,1000000] [--names lambdas,…]
+    python -m benchmarks.redteam [--only answers|servers|clients|runs …] [--sizes 1000,10000,…] [--names lambdas,…]
 
 Prints one JSON object; each case that did not hold is named on stderr too. Every class of hostile input
 (benchmarks/nasty.py, hostile_server.py, redteam_runs.py) has a process of its own, which does all sizes in order, so
@@ -133,6 +133,13 @@ def of_names(part: str, names: Sequence[str], steps: Sequence[str], options: arg
                 yield {"part": part, "name": name, **case}
 
 
+def of_clients(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield the cases of hostile clients, which one process attacks a server with: it has to load a model."""
+    steps = [name for name in redteam_servers.ATTACKS if wanted(name, options)]
+    for case in cases("redteam_servers", {"name": "clients", "steps": steps}, options.limit):
+        yield {"part": "clients", "name": case["step"], **case}
+
+
 def wanted(name: str, options: argparse.Namespace) -> bool:
     return not options.names or name in options.names.split(",")
 
@@ -165,7 +172,7 @@ def summary(found: list[Case]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("answers", "servers", "runs"), action="append")
+    parser.add_argument("--only", choices=("answers", "servers", "clients", "runs"), action="append")
     parser.add_argument("--names", default="", help="the classes to run; all by default")
     parser.add_argument("--sizes", type=lambda text: [int(part) for part in text.split(",")], default=list(SIZES))
     parser.add_argument("--tiers", default=",".join(SAFE_TIERS))
@@ -176,6 +183,7 @@ def main() -> None:
     works: dict[str, Callable[[], Iterable[Case]]] = {
         "answers": lambda: of_answers(options),
         "servers": lambda: of_names("servers", hostile_server.HOSTILE, redteam_servers.STEPS, options),
+        "clients": lambda: of_clients(options),
         "runs": lambda: itertools.chain(
             of_names("runs", tuple(redteam_runs.HOSTILE), redteam_runs.STEPS, options),
             of_names("runs", tuple(redteam_runs.FOREIGN), redteam_runs.FOREIGN_STEPS, options),
