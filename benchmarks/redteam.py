@@ -1,14 +1,16 @@
-"""Measure what hostile input costs the process that reads it: answers, servers, clients, run directories.
+"""Measure what hostile input costs the process that reads it: answers, servers, clients, run directories, models.
 
-    python -m benchmarks.redteam [--only answers|servers|clients|runs …] [--sizes 1000,10000,…] [--names lambdas,…]
+    python -m benchmarks.redteam [--only answers|servers|clients|runs|models …] [--sizes 1000,10000,…]
+        [--names lambdas,…]
 
 Prints one JSON object; each case that did not hold is named on stderr too. Every class of hostile input
-(benchmarks/nasty.py, hostile_server.py, redteam_runs.py) has a process of its own, which does all sizes in order, so
-that one class cannot harm another. A case is *held* if the input had the effect that it must have (an answer scores 0
-with a reason and its honest neighbours score 1; a command or a client ends with an error that the program declares, or
-with the right result) before `--limit` seconds. It is *cheap* if it also cost the measured process no more than `CPU_S`
-of CPU time and `GROWN_MIB` of memory beyond what it had. Answers are scored under every tier that works here, as this
-user and, if this user is root, as an ordinary one. Ctrl-C ends the measurements and prints what was found so far.
+(benchmarks/nasty.py, hostile_server.py, redteam_runs.py, redteam_models.py) has a process of its own, which does all
+sizes in order, so that one class cannot harm another. A case is *held* if the input had the effect that it must have
+(an answer scores 0 with a reason and its honest neighbours score 1; a command or a client ends with an error that the
+program declares, or with the right result) before `--limit` seconds. It is *cheap* if it also cost the measured process
+no more than `CPU_S` of CPU time and `GROWN_MIB` of memory beyond what it had. Answers are scored under every tier that
+works here, as this user and, if this user is root, as an ordinary one. Ctrl-C ends the measurements and prints what was
+found so far.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import hostile_server, redteam_runs, redteam_servers
+from benchmarks import hostile_server, redteam_models, redteam_runs, redteam_servers
 from benchmarks.nasty import DRAWN, NASTY
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
 from tests.sandbox.redteam.ordinary import ROOT, can_become_ordinary, ordinary
@@ -126,7 +128,7 @@ def of_answers(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def of_names(part: str, names: Sequence[str], steps: Sequence[str], options: argparse.Namespace) -> Iterator[Case]:
-    """Yield the cases of the classes of servers or of run directories."""
+    """Yield the cases of the classes of servers, of run directories or of models."""
     for name in names:
         if wanted(name, options):
             for case in cases(f"redteam_{part}", {"name": name, "steps": steps}, options.limit):
@@ -172,7 +174,7 @@ def summary(found: list[Case]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("answers", "servers", "clients", "runs"), action="append")
+    parser.add_argument("--only", choices=("answers", "servers", "clients", "runs", "models"), action="append")
     parser.add_argument("--names", default="", help="the classes to run; all by default")
     parser.add_argument("--sizes", type=lambda text: [int(part) for part in text.split(",")], default=list(SIZES))
     parser.add_argument("--tiers", default=",".join(SAFE_TIERS))
@@ -188,6 +190,7 @@ def main() -> None:
             of_names("runs", tuple(redteam_runs.HOSTILE), redteam_runs.STEPS, options),
             of_names("runs", tuple(redteam_runs.FOREIGN), redteam_runs.FOREIGN_STEPS, options),
         ),
+        "models": lambda: of_names("models", tuple(redteam_models.HOSTILE), redteam_models.STEPS, options),
     }
     results: dict[str, Any] = {"options": vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
     found: list[Case] = []

@@ -49,6 +49,7 @@ READS = {"eval": {"rollouts"}, "label": {"rollouts", "scores"}, "compare": {"sco
 """Which artifacts a command cannot do without: cut, they end it."""
 LIMIT = 50.0
 """Seconds for one command."""
+LONG_TURNS = 100_000
 PRIVATE = "private-7c1d5a"
 LARGE_MIB = 150.0
 """Memory of a command from which it is compared with the usual memory."""
@@ -155,10 +156,12 @@ HOSTILE: dict[str, Put | int] = {
         f"{name}-{what}": cut_in_place(CUTS[what], PLACES[name])
         for name, what in product(("rollouts", "scores", "manifest"), CUTS)
     },
+    "long-dialogue": 0,
     "nasty-answers-1000": 1_000,
     "nasty-answers-10000": 10_000,
 }
-"""The change of each class; a number is a run whose answers are the nasty ones, of this size."""
+"""The change of each class; a number is a run whose answers are the nasty ones, of this size, or one of which is in a
+dialogue of `LONG_TURNS` turns."""
 
 
 FOREIGN: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -275,10 +278,14 @@ def go_on(name: str, steps: list[str]) -> None:
 
 
 def nasty_run(path: Path, size: int) -> None:
-    """Make a run with a dialogue for each class of nasty answers."""
+    """Make a run with a dialogue for each class of nasty answers, of this size; for 0 one with a long dialogue."""
     about = Task(id="task-0", problem_description="p", ground_truth=REFERENCE, test_cases=TESTS)
-    rows = [dump(trajectory(n, task=about, answer=nasty.write(size))) for n, nasty in enumerate(NASTY)]
-    meta = {"task": "code", "tasks": "micro", "split": "test", "agent": "a", "sim": "scripted", "max_turns": 10}
+    rows = [dump(trajectory(n, task=about, answer=nasty.write(size))) for n, nasty in enumerate(NASTY if size else ())]
+    if not size:
+        rows = [dump(trajectory(n, task=about)) for n in range(2)]
+        rows[0]["dialogue_history"] *= LONG_TURNS // len(rows[0]["dialogue_history"])
+    agent = "a" if size else "micro"  # whose template renders the prompts of an export
+    meta = {"task": "code", "tasks": "micro", "split": "test", "agent": agent, "sim": "scripted", "max_turns": 10}
     step(Run.create(path, task="code"), "rollout", "rollouts", rows, meta=meta)
 
 
@@ -338,7 +345,7 @@ def faults(name: str, command: str, case: dict[str, Any]) -> list[str]:
     place, _, what = name.partition("-")
     if name == "unchanged":
         return [f"exit code {case['code']}"] if case["code"] else []
-    if place == "nasty":
+    if place in ("nasty", "long"):
         if command in ("compare", "label"):  # the run has one evaluation, in which no dialogue is better than another
             return []
         return [f"exit code {case['code']} for dialogues whose answers are hostile"] if case["code"] else []

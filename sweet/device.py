@@ -1,8 +1,9 @@
-"""The `--device` option (see `sweet.hf.resolve_device`), and the CPU cores of this machine."""
+"""The `--device` option (see `sweet.hf.resolve_device`), and the CPU cores and memory of this machine."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Literal
 
 CORES = "cores"
@@ -21,3 +22,14 @@ def allowed_threads() -> int:
     where several programs share the cores."""
     limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return min(usable_cores(), int(limit)) if limit.isdecimal() and int(limit) else usable_cores()
+
+
+def free_memory() -> int:
+    """Return the available memory in MB, or the machine's total memory if that is unknown."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) // 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20

@@ -19,6 +19,7 @@ from sweet import collector
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.gpus import keep_off_held_gpus
+from sweet.model_files import LARGEST, check_model_files
 from sweet.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise UsageError(f"The directory {name} is not a model: it has no config.json.", where=where, fix=fix)
+        if name not in known:
+            check_model_files(local)
         return str(local)
     if local.exists():
         if local.suffix == ".gguf":
@@ -133,6 +136,13 @@ def locate_model(name: str, path: str, *, where: str, fix: str, known: Iterable[
         what = f"There is no model {name!r}: no such directory, not in the local cache, and {why}."
         what += did_you_mean(name, [*known, *cached_models()])
         raise UnknownModel(what, where=where, fix=fix)
+    config = cached_file(path, "config.json")
+    if config is None:  # what is checked is downloaded before the weights are
+        from huggingface_hub import snapshot_download
+
+        with loading_errors(name, where=where, fix=fix):
+            config = Path(snapshot_download(path, allow_patterns=[f"*{end}" for end in LARGEST])) / "config.json"
+    check_model_files(config.parent)
     return path
 
 

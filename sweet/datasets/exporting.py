@@ -11,8 +11,8 @@ the file.
 
 The published critic data and candidates are made of `input`, the prompt of each turn of the agent as its model's chat
 template renders it, and `output`, the raw reply. Dialogues that were played here do not store prompts: they are
-rendered by the tokenizer of `--tokenizer`, else of the agent if that is a model on this machine. Prompts that an
-imported row has are kept. The rewards are those of the newest scores.
+rendered by the tokenizer of `--tokenizer`, else of the agent if that is a model on this machine, as long as they fit a
+row. Prompts that an imported row has are kept. The rewards are those of the newest scores.
 
 Rows have fields besides the published ones (ids, usage, the agent's system prompt, …), by which `sweet data import`
 reads an export back unchanged. The agent's thoughts are left out unless they are asked for.
@@ -53,6 +53,11 @@ Target = Literal["published", "verifiers", "gymnasium", "trl"]
 
 NAMED = 5
 """Tasks that a warning names."""
+
+LONGEST_PROMPTS = 1 << 23
+"""Characters of the prompts of a dialogue, each of which repeats the earlier ones, so that a row can be read again."""
+_LEAST_OF_A_TURN = 16
+"""Characters that a template writes around a turn, about."""
 
 ENVIRONMENTS: tuple[Target, ...] = ("verifiers", "gymnasium")
 _OPTIONS_OF: dict[str, tuple[Target, ...]] = {
@@ -150,7 +155,7 @@ class Export:
             unanswered += trajectory.dialogue_history[-1].role != "assistant"
             reward = rewards.get(trajectory.id, trajectory.reward)
             trajectory = trajectory if self._config.include_thoughts else without_thoughts(trajectory)
-            turns = tuple(self._turn(trajectory, index) for index in range(len(trajectory.dialogue_history)))
+            turns = tuple(self._turns(trajectory))
             yield published_row(trajectory.model_copy(update={"dialogue_history": turns}), reward, system)
         if self._without_input:
             self._reporter.warn(
@@ -187,8 +192,16 @@ class Export:
             tasks = count(len(self._incomplete), "task")
             self._reporter.warn(f"With fewer than {count(self._samples, 'dialogue')}: {tasks} ({names}); {done}.")
 
-    def _turn(self, trajectory: Trajectory, index: int) -> Turn:
-        """Return a turn, that of the agent with its prompt and its raw reply.
+    def _turns(self, trajectory: Trajectory) -> Iterator[Turn]:
+        """Yield the turns of a dialogue, those of the agent with its prompt and its raw reply."""
+        prompt = prompts = 0
+        for index, turn in enumerate(trajectory.dialogue_history):
+            prompts += prompt if turn.role == "assistant" else 0
+            yield self._turn(trajectory, index, fits=prompts <= LONGEST_PROMPTS)
+            prompt += len(turn.content) + _LEAST_OF_A_TURN
+
+    def _turn(self, trajectory: Trajectory, index: int, *, fits: bool) -> Turn:
+        """Return a turn, that of the agent with its prompt, if that fits the row, and its raw reply.
 
         Raises:
             UsageError: the template refuses the prompt.
@@ -196,7 +209,9 @@ class Export:
         turn = trajectory.dialogue_history[index]
         if turn.role != "assistant":
             return turn
-        if self._template is None:
+        if self._template is not None and not fits:
+            self._why_none = f"those of a dialogue have more than {LONGEST_PROMPTS:,} characters together"
+        if self._template is None or not fits:
             self._without_input += turn.input is None
             return turn
         given = turn.input

@@ -37,6 +37,7 @@ from sweet.installation import (
     unsuitable_versions,
 )
 from sweet.learn.openrlhf import PYTHON_VARIABLE, find_python
+from sweet.model_files import check_model_files
 from sweet.paths import RUNS
 from sweet.plugins import CREDIT, Plugin, plugins
 from sweet.stages.options import RayConfig
@@ -290,22 +291,16 @@ def _packaged(name: str) -> Found:
 
 def checkpoint_problem(folder: Path) -> str | None:
     """Return what is wrong with a model directory. Checks configuration, tokenizer and the header of the weights."""
-    from safetensors import SafetensorError, safe_open
-
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
-        file = folder / name
-        if not file.is_file():
-            return f"{file} does not exist"
-        try:
-            if file.suffix == ".json":
-                json.loads(file.read_text(encoding="utf-8"))
-            else:
-                with safe_open(file, framework="numpy"):  # its header must describe all of its bytes
-                    pass
-        except ValueError as error:
-            return f"{file} is not JSON: {error}"
-        except (SafetensorError, OSError) as error:
-            return f"{file} is damaged: {error}"
+        if not (folder / name).is_file():
+            return f"{folder / name} does not exist"
+    try:
+        check_model_files(folder)
+        json.loads((folder / "tokenizer.json").read_bytes())
+    except UsageError as error:
+        return f"{error.where}: {error.what}"
+    except ValueError as error:
+        return f"{folder / 'tokenizer.json'} is not JSON: {error}"
     return None
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import UsageError
+from sweet.model_files import check_model_files
 from sweet.regular import check_tree
 
 CONFIG = "adapter_config.json"
+LARGEST_RANK = 1 << 14
+"""That of matrices as large as those of the largest models."""
 
 
 class _Written(BaseModel):
@@ -25,8 +29,8 @@ class _Written(BaseModel):
 
     peft_type: str = "LORA"
     base_model_name_or_path: str | None = None
-    r: int = Field(default=8, ge=1)
-    rank_pattern: dict[str, int] = Field(default_factory=dict)
+    r: int = Field(default=8, ge=1, le=LARGEST_RANK)
+    rank_pattern: dict[str, Annotated[int, Field(ge=1, le=LARGEST_RANK)]] = Field(default_factory=dict)
     use_dora: bool = False
     bias: str = "none"
     modules_to_save: list[str] | None = None
@@ -67,6 +71,7 @@ def find_adapter(name: str) -> Adapter | None:
         check_tree(folder)
     if not path.is_file() or (folder / "config.json").is_file():
         return None
+    check_model_files(folder)
     try:
         written = _Written.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet import collector
-from sweet.device import Device
+from sweet.device import Device, free_memory
 from sweet.errors import UsageError
 from sweet.hf import cached_file, check_complete, loading_errors, locate_model, resolve_device
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
+from sweet.llm.limits import check_tokenizer, limit_template
 from sweet.llm.spreading import place
+from sweet.model_files import weights_in
 from sweet.render.screenshot_images import require_pillow
 from sweet.tasks.micro import PACKAGED
+from sweet.units import format_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +42,9 @@ _KNOWN = (
 TINY_PARAMETERS = 4_000_000
 """Up to this size a model is computed with one thread. Beside other work on two cores, two threads took 3.5 times as
 long as one for a step of a model of 1.9 million parameters, and twice as long for one of 7 million."""
+
+_SMALL = 1 << 24
+"""Parameters that a model may have beyond its weights, which are then said to be incomplete."""
 
 _largest = 0
 """The parameters of the largest model that this process computes with on the CPU."""
@@ -73,6 +79,8 @@ def load_tokenizer(name: str) -> Any:
     auto_class: Any = AutoTokenizer
     adapter = find_adapter(name)
     path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
+    if (folder := model_folder(path)) is not None:
+        check_tokenizer(folder)
     with _loading_errors(name, _WITH_TOKENIZER):
         tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
@@ -81,6 +89,9 @@ def load_tokenizer(name: str) -> Any:
             where=f"{path}: neither tokenizer_config.json (chat_template) nor chat_template.jinja holds one",
             fix="use the instruction-tuned model of the family, or copy its chat_template.jinja into this directory",
         )
+    templates = tokenizer.chat_template
+    for template in templates.values() if isinstance(templates, dict) else [templates]:
+        limit_template(template, path)
     return tokenizer
 
 
@@ -106,7 +117,10 @@ def load_model(
     target = resolve_device(device)
     torch_dtype = _resolve_dtype(dtype, target)
     with _loading_errors(name):
-        auto_class = _model_class(_config(path))
+        config = _config(path)
+        auto_class = _model_class(config)
+        if name not in PACKAGED:
+            _check_memory(config, path, torch_dtype)
         model, report = auto_class.from_pretrained(
             path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
         )
@@ -121,6 +135,28 @@ def load_model(
         return place(model.eval(), name, target) if spreads else model.eval().to(target)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
+
+
+def _check_memory(config: Any, path: str, dtype: torch.dtype) -> None:
+    """Compare the model that a configuration describes with its weights, and with the free memory.
+
+    Raises:
+        UsageError: it is much larger than the weights, or does not fit the memory.
+    """
+    import torch
+
+    where = Path(path) / "config.json"
+    with torch.device("meta"):
+        described = _model_class(config).from_config(config)
+    numbers = sum(one.numel() for one in described.parameters())
+    most, _ = (0, 0) if (folder := model_folder(path)) is None else weights_in(folder)
+    if most and numbers > 2 * most + _SMALL:
+        what = f"The configuration describes {numbers:,} parameters, and the weights have {most:,} at most."
+        raise UsageError(what, where=where, fix=_COMPLETE)
+    needed = numbers * dtype.itemsize + sum(one.numel() * one.element_size() for one in described.buffers())
+    if needed > (free := free_memory() << 20):
+        what = f"The model needs {format_bytes(needed)} of memory, and {format_bytes(free)} are free."
+        raise UsageError(what, where=where, fix="use a smaller model, a machine with more memory, or a server")
 
 
 def _choose_threads(parameters: int) -> None:
@@ -230,7 +266,9 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         # peft initialises missing adapter weights and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
         # peft would load the adapter to a GPU wherever there is one.
-        with_adapter = PeftModel.from_pretrained(model, str(adapter.path), torch_device=model.device.type)
+        with_adapter = PeftModel.from_pretrained(
+            model, str(adapter.path), torch_device=model.device.type, low_cpu_mem_usage=True
+        )
         merged: Any = with_adapter.merge_and_unload()
     return merged.requires_grad_(True)  # frozen by the adapter; a training may start from the merged model
 

@@ -17,7 +17,6 @@ there are no more browsers than the machine has room for.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,7 +25,7 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
-from sweet.device import usable_cores
+from sweet.device import free_memory, usable_cores
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.bidi import DirectWindow
@@ -62,18 +61,7 @@ class _RetryFresh(Exception):
 
 def default_count() -> int:
     """Return the number of browsers for which this machine has cores and free memory."""
-    return max(1, min(usable_cores(), _free_memory() // SHARE_OF_MEMORY, MAX_BROWSERS))
-
-
-def _free_memory() -> int:
-    """Return the available memory in MB, or the machine's total memory if that is unknown."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) // 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(1, min(usable_cores(), free_memory() // SHARE_OF_MEMORY, MAX_BROWSERS))
 
 
 class BrowserPool(CachingRenderer):

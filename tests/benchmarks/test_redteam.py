@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections import Counter
@@ -137,3 +138,6 @@ def test_a_run_of_nasty_answers_has_one_for_each_class(tmp_path: Path) -> None:
     redteam_runs.nasty_run(tmp_path / "run", 300)
     rows = (tmp_path / "run" / redteam_runs.PLACES["rollouts"]).read_bytes()
     assert rows.count(b"\n") == len(NASTY)
+    redteam_runs.nasty_run(tmp_path / "long", 0)
+    first, _ = (tmp_path / "long" / redteam_runs.PLACES["rollouts"]).read_text().splitlines()
+    assert len(json.loads(first)["dialogue_history"]) == redteam_runs.LONG_TURNS

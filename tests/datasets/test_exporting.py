@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweet.datasets import exporting
 from sweet.datasets.exporting import DataExportConfig, Export, export_lines, run_data_export
 from sweet.errors import InputError, UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
@@ -257,6 +258,23 @@ def test_a_named_tokenizer_renders_what_is_missing_and_keeps_what_is_there(tmp_p
     assert "agent_system" not in found, "it is not known"
     with pytest.raises(UsageError, match="no model directory"):
         exported(run, tokenizer="./none")
+
+
+def test_the_prompts_of_a_long_dialogue_do_not_grow_with_the_square_of_its_turns(
+    tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "LONGEST_PROMPTS", 20_000)
+    dialogue, heard = build_trajectory(turns=2), Heard()
+    long = dialogue.model_copy(update={"dialogue_history": dialogue.dialogue_history * 500})
+    (found,) = exported(played(tmp_path, iter([long]), agent=agent), heard)
+    said = [turn for turn in found["dialogue_history"] if turn["role"] == "assistant"]
+    inputs = [turn["input"] for turn in said if "input" in turn]
+    assert len(said) == 1000
+    assert 10 < len(inputs) < 200
+    assert all("input" in turn for turn in said[: len(inputs)]), "the first prompts, without a gap"
+    assert sum(map(len, inputs)) < 60_000
+    (warning,) = heard.warnings
+    assert f"{1000 - len(inputs)}, as those of a dialogue have more than 20,000 characters together" in warning
 
 
 def test_a_dialogue_that_ends_with_the_human_is_named(tmp_path: Path) -> None:

@@ -182,13 +182,13 @@ def _statements(*request: Any) -> tuple[Statement, ...]:
 class _Process:
     """One process that reads, until it has `finished` or an exception was raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, boot: str, folders: Sequence[str]) -> None:
         self.finished = False
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(_WAIT_SECONDS)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(_ROOT)],
+                [sys.executable, "-I", "-S", "-B", "-c", boot, str(_ROOT), *folders],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -261,9 +261,23 @@ class _Process:
 
 
 class Reader:
-    """The process, replaced whenever it ends."""
+    """A process with limits, replaced whenever it ends.
 
-    def __init__(self) -> None:
+    Args:
+        boot: the program that it runs, instead of the one that reads answers; it calls `sweet.tasks.code.reading.main`.
+            Its arguments are the folder of this package and `folders`.
+        cpu_seconds: processor time that the program has for each request.
+        longest: characters of the texts in one request.
+    """
+
+    def __init__(
+        self,
+        boot: str | None = None,
+        folders: Sequence[str] = (),
+        cpu_seconds: float = CPU_SECONDS,
+        longest: int = LONGEST_TEXT,
+    ) -> None:
+        self._boot, self._folders, self._cpu_seconds, self._longest = boot, folders, cpu_seconds, longest
         self._lock = threading.Lock()
         self._process: _Process | None = None
         atexit.register(self.close)
@@ -276,9 +290,9 @@ class Reader:
             Unreadable: the text exceeds a limit.
             SweetError: processes cannot be started on this machine, or do not answer.
         """
-        if sum(map(len, _texts(request))) > LONGEST_TEXT:
-            raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
         data = json.dumps(request).encode("ascii")
+        if len(data) > self._longest and sum(map(len, _texts(request))) > self._longest:
+            raise Unreadable(f"it is longer than {self._longest} characters")
         with self._lock:
             return self._ask(HEADER.pack(len(data), False) + data)
 
@@ -295,24 +309,23 @@ class Reader:
                 return reply
             except _Lost as lost:
                 if lost.status == -signal.SIGPROF:
-                    why = f"reading it takes more than {CPU_SECONDS:g} s of processor time"
+                    why = f"reading it takes more than {self._cpu_seconds:g} s of processor time"
                     raise Unreadable(why, "timeout") from None
                 if last:  # once, the machine may have ended it
                     raise Unreadable(f"it ends the process that reads it, {_ending(lost.status)}") from None
             except TimeoutError:
                 if last:
-                    raise SweetError(f"The process that reads answers was silent for {_WAIT_SECONDS:g} s.") from None
+                    raise SweetError(f"The process that reads texts was silent for {_WAIT_SECONDS:g} s.") from None
             finally:
                 if not in_step:  # it has grown or ended, or an error leaves its replies out of step
                     self._close()
         raise AssertionError
 
-    @staticmethod
-    def _started() -> _Process:
+    def _started(self) -> _Process:
         try:
-            return _Process()
+            return _Process(self._boot or _BOOT, self._folders)
         except OSError as error:
-            raise SweetError(f"The process that reads answers cannot be started: {error}.") from error
+            raise SweetError(f"The process that reads texts cannot be started: {error}.") from error
 
     def close(self) -> None:
         """End the process; it is started again when it is needed."""

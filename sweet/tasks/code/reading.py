@@ -19,7 +19,7 @@ import signal
 import socket
 import struct
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from sweet.tasks.code.extract import (
@@ -42,11 +42,11 @@ CPU_SECONDS = 2.0
 MEMORY_BYTES = 512 * 2**20
 MOST_REPLIED = 16 * 2**20
 """Maximum bytes of a reply, and of all code in it."""
-OUT_OF_MEMORY = f"reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
 
 _LONGEST_CODE = 256 * 2**10
 Reply = tuple[Any, Sequence[bytes | None]]
 """A JSON value, and pieces of code."""
+Operations = Mapping[str, Callable[..., Reply]]
 
 
 def read_answer(answer: str, names: list[str] | None = None) -> Reply:
@@ -111,7 +111,7 @@ def read_mutants(source: str) -> Reply:
     return mutants(source), []
 
 
-OPERATIONS: dict[str, Callable[..., Reply]] = {
+OPERATIONS: Operations = {
     operation.__name__: operation
     for operation in (read_answer, read_task, read_faults, read_statements, read_answer_statements, read_mutants)
 }
@@ -172,15 +172,15 @@ def _statement(node: ast.stmt, lines: list[str], inside: str) -> tuple[str, str 
     return digest, segment(lines, node) if alone else None
 
 
-def reply_to(request: Any) -> bytes:
+def reply_to(request: Any, operations: Operations, memory_bytes: int) -> bytes:
     """Return the reply to a request, [operation, arguments…]: a line of JSON, and the code."""
     pieces: Sequence[bytes | None] = []
     try:
         operation, *arguments = request
-        value, pieces = OPERATIONS[operation](*arguments)
+        value, pieces = operations[operation](*arguments)
         text = json.dumps({"value": value, "sizes": [None if piece is None else len(piece) for piece in pieces]})
     except MemoryError:
-        text, pieces = json.dumps({"fault": OUT_OF_MEMORY}), []
+        text, pieces = json.dumps({"fault": f"reading it takes more than {memory_bytes >> 20} MiB of memory"}), []
     except Exception as error:  # whatever the parser or the compiler raises, it is the text's fault
         text, pieces = json.dumps({"fault": f"it cannot be read: {type(error).__name__}: {str(error)[:100]}"}), []
     data = b"\n".join([text.encode("ascii"), b"".join(piece for piece in pieces if piece is not None)])
@@ -189,19 +189,19 @@ def reply_to(request: Any) -> bytes:
     return data
 
 
-def serve(requests: socket.socket) -> None:
+def serve(requests: socket.socket, operations: Operations, cpu_seconds: float, memory_bytes: int) -> None:
     """Serve requests until the socket closes."""
     while True:
         header = requests.recv(HEADER.size, socket.MSG_WAITALL)
         if len(header) < HEADER.size:
             return
         request = json.loads(requests.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL))
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-        reply = reply_to(request)
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+        reply = reply_to(request, operations, memory_bytes)
         signal.setitimer(signal.ITIMER_PROF, 0)
         parsed.cache_clear()
         compiled.cache_clear()
-        requests.sendall(HEADER.pack(len(reply), has_grown()) + reply)
+        requests.sendall(HEADER.pack(len(reply), has_grown(memory_bytes)) + reply)
 
 
 @functools.cache
@@ -213,24 +213,26 @@ def _memory() -> int | None:
         return None
 
 
-def has_grown() -> bool:
+def has_grown(memory_bytes: int) -> bool:
     """Return whether half of the memory is in use: the process is then replaced, so that no text has less than that."""
     shown = _memory()
-    return shown is not None and int(os.pread(shown, 64, 0).split()[0]) * resource.getpagesize() > MEMORY_BYTES // 2
+    return shown is not None and int(os.pread(shown, 64, 0).split()[0]) * resource.getpagesize() > memory_bytes // 2
 
 
-def main() -> None:
+def main(
+    operations: Operations = OPERATIONS, cpu_seconds: float = CPU_SECONDS, memory_bytes: int = MEMORY_BYTES
+) -> None:
     """Restrict this process, say that it is ready, and serve."""
     warnings.simplefilter("ignore")  # the compiler's, about an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, MEMORY_BYTES)):
+    for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, memory_bytes)):
         with contextlib.suppress(ValueError, OSError):  # not every system has them all
             resource.setrlimit(limit, (value, value))
     with socket.socket(fileno=os.dup(0)) as requests:
         requests.sendall(b"+")
         with contextlib.suppress(ConnectionError):  # the other side is gone
-            serve(requests)
+            serve(requests, operations, cpu_seconds, memory_bytes)
 
 
 if __name__ == "__main__":
