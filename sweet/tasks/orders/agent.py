@@ -22,7 +22,7 @@ EARLY = 0.05
 SLIP = 0.1
 """The probability of a wrong value in the order."""
 
-_TURNS = re.compile(r"(\d+) turns")
+_TURNS = re.compile(r"(?<!\d)(\d{1,4}) turns")
 
 
 def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.orders.generator import WISHES
 from sweet.tasks.scores import AnswerScorer, JudgedTest, Verdict, nothing_delivered, tally
+
+_WORD = re.compile(r"[^\W_]+")
 
 GUESSED = "nothing else"
 """The test that the order names no other wish."""
@@ -34,21 +35,23 @@ def judged(task: Task, answer: str) -> dict[str, JudgedTest]:
     words = _words(answer)
     tests = {}
     for name, wanted in task.test_cases.items():
-        others = [value for value in _values(name) if _words(value) != _words(wanted) and _words(value) in words]
-        found = [wanted] * (_words(wanted) in words) + others
-        tests[name] = JudgedTest(passed=found == [wanted], expected=wanted, got=", ".join(found) or "nothing")
-    rest = [value for name in WISHES if name not in task.test_cases for value in _values(name)]
-    guessed = [value for value in rest if _words(value) in words]
+        named = [wanted] * (_words(wanted) in words)
+        named += [value for value in _named(name, words) if _words(value) != _words(wanted)]
+        tests[name] = JudgedTest(passed=named == [wanted], expected=wanted, got=", ".join(named) or "nothing")
+    guessed = [value for name in WISHES if name not in task.test_cases for value in _named(name, words)]
     tests[GUESSED] = JudgedTest(passed=not guessed, expected="nothing", got=", ".join(guessed) or "nothing")
     return tests
 
 
-def _values(name: str) -> tuple[str, ...]:
-    return WISHES[name].values if name in WISHES else ()
-
-
-@cache
 def _words(text: str) -> str:
     """Return the words of a text between spaces, without an article or possessive at its beginning."""
-    words = re.findall(r"[^\W_]+", text.casefold())
+    words = _WORD.findall(text.casefold())
     return f" {' '.join(words[1:] if len(words) > 1 and words[0] in ('a', 'an', 'the', 'my') else words)} "
+
+
+def _named(name: str, words: str) -> list[str]:
+    """Return the values of a wish that are named."""
+    return [value for value, named in _VALUES.get(name, {}).items() if named in words]
+
+
+_VALUES = {name: {value: _words(value) for value in wish.values} for name, wish in WISHES.items()}
